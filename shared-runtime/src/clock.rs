@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 /// Wall time and monotonic time, real or fake. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock(TimeSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum TimeSource {
     /// tokio's instant, so that a test with paused time advances it.
     System {
         origin: Instant,
@@ -36,21 +36,21 @@ pub struct FakeClock(Arc<Mutex<Times>>);
 impl Clock {
     /// The machine's clocks. Monotonic time counts from this call.
     pub fn system() -> Self {
-        Self(Source::System { origin: Instant::now(), suspended: suspended() })
+        Self(TimeSource::System { origin: Instant::now(), suspended: suspended() })
     }
 
     /// A clock that stays at `start` until it is advanced.
     pub fn fake(start: Timestamp) -> (Self, FakeClock) {
         let times =
             Arc::new(Mutex::new(Times { wall: start, monotonic: Duration::ZERO, suspended: Duration::ZERO }));
-        (Self(Source::Fake(times.clone())), FakeClock(times))
+        (Self(TimeSource::Fake(times.clone())), FakeClock(times))
     }
 
     /// Wall time: what goes into objects and is shown to users.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::System { .. } => Timestamp::now(),
-            Source::Fake(times) => read(times).wall,
+            TimeSource::System { .. } => Timestamp::now(),
+            TimeSource::Fake(times) => read(times).wall,
         }
     }
 
@@ -58,8 +58,8 @@ impl Clock {
     /// suspended, as timers do.
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
-            Source::System { origin, .. } => origin.elapsed(),
-            Source::Fake(times) => read(times).monotonic,
+            TimeSource::System { origin, .. } => origin.elapsed(),
+            TimeSource::Fake(times) => read(times).monotonic,
         }
     }
 
@@ -68,10 +68,10 @@ impl Clock {
     /// hypervisor stops a machine without telling it, this is the same as `monotonic`.
     pub fn boottime(&self) -> Duration {
         match &self.0 {
-            Source::System { origin, suspended: before } => {
+            TimeSource::System { origin, suspended: before } => {
                 origin.elapsed().saturating_add(suspended().saturating_sub(*before))
             }
-            Source::Fake(times) => {
+            TimeSource::Fake(times) => {
                 let times = read(times);
                 times.monotonic.saturating_add(times.suspended)
             }

@@ -22,7 +22,7 @@ use crate::error::{Categorised, chain};
 use crate::liveness::Pulse;
 use crate::metrics::{Metrics, ReconcileResult};
 pub use crate::queue::{CONFLICT_BACKOFF, RequeueBackoff};
-use crate::queue::{Next, Outcome, Queue};
+use crate::queue::{Next, Queue, RunResult};
 
 /// The next step of a key after a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,30 +232,30 @@ impl<K: Clone + Debug, E: Categorised> Runs<K, E> {
     }
 
     /// Counts and logs the end of a run, and returns its outcome for the queue.
-    fn settle(&mut self, ended: Result<(Id, Result<Step, E>), JoinError>) -> Option<(K, Outcome)> {
+    fn settle(&mut self, ended: Result<(Id, Result<Step, E>), JoinError>) -> Option<(K, RunResult)> {
         let (id, result) = match ended {
             Ok((id, result)) => (id, Ok(result)),
             Err(failed) => (failed.id(), Err(failed)),
         };
         let Running { key, since } = self.keys.remove(&id)?;
         let (result, outcome) = match result {
-            Ok(Ok(Step::Done)) => (ReconcileResult::Success, Outcome::Done),
-            Ok(Ok(Step::RequeueAfter(delay))) => (ReconcileResult::Requeue, Outcome::After(delay)),
+            Ok(Ok(Step::Done)) => (ReconcileResult::Success, RunResult::Done),
+            Ok(Ok(Step::RequeueAfter(delay))) => (ReconcileResult::Requeue, RunResult::After(delay)),
             Ok(Ok(Step::Conflict)) => {
                 debug!(controller = self.name, ?key, "conflict, again at once");
-                (ReconcileResult::Conflict, Outcome::Conflict)
+                (ReconcileResult::Conflict, RunResult::Conflict)
             }
-            Ok(Ok(Step::Stale)) => (ReconcileResult::Stale, Outcome::After(STALE_RECHECK)),
+            Ok(Ok(Step::Stale)) => (ReconcileResult::Stale, RunResult::After(STALE_RECHECK)),
             Ok(Err(failed)) => {
                 let category = failed.category();
                 self.metrics.reconcile_failed(self.name, category);
                 warn!(controller = self.name, ?key, category, error = %chain(&failed), "reconcile failed");
-                (ReconcileResult::Error, Outcome::Failed)
+                (ReconcileResult::Error, RunResult::Failed)
             }
             Err(failed) => {
                 self.metrics.reconcile_failed(self.name, "panic");
                 error!(controller = self.name, ?key, category = "panic", error = %failed, "reconcile failed");
-                (ReconcileResult::Error, Outcome::Failed)
+                (ReconcileResult::Error, RunResult::Failed)
             }
         };
         self.metrics.reconciled(self.name, result, self.clock.monotonic().saturating_sub(since));

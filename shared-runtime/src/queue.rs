@@ -65,7 +65,7 @@ pub const CONFLICT_BACKOFF: RequeueBackoff = RequeueBackoff {
 
 /// The result of one run of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RunResult {
     /// Nothing more to do until the next trigger.
     Done,
     /// Run again after this time, or earlier on a trigger.
@@ -186,7 +186,7 @@ impl<K: Hash + Eq + Clone> Queue<K> {
     }
 
     /// Records the end of the run of `key`. `random` is in `[0, 1)`. Returns how many times in a row it has failed.
-    pub(crate) fn finished(&mut self, key: &K, outcome: Outcome, now: Time, random: f64) -> u32 {
+    pub(crate) fn finished(&mut self, key: &K, outcome: RunResult, now: Time, random: f64) -> u32 {
         let Some(mut entry) = self.entries.remove(key) else {
             return 0;
         };
@@ -196,20 +196,20 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         };
         self.running = self.running.saturating_sub(1);
         let (wish, floor) = match outcome {
-            Outcome::Done => (None, Time::ZERO),
-            Outcome::After(delay) => (Some(now.saturating_add(delay)), Time::ZERO),
-            Outcome::Conflict => {
+            RunResult::Done => (None, Time::ZERO),
+            RunResult::After(delay) => (Some(now.saturating_add(delay)), Time::ZERO),
+            RunResult::Conflict => {
                 entry.conflicts = entry.conflicts.saturating_add(1);
                 let delay = CONFLICT_BACKOFF.delay(entry.conflicts, random);
                 (Some(now.saturating_add(delay)), now.saturating_add(CONFLICT_BACKOFF.floor(delay)))
             }
-            Outcome::Failed => {
+            RunResult::Failed => {
                 entry.failures = entry.failures.saturating_add(1);
                 let delay = self.backoff.delay(entry.failures, random);
                 (Some(now.saturating_add(delay)), now.saturating_add(self.backoff.floor(delay)))
             }
         };
-        if matches!(outcome, Outcome::Done | Outcome::After(_)) {
+        if matches!(outcome, RunResult::Done | RunResult::After(_)) {
             entry.failures = 0;
             entry.conflicts = 0;
         }

@@ -32,7 +32,7 @@ fn a_running_key_does_not_start_a_second_time() {
     assert_eq!(q.next(MS(0)), Next::Start("a"));
     q.trigger("a", MS(1));
     assert_eq!(q.next(MS(1)), Next::Idle);
-    q.finished(&"a", Outcome::Done, MS(2), 0.0);
+    q.finished(&"a", RunResult::Done, MS(2), 0.0);
     assert_eq!(q.next(MS(2)), Next::Start("a"));
 }
 
@@ -45,7 +45,7 @@ fn keys_start_in_the_order_they_were_asked_for() {
     assert_eq!(q.next(MS(0)), Next::Start("b"));
     assert_eq!(q.next(MS(0)), Next::Start("a"));
     assert_eq!(q.next(MS(0)), Next::Idle, "the bound on concurrency holds");
-    q.finished(&"b", Outcome::Done, MS(0), 0.0);
+    q.finished(&"b", RunResult::Done, MS(0), 0.0);
     assert_eq!(q.next(MS(0)), Next::Start("c"));
 }
 
@@ -55,7 +55,7 @@ fn a_failed_key_stays_away_even_when_events_ask_for_it() {
     q.trigger("a", MS(0));
     assert_eq!(q.next(MS(0)), Next::Start("a"));
     q.trigger("a", MS(0));
-    q.finished(&"a", Outcome::Failed, MS(0), 1.0);
+    q.finished(&"a", RunResult::Failed, MS(0), 1.0);
     for at in 0..100 {
         q.trigger("a", MS(at));
         assert_eq!(q.next(MS(at)), Next::WaitUntil(MS(100)));
@@ -70,27 +70,27 @@ fn an_event_ends_a_long_backoff_and_no_number_of_events_makes_a_hot_loop() {
     q.trigger("a", now);
     for _ in 0..6 {
         let Next::Start("a") = q.next(now) else { panic!("not due at {now:?}") };
-        q.finished(&"a", Outcome::Failed, now, 1.0);
+        q.finished(&"a", RunResult::Failed, now, 1.0);
         let Next::WaitUntil(due) = q.next(now) else { panic!("not waiting") };
         now = due;
     }
     // The seventh failure: a delay of one second, which an event shortens to 300 ms.
     assert_eq!(q.next(now), Next::Start("a"));
-    q.finished(&"a", Outcome::Failed, now, 1.0);
+    q.finished(&"a", RunResult::Failed, now, 1.0);
     assert_eq!(q.next(now), Next::WaitUntil(now + MS(1000)));
     q.trigger("a", now + MS(700));
     assert_eq!(q.next(now + MS(700)), Next::Start("a"), "the cause is gone");
     now += MS(700);
     // An object that changes every 10 ms, and one that changed while the key was running.
     q.trigger("a", now);
-    q.finished(&"a", Outcome::Failed, now, 1.0);
+    q.finished(&"a", RunResult::Failed, now, 1.0);
     let mut runs = 0;
     for _ in 0..300 {
         now += MS(10);
         q.trigger("a", now);
         if q.next(now) == Next::Start("a") {
             runs += 1;
-            q.finished(&"a", Outcome::Failed, now, 1.0);
+            q.finished(&"a", RunResult::Failed, now, 1.0);
         }
     }
     assert_eq!(runs, 10, "one in 300 ms over three seconds");
@@ -103,17 +103,17 @@ fn backoff_doubles_up_to_its_cap_and_success_resets_it() {
     q.trigger("a", now);
     for (failures, expected) in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (6, 1000)] {
         assert_eq!(q.next(now), Next::Start("a"));
-        assert_eq!(q.finished(&"a", Outcome::Failed, now, 1.0), failures);
+        assert_eq!(q.finished(&"a", RunResult::Failed, now, 1.0), failures);
         assert_eq!(q.next(now), Next::WaitUntil(now + MS(expected)));
         assert_eq!(q.in_backoff(), 1);
         now += MS(expected);
     }
     assert_eq!(q.next(now), Next::Start("a"));
-    q.finished(&"a", Outcome::After(MS(5)), now, 0.0);
+    q.finished(&"a", RunResult::After(MS(5)), now, 0.0);
     assert_eq!(q.in_backoff(), 0);
     now += MS(5);
     assert_eq!(q.next(now), Next::Start("a"));
-    q.finished(&"a", Outcome::Failed, now, 0.0);
+    q.finished(&"a", RunResult::Failed, now, 0.0);
     assert_eq!(q.next(now), Next::WaitUntil(now + MS(50)), "the first wait again, its lower half");
 }
 
@@ -122,7 +122,7 @@ fn a_conflict_comes_back_within_milliseconds_and_is_no_failure() {
     let mut q = queue();
     q.trigger("a", MS(0));
     assert_eq!(q.next(MS(0)), Next::Start("a"));
-    assert_eq!(q.finished(&"a", Outcome::Conflict, MS(0), 0.5), 0);
+    assert_eq!(q.finished(&"a", RunResult::Conflict, MS(0), 0.5), 0);
     assert_eq!(q.next(MS(0)), Next::WaitUntil(MS(15)));
     assert_eq!(q.in_backoff(), 0);
 }
@@ -138,7 +138,7 @@ fn runs_on_conflicts(event: Option<u64>) -> usize {
         }
         if q.next(MS(ms)) == Next::Start("a") {
             runs += 1;
-            q.finished(&"a", Outcome::Conflict, MS(ms), 1.0);
+            q.finished(&"a", RunResult::Conflict, MS(ms), 1.0);
         }
     }
     runs
@@ -158,20 +158,20 @@ fn the_event_that_resolves_a_conflict_brings_the_key_back_at_once() {
     q.trigger("a", now);
     for _ in 0..10 {
         assert_eq!(q.next(now), Next::Start("a"));
-        q.finished(&"a", Outcome::Conflict, now, 1.0);
+        q.finished(&"a", RunResult::Conflict, now, 1.0);
         let Next::WaitUntil(due) = q.next(now) else { panic!("not waiting") };
         now = due;
     }
     assert_eq!(q.next(now), Next::Start("a"));
-    q.finished(&"a", Outcome::Conflict, now, 1.0);
+    q.finished(&"a", RunResult::Conflict, now, 1.0);
     assert_eq!(q.next(now), Next::WaitUntil(now + MS(5000)));
     q.trigger("a", now + MS(1200));
     assert_eq!(q.next(now + MS(1200)), Next::Start("a"));
-    q.finished(&"a", Outcome::Done, now + MS(1200), 0.0);
+    q.finished(&"a", RunResult::Done, now + MS(1200), 0.0);
     // The next conflict counts as a first one.
     q.trigger("a", now + MS(1300));
     assert_eq!(q.next(now + MS(1300)), Next::Start("a"));
-    q.finished(&"a", Outcome::Conflict, now + MS(1300), 1.0);
+    q.finished(&"a", RunResult::Conflict, now + MS(1300), 1.0);
     assert_eq!(q.next(now + MS(1300)), Next::WaitUntil(now + MS(1320)));
 }
 
@@ -180,7 +180,7 @@ fn an_event_brings_a_planned_run_forward() {
     let mut q = queue();
     q.trigger("a", MS(0));
     assert_eq!(q.next(MS(0)), Next::Start("a"));
-    q.finished(&"a", Outcome::After(MS(60_000)), MS(0), 0.0);
+    q.finished(&"a", RunResult::After(MS(60_000)), MS(0), 0.0);
     assert_eq!(q.next(MS(1)), Next::WaitUntil(MS(60_000)));
     q.trigger("a", MS(2));
     assert_eq!(q.next(MS(2)), Next::Start("a"));
@@ -201,7 +201,7 @@ fn a_key_with_nothing_to_do_is_forgotten() {
     let mut q = queue();
     q.trigger("a", MS(0));
     assert_eq!(q.next(MS(0)), Next::Start("a"));
-    q.finished(&"a", Outcome::Done, MS(0), 0.0);
+    q.finished(&"a", RunResult::Done, MS(0), 0.0);
     assert!(q.entries.is_empty() && q.order.is_empty() && q.by_seq.is_empty());
 }
 
@@ -210,15 +210,15 @@ fn a_key_with_nothing_to_do_is_forgotten() {
 enum Step {
     Trigger(u8),
     Tick(u64),
-    Finish(Outcome, f64),
+    Finish(RunResult, f64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let outcome = prop_oneof![
-        Just(Outcome::Done),
-        (0_u64..500).prop_map(|ms| Outcome::After(MS(ms))),
-        Just(Outcome::Conflict),
-        Just(Outcome::Failed),
+        Just(RunResult::Done),
+        (0_u64..500).prop_map(|ms| RunResult::After(MS(ms))),
+        Just(RunResult::Conflict),
+        Just(RunResult::Failed),
     ];
     let step = prop_oneof![
         (0_u8..5).prop_map(Step::Trigger),
@@ -243,9 +243,9 @@ proptest! {
                 Step::Finish(outcome, random) => if let Some(key) = running.pop() {
                     q.finished(&key, outcome, now, random);
                     match outcome {
-                        Outcome::Failed => { write_tracker.insert(key, now + MS(50)); asked.insert(key); }
-                        Outcome::Conflict | Outcome::After(_) => { write_tracker.remove(&key); asked.insert(key); }
-                        Outcome::Done => { write_tracker.remove(&key); }
+                        RunResult::Failed => { write_tracker.insert(key, now + MS(50)); asked.insert(key); }
+                        RunResult::Conflict | RunResult::After(_) => { write_tracker.remove(&key); asked.insert(key); }
+                        RunResult::Done => { write_tracker.remove(&key); }
                     }
                 },
             }
@@ -262,10 +262,10 @@ proptest! {
             }
         }
         // With enough time and no more events everything drains.
-        while let Some(key) = running.pop() { q.finished(&key, Outcome::Done, now, 0.0); }
+        while let Some(key) = running.pop() { q.finished(&key, RunResult::Done, now, 0.0); }
         loop {
             match q.next(now) {
-                Next::Start(key) => { q.finished(&key, Outcome::Done, now, 0.0); }
+                Next::Start(key) => { q.finished(&key, RunResult::Done, now, 0.0); }
                 Next::WaitUntil(due) => now = due,
                 Next::Idle => break,
             }

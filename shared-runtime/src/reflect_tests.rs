@@ -100,7 +100,7 @@ fn an_object_that_cannot_be_read_leaves_the_store_and_is_counted_until_it_goes_o
     assert_eq!((store.len(), known(), count()), (2, None, '0'));
 
     mirror.applied_unreadable(unreadable("a"), None);
-    assert_eq!(said(&mirror.deleted_unreadable(&unreadable("a"))), ["?a"], "whoever cares looks for it");
+    assert_eq!(said(&mirror.deleted_unreadable(&unreadable("a"))), ["?a"], "a reader looks for it");
     assert_eq!((store.len(), known(), count()), (1, None, '0'));
 
     mirror.begin();

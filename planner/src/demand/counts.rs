@@ -13,7 +13,7 @@ use crate::requirements::pod_class::{TopologyCount, TopologyCountId};
 pub(super) type CountId = usize;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Who {
+pub(super) enum PodSelection {
     /// Pods that match all of these, sorted.
     All(Vec<MatcherId>),
     /// Pods that match and are not being deleted.
@@ -21,13 +21,13 @@ pub(super) enum Who {
     /// Pods that have an anti-affinity term with this matcher and the topology count's key.
     Holders(MatcherId),
     /// No pods; the constraint only needs the existing domains.
-    Nobody,
+    NoPods,
 }
 
 /// A requested count, before equal counts are merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count {
-    who: Who,
+    who: PodSelection,
     topology_count: TopologyCount,
 }
 
@@ -52,16 +52,16 @@ pub(super) struct RequestedCounts {
 }
 
 impl RequestedCounts {
-    pub(super) fn id(&mut self, who: Who, topology_count: TopologyCount) -> CountId {
+    pub(super) fn id(&mut self, who: PodSelection, topology_count: TopologyCount) -> CountId {
         let next = self.all.len();
         let count = Count { who, topology_count };
         if let Some(&id) = self.ids.get(&count) {
             return id;
         }
         let first = match &count.who {
-            Who::All(matchers) => matchers.first().copied(),
-            Who::Staying(matcher) | Who::Holders(matcher) => Some(*matcher),
-            Who::Nobody => None,
+            PodSelection::All(matchers) => matchers.first().copied(),
+            PodSelection::Staying(matcher) | PodSelection::Holders(matcher) => Some(*matcher),
+            PodSelection::NoPods => None,
         };
         if let Some(first) = first {
             self.by_matcher.entry(first).or_default().push(next);
@@ -76,14 +76,14 @@ impl RequestedCounts {
         let CountedPods { matched, holds, leaving } = raiser;
         let of = |matcher: &MatcherId| self.by_matcher.get(matcher).into_iter().flatten().copied();
         let by_match = matched.iter().flat_map(of).filter(|&id| match &self.all[id].who {
-            Who::All(matchers) => matchers.iter().all(|m| matched.binary_search(m).is_ok()),
-            Who::Staying(_) => !leaving,
-            Who::Holders(_) | Who::Nobody => false,
+            PodSelection::All(matchers) => matchers.iter().all(|m| matched.binary_search(m).is_ok()),
+            PodSelection::Staying(_) => !leaving,
+            PodSelection::Holders(_) | PodSelection::NoPods => false,
         });
         let by_term = holds.iter().flat_map(|(matcher, key)| {
             of(matcher).filter(move |&id| {
                 let Count { who, topology_count } = &self.all[id];
-                matches!(who, Who::Holders(_)) && topology_count.key == *key
+                matches!(who, PodSelection::Holders(_)) && topology_count.key == *key
             })
         });
         sorted(by_match.chain(by_term))

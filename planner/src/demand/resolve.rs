@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::numbered::Numbered;
 use super::subjects::{MatcherId, Matchers};
 use super::volumes::VolumeTerms;
-use crate::demand::counts::{CountId, CountedPods, Merged, RequestedCounts, Who};
+use crate::demand::counts::{CountId, CountedPods, Merged, PodSelection, RequestedCounts};
 use crate::demand::pod_groups::PodGroup;
 use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
@@ -206,18 +206,19 @@ impl<'a> Asking<'a> {
             return None;
         }
         let itself = matchers.iter().all(|matcher| matched.binary_search(matcher).is_ok());
-        let count = |key| self.counts.id(Who::All(matchers.clone()), everywhere(key));
+        let count = |key| self.counts.id(PodSelection::All(matchers.clone()), everywhere(key));
         Some((keys.into_iter().map(count).collect(), itself))
     }
 
     /// Counts of the pods that the group's anti-affinity excludes, and of those whose anti-affinity excludes the group.
     fn apart(&mut self, pod_group: &PodGroup, matched: &[MatcherId]) -> Vec<CountId> {
         let own = self.holds[pod_group.requirements].iter().filter(|term| self.answered[term.0]);
-        let mut counts: Vec<_> =
-            own.map(|&(matcher, key)| self.counts.id(Who::All(vec![matcher]), everywhere(key))).collect();
+        let mut counts: Vec<_> = own
+            .map(|&(matcher, key)| self.counts.id(PodSelection::All(vec![matcher]), everywhere(key)))
+            .collect();
         for &matcher in matched {
             for key in &self.kept_away[matcher] {
-                counts.push(self.counts.id(Who::Holders(matcher), everywhere(key)));
+                counts.push(self.counts.id(PodSelection::Holders(matcher), everywhere(key)));
             }
         }
         counts
@@ -241,8 +242,8 @@ impl<'a> Asking<'a> {
             };
             // The scheduler counts no pod for a selector without rules, although the pod itself matches it:
             // countPodsMatchSelector in its podtopologyspread plugin.
-            let everybody = rule.pods.selector.as_ref().is_some_and(Selector::is_empty);
-            let who = if everybody { Who::Nobody } else { Who::Staying(asked) };
+            let all_pods = rule.pods.selector.as_ref().is_some_and(Selector::is_empty);
+            let who = if all_pods { PodSelection::NoPods } else { PodSelection::Staying(asked) };
             let count = self.counts.id(who, TopologyCount { key: rule.key.clone(), nodes });
             let itself = matched.binary_search(&asked).is_ok();
             Some((count, rule.max_skew, rule.min_domains, itself))

@@ -103,7 +103,7 @@ fn nodes_of_a_spread_are_those_its_policies_and_keys_say() {
     assert_eq!(
         outcome.class("p").spreads.len(),
         2,
-        "a selector that is not there counts nobody, but is a constraint"
+        "a selector that is not there counts no pods, but is a constraint"
     );
 }
 

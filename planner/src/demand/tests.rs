@@ -19,7 +19,7 @@ fn pods_without_a_difference_are_one_class() {
     assert_eq!(read_alone.demand.groups.len(), 1);
     let anti = required("podAntiAffinity", json!([{ "labelSelector": app("a"), "topologyKey": "h" }]));
     let unasked = read(vec![numbered("a"), numbered("b"), pending("c", anti)]);
-    assert_eq!(unasked.demand.classes.len(), 2, "nobody asks for their names");
+    assert_eq!(unasked.demand.classes.len(), 2, "no selector asks for their names");
     let by_name = json!([{ "labelSelector": { "matchLabels": { "pod-name": "a" } }, "topologyKey": "h" }]);
     let asked = read(vec![numbered("a"), numbered("b"), pending("c", required("podAntiAffinity", by_name))]);
     assert_eq!(asked.demand.classes.len(), 3, "one of them is asked for by name");

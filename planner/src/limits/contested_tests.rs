@@ -52,7 +52,7 @@ fn a_number_is_somebody_elses_when_it_is_not_the_one_that_was_written_last() {
         ("the same number", Some(3), json!({ "writtenReplicas": 3 }), &kubectl, false, Some(3)),
         ("another number", Some(2), json!({ "writtenReplicas": 3 }), &kubectl, true, Some(3)),
         (
-            "another number by nobody known",
+            "another number by an unknown writer",
             Some(2),
             json!({ "writtenReplicas": 3 }),
             &json!([]),

@@ -201,7 +201,7 @@ impl Rejection {
                 format!("no more than {ceiling} nodes were wanted all through the window of behavior.scaleUp")
             }
             Self::ReplicasContested { ceiling } => {
-                format!("somebody else has set the pool to {ceiling} nodes, which is kept for a while")
+                format!("another writer has set the pool to {ceiling} nodes, which is kept for a while")
             }
             Self::ScaleUpLimit { ceiling } => {
                 format!("behavior.scaleUp allows the pool no more than {ceiling} nodes for now")

@@ -219,7 +219,7 @@ mod tests {
                 (4000, 20),
             ),
             (
-                "a pod-level limit stands in only where nobody asks",
+                "a pod-level limit stands in only where no container asks",
                 json!({ "resources": { "limits": { "cpu": "3", "memory": "9" } },
                         "containers": [{ "name": "a", "resources": { "requests": { "cpu": "1" } } }] }),
                 (1000, 9),

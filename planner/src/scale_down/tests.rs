@@ -456,10 +456,7 @@ fn a_node_that_no_pending_pod_fits_makes_room_for_one_that_it_does() {
             "its device is broken, or it is from before the template was changed",
             json!({ "status": { "allocatable": { "cpu": "1" } } }),
         ),
-        (
-            "somebody has tainted it",
-            json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } }),
-        ),
+        ("it was tainted", json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } })),
         ("it is cordoned", json!({ "spec": { "unschedulable": true } })),
     ] {
         let plan = five_empty(change).pending("p", 5, "3", &json!({})).plan();

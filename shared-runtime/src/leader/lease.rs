@@ -71,7 +71,7 @@ impl Timing {
 
 /// What this process may do with a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum LeaseState {
     /// It holds the lease.
     Mine,
     /// The lease has no holder, or the holder has not renewed it for its duration: take it.
@@ -97,7 +97,7 @@ impl Watcher {
         identity: &str,
         lease_duration: Duration,
         now: Duration,
-    ) -> Verdict {
+    ) -> LeaseState {
         let spec = lease.spec.clone().unwrap_or_default();
         let since = match &self.last {
             Some((seen, since)) if *seen == spec => *since,
@@ -107,11 +107,11 @@ impl Watcher {
         let lasts = lasts(&spec, lease_duration);
         self.last = Some((spec, since));
         if holder == identity {
-            Verdict::Mine
+            LeaseState::Mine
         } else if holder.is_empty() || now.saturating_sub(since) >= lasts {
-            Verdict::Free
+            LeaseState::Free
         } else {
-            Verdict::Held { by: holder }
+            LeaseState::Held { by: holder }
         }
     }
 }
@@ -120,14 +120,14 @@ impl Watcher {
     /// Evaluates the absence of a lease. It was deleted, and its holder does not know yet: as long as the holder may
     /// consider itself the leader, the lease is not free. A process that has never observed it has no holder to wait
     /// for.
-    pub(super) fn judge_absent(&self, identity: &str, lease_duration: Duration, now: Duration) -> Verdict {
+    pub(super) fn judge_absent(&self, identity: &str, lease_duration: Duration, now: Duration) -> LeaseState {
         let held = self.last.as_ref().filter(|(spec, since)| {
             let held_by_other =
                 spec.holder_identity.as_deref().is_some_and(|h| !h.is_empty() && h != identity);
             held_by_other && now.saturating_sub(*since) < lasts(spec, lease_duration)
         });
         let holder = held.and_then(|(spec, _)| spec.holder_identity.clone());
-        holder.map_or(Verdict::Free, |by| Verdict::Held { by })
+        holder.map_or(LeaseState::Free, |by| LeaseState::Held { by })
     }
 }
 
@@ -203,17 +203,26 @@ mod tests {
         // Its renewTime is years in our past; that alone means nothing.
         let lease = new("ns", "l", "other", TIMING, at(0));
         let mut watcher = Watcher::default();
-        assert_eq!(watcher.judge(&lease, "me", SECOND, SECOND * 100), Verdict::Held { by: "other".into() });
-        assert_eq!(watcher.judge(&lease, "me", SECOND, SECOND * 114), Verdict::Held { by: "other".into() });
+        assert_eq!(
+            watcher.judge(&lease, "me", SECOND, SECOND * 100),
+            LeaseState::Held { by: "other".into() }
+        );
+        assert_eq!(
+            watcher.judge(&lease, "me", SECOND, SECOND * 114),
+            LeaseState::Held { by: "other".into() }
+        );
         let alive = renewed(&lease, "other", TIMING, at(1));
-        assert_eq!(watcher.judge(&alive, "me", SECOND, SECOND * 115), Verdict::Held { by: "other".into() });
-        assert_eq!(watcher.judge(&alive, "me", SECOND, SECOND * 130), Verdict::Free);
+        assert_eq!(
+            watcher.judge(&alive, "me", SECOND, SECOND * 115),
+            LeaseState::Held { by: "other".into() }
+        );
+        assert_eq!(watcher.judge(&alive, "me", SECOND, SECOND * 130), LeaseState::Free);
     }
 
     #[test]
     fn a_released_lease_is_free_at_once() {
         let lease = released(&new("ns", "l", "other", TIMING, at(0)), at(5));
-        assert_eq!(Watcher::default().judge(&lease, "me", SECOND, SECOND), Verdict::Free);
+        assert_eq!(Watcher::default().judge(&lease, "me", SECOND, SECOND), LeaseState::Free);
         let spec = lease.spec.unwrap();
         assert_eq!((spec.holder_identity.as_deref(), spec.lease_duration_seconds), (Some(""), Some(1)));
     }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 pub use self::lease::{InvalidTiming, Timing};
-use self::lease::{JITTER_FACTOR, Verdict, Watcher};
+use self::lease::{JITTER_FACTOR, LeaseState, Watcher};
 use crate::clock::Clock;
 use crate::error::{Categorised, chain};
 use crate::fence::Fence;
@@ -178,7 +178,7 @@ impl Elector {
         let LeaseConfig { namespace, name, identity, timing } = &self.config;
         let Some(current) = self.api.get_opt(name).await? else {
             let now = self.clock.monotonic();
-            if self.watcher.judge_absent(identity, timing.lease_duration, now) != Verdict::Free {
+            if self.watcher.judge_absent(identity, timing.lease_duration, now) != LeaseState::Free {
                 return Ok(Try::Not);
             }
             let lease = lease::new(namespace, name, identity, *timing, self.clock.now());
@@ -188,8 +188,8 @@ impl Elector {
             });
         };
         match self.watcher.judge(&current, identity, timing.lease_duration, self.clock.monotonic()) {
-            Verdict::Mine | Verdict::Free => self.put(&current).await,
-            Verdict::Held { by } => {
+            LeaseState::Mine | LeaseState::Free => self.put(&current).await,
+            LeaseState::Held { by } => {
                 if self.said != by {
                     info!(lease = %name, leader = %by, "standing by");
                     self.said = by;
@@ -210,12 +210,12 @@ impl Elector {
             return Ok(Try::Not);
         };
         match self.watcher.judge(&current, identity, timing.lease_duration, self.clock.monotonic()) {
-            Verdict::Mine => match self.put(&current).await? {
+            LeaseState::Mine => match self.put(&current).await? {
                 won @ Try::Won(_) => Ok(won),
                 // Two conflicts in a row: the lease is not lost yet, the next period tries again.
                 Try::Not => Err(TryError::Contended),
             },
-            Verdict::Free | Verdict::Held { .. } => Ok(Try::Not),
+            LeaseState::Free | LeaseState::Held { .. } => Ok(Try::Not),
         }
     }
 

@@ -136,7 +136,7 @@ proptest! {
         for node in (0..planned.snapshot.nodes()).filter(|&node| !planned.snapshot.is_gone(node)) {
             if let Place::Planned(pool) = planned.snapshot.place_of(node) {
                 nodes[pool] += 1;
-                prop_assert!(!planned.snapshot.pods_on(node).is_empty(), "a node for nobody");
+                prop_assert!(!planned.snapshot.pods_on(node).is_empty(), "a node without a pod");
             }
         }
         prop_assert_eq!(&nodes, &planned.scale_up.added);

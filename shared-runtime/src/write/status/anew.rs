@@ -4,7 +4,7 @@ use conflict_retry::{Outcome, PatchDecision, WriteOptions};
 use serde_json::Value;
 
 use super::guarded::{self, Current};
-use super::{Planner, StatusObject, Target, Writer, WriterError, json_of, patch_of};
+use super::{StatusDecision, StatusObject, Target, Writer, WriterError, json_of, patch_of};
 
 /// The wanted values of the guarded fields, as decided while they were present.
 struct Taken {
@@ -19,20 +19,20 @@ impl<K: StatusObject> Target<K> {
         &self,
         writer: &Writer,
         options: &WriteOptions,
-        planner: &mut Planner<D>,
+        decision: &mut StatusDecision<D>,
         base: K,
     ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
-        let fields = planner.contract.guarded;
+        let fields = decision.contract.guarded;
         let mut taken = None;
         let decide = |object: &K| {
-            let plan = planner.plan(object)?;
-            let current = Current { status: &plan.current, is_set: object.status().is_some() };
-            let operations = guarded::operations(fields, current, &guarded::without(fields, &plan.current));
+            let change = decision.change(object)?;
+            let current = Current { status: &change.current, is_set: object.status().is_some() };
+            let operations = guarded::operations(fields, current, &guarded::without(fields, &change.current));
             if !operations.is_empty() {
-                taken = Some(Taken { generation: object.meta().generation, wanted: plan.wanted });
+                taken = Some(Taken { generation: object.meta().generation, wanted: change.wanted });
             }
             Ok(patch_of(operations))
         };
@@ -41,7 +41,7 @@ impl<K: StatusObject> Target<K> {
             (
                 Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object),
                 Some(taken),
-            ) => self.put_back(writer, options, planner, object, &taken).await,
+            ) => self.put_back(writer, options, decision, object, &taken).await,
             (other, _) => Ok(other),
         }
     }
@@ -52,11 +52,11 @@ impl<K: StatusObject> Target<K> {
         &self,
         writer: &Writer,
         options: &WriteOptions,
-        planner: &Planner<D>,
+        decision: &StatusDecision<D>,
         base: K,
         taken: &Taken,
     ) -> Result<Outcome<K>, WriterError> {
-        let fields = planner.contract.guarded;
+        let fields = decision.contract.guarded;
         let decide = |object: &K| {
             let status = json_of(object)?;
             let is_vacant = guarded::is_equal(fields, &status, &guarded::without(fields, &status));

@@ -69,8 +69,8 @@ impl Writer {
     ) -> Result<Outcome<K>, WriterError> {
         let options = self.begin()?;
         let target = Target::of(self, cached)?;
-        let planner = Planner { contract, decide };
-        let outcome = target.write(self, &options, planner, cached).await?;
+        let decision = StatusDecision { contract, decide };
+        let outcome = target.write(self, &options, decision, cached).await?;
         if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
             self.write_tracker.wrote(object, ChangeKind::Updated);
         }
@@ -79,26 +79,26 @@ impl Writer {
 }
 
 /// The current and the wanted status.
-struct Plan {
+struct StatusChange {
     current: Value,
     wanted: Value,
     guarded: &'static [GuardedField],
 }
 
-impl Plan {
+impl StatusChange {
     fn is_met(&self) -> bool {
         guarded::is_equal(self.guarded, &self.current, &self.wanted)
     }
 }
 
 /// Calls the operator's `decide` and checks its result.
-struct Planner<D> {
+struct StatusDecision<D> {
     contract: Contract,
     decide: D,
 }
 
-impl<D> Planner<D> {
-    fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, WriterError>
+impl<D> StatusDecision<D> {
+    fn change<K: StatusObject>(&mut self, object: &K) -> Result<StatusChange, WriterError>
     where
         D: FnMut(&K) -> K::Status,
     {
@@ -106,13 +106,13 @@ impl<D> Planner<D> {
         let current = json_of(object)?;
         let owned = self.contract.owned(&current, &decided)?;
         let wanted = self.contract.splice(&current, owned);
-        Ok(Plan { current, wanted, guarded: self.contract.guarded })
+        Ok(StatusChange { current, wanted, guarded: self.contract.guarded })
     }
 
-    /// The operations that set the guarded fields of `object` to those of a plan made from it.
-    fn guarded_operations<K: StatusObject>(&self, plan: &Plan, object: &K) -> Vec<Value> {
-        let current = Current { status: &plan.current, is_set: object.status().is_some() };
-        guarded::operations(self.contract.guarded, current, &plan.wanted)
+    /// The operations that set the guarded fields of `object` to those of a change made from it.
+    fn guarded_operations<K: StatusObject>(&self, change: &StatusChange, object: &K) -> Vec<Value> {
+        let current = Current { status: &change.current, is_set: object.status().is_some() };
+        guarded::operations(self.contract.guarded, current, &change.wanted)
     }
 }
 
@@ -146,21 +146,21 @@ impl<K: StatusObject> Target<K> {
         &self,
         writer: &Writer,
         options: &WriteOptions,
-        mut planner: Planner<D>,
+        mut decision: StatusDecision<D>,
         cached: &K,
     ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
-        let plan = planner.plan(cached)?;
-        if plan.is_met() {
+        let change = decision.change(cached)?;
+        if change.is_met() {
             return Ok(Outcome::Unchanged(cached.clone()));
         }
         match writer.strategy {
-            WriteStrategy::Lazy => self.put_cached(options, plan, cached).await,
-            WriteStrategy::Retry => self.put_live(options, planner).await,
-            WriteStrategy::Patch => self.patch(options, planner, cached.clone()).await,
-            WriteStrategy::Guarded => self.guarded(writer, options, planner, plan, cached).await,
+            WriteStrategy::Lazy => self.put_cached(options, change, cached).await,
+            WriteStrategy::Retry => self.put_live(options, decision).await,
+            WriteStrategy::Patch => self.patch(options, decision, cached.clone()).await,
+            WriteStrategy::Guarded => self.guarded(writer, options, decision, change, cached).await,
         }
     }
 
@@ -168,14 +168,14 @@ impl<K: StatusObject> Target<K> {
     async fn put_cached(
         &self,
         options: &WriteOptions,
-        plan: Plan,
+        change: StatusChange,
         cached: &K,
     ) -> Result<Outcome<K>, WriterError> {
         let mut object = cached.clone();
         // The cache keeps at most some of the entries, and the API server would treat those that are sent as all of
         // them.
         object.meta_mut().managed_fields = None;
-        with_status(&mut object, plan.wanted)?;
+        with_status(&mut object, change.wanted)?;
         let status = Subresource::Status;
         Ok(conflict_retry::put_once(&self.api, &self.name, status, options, &object).await?)
     }
@@ -184,13 +184,13 @@ impl<K: StatusObject> Target<K> {
     async fn put_live<D>(
         &self,
         options: &WriteOptions,
-        mut planner: Planner<D>,
+        mut decision: StatusDecision<D>,
     ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
         let mut failed = None;
-        let mutate = |object: &mut K| match change(&mut planner, object) {
+        let mutate = |object: &mut K| match change(&mut decision, object) {
             Ok(decision) => decision,
             Err(error) => {
                 failed = Some(error);
@@ -206,16 +206,16 @@ impl<K: StatusObject> Target<K> {
     async fn patch<D>(
         &self,
         options: &WriteOptions,
-        mut planner: Planner<D>,
+        mut decision: StatusDecision<D>,
         base: K,
     ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
         let mut failed = None;
-        let decide = |object: &K| match planner.plan(object) {
-            Ok(plan) if plan.is_met() => None,
-            Ok(plan) => Some(Contract::merge_patch(&plan.current, &plan.wanted)),
+        let decide = |object: &K| match decision.change(object) {
+            Ok(change) if change.is_met() => None,
+            Ok(change) => Some(Contract::merge_patch(&change.current, &change.wanted)),
             Err(error) => {
                 failed = Some(error);
                 None
@@ -234,24 +234,24 @@ impl<K: StatusObject> Target<K> {
         &self,
         writer: &Writer,
         options: &WriteOptions,
-        mut planner: Planner<D>,
-        plan: Plan,
+        mut decision: StatusDecision<D>,
+        change: StatusChange,
         cached: &K,
     ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
-        let is_applied = |object: &K| guarded::is_applied(plan.guarded, object.meta());
-        let outcome = if !planner.guarded_operations(&plan, cached).is_empty() {
-            self.patch_guarded(writer, options, &mut planner, cached.clone()).await?
+        let is_applied = |object: &K| guarded::is_applied(change.guarded, object.meta());
+        let outcome = if !decision.guarded_operations(&change, cached).is_empty() {
+            self.patch_guarded(writer, options, &mut decision, cached.clone()).await?
         } else if is_applied(cached) {
             Outcome::Written(cached.clone())
         } else {
-            return self.apply(options, planner, &plan, cached).await;
+            return self.apply(options, decision, &change, cached).await;
         };
         let (base, patched) = match outcome {
             Outcome::Written(object) if is_applied(&object) => {
-                match self.patch_anew(writer, options, &mut planner, object).await? {
+                match self.patch_anew(writer, options, &mut decision, object).await? {
                     Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
                         (object, true)
                     }
@@ -262,9 +262,9 @@ impl<K: StatusObject> Target<K> {
             Outcome::Unchanged(object) => (object, false),
             other => return Ok(other),
         };
-        let plan = planner.plan(&base)?;
-        if planner.contract.part(&plan.current) != planner.contract.part(&plan.wanted) {
-            return self.apply(options, planner, &plan, &base).await;
+        let change = decision.change(&base)?;
+        if decision.contract.part(&change.current) != decision.contract.part(&change.wanted) {
+            return self.apply(options, decision, &change, &base).await;
         }
         Ok(if patched { Outcome::Written(base) } else { Outcome::Unchanged(base) })
     }
@@ -274,15 +274,15 @@ impl<K: StatusObject> Target<K> {
         &self,
         writer: &Writer,
         options: &WriteOptions,
-        planner: &mut Planner<D>,
+        decision: &mut StatusDecision<D>,
         base: K,
     ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
         let decide = |object: &K| {
-            let plan = planner.plan(object)?;
-            Ok(patch_of(planner.guarded_operations(&plan, object)))
+            let change = decision.change(object)?;
+            Ok(patch_of(decision.guarded_operations(&change, object)))
         };
         self.patch_at_generation(writer, options, base, decide).await
     }
@@ -321,8 +321,8 @@ impl<K: StatusObject> Target<K> {
     async fn apply<D>(
         &self,
         options: &WriteOptions,
-        planner: Planner<D>,
-        plan: &Plan,
+        decision: StatusDecision<D>,
+        change: &StatusChange,
         cached: &K,
     ) -> Result<Outcome<K>, WriterError>
     where
@@ -332,7 +332,7 @@ impl<K: StatusObject> Target<K> {
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
             "metadata": { "name": self.name, "namespace": self.namespace },
-            "status": planner.contract.part(&plan.wanted),
+            "status": decision.contract.part(&change.wanted),
         });
         let forced = options.clone().with_force(true);
         let outcome = conflict_retry::apply_status(&self.api, &self.name, &forced, &body).await?;
@@ -347,13 +347,13 @@ impl<K: StatusObject> Target<K> {
         }
         // Compared with the requested status, not with a new decision: later changes are handled by the next reconcile.
         let kept = json_of(&stored)?;
-        if planner.contract.part(&kept) == planner.contract.part(&plan.wanted) {
+        if decision.contract.part(&kept) == decision.contract.part(&change.wanted) {
             return Ok(Outcome::Written(stored));
         }
         // A dropped field that we own is still present: another manager's entry holds it too, for instance this
         // operator's own from the time it ran with another strategy. Only a write that names the field removes it.
         debug!("an owned field has a second owner, removing it by patch");
-        match self.patch(options, planner, stored).await? {
+        match self.patch(options, decision, stored).await? {
             Outcome::Unchanged(stored) => Ok(Outcome::Written(stored)),
             other => Ok(other),
         }
@@ -366,16 +366,16 @@ fn patch_of(operations: Vec<Value>) -> PatchDecision {
 }
 
 /// Changes `object` as planned.
-fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<UpdateDecision, WriterError>
+fn change<K, D>(decision: &mut StatusDecision<D>, object: &mut K) -> Result<UpdateDecision, WriterError>
 where
     K: StatusObject,
     D: FnMut(&K) -> K::Status,
 {
-    let plan = planner.plan(object)?;
-    if plan.is_met() {
+    let change = decision.change(object)?;
+    if change.is_met() {
         return Ok(UpdateDecision::Keep);
     }
-    with_status(object, plan.wanted)?;
+    with_status(object, change.wanted)?;
     Ok(UpdateDecision::Write)
 }
 
