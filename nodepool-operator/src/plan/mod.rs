@@ -40,6 +40,8 @@ mod invariant_tests;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
+mod removal_tests;
+#[cfg(test)]
 mod start_tests;
 #[cfg(test)]
 pub(crate) mod testing;

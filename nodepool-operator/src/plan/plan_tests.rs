@@ -1,56 +1,17 @@
 //! Decisions of the planner, case by case.
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::json;
 use shared_crds::conditions::Reason;
-use shared_crds::v1alpha1::{AutoscalingStatus, DrainSpec, NodePoolStatus, ScaleDownPlan};
-use shared_crds::{NodePool, names};
+use shared_crds::names;
 
-use super::supply::{Machine, MachineState, ProvisioningFailure};
+use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{
-    actions, annotate, at, deleted, done, draining, facts, facts_after, node, observed, plan, plan_with, pod,
-    pods, pool, set_ready, starting, with_action,
+    SOON, actions, annotate, at, deleted, done, draining, facts, facts_after, machine, node, nodes, observed,
+    plan, pool, starting,
 };
 use super::*;
 use crate::outcome::Applied;
 use crate::status;
-
-fn machine(name: &str, state: MachineState) -> Machine {
-    Machine { name: name.into(), state }
-}
-
-const SOON: MachineState = MachineState::Starting { until: Some(Timestamp::MAX) };
-
-fn named_victims(replicas: i32, nodes: &[&str]) -> NodePool {
-    let mut pool = pool(replicas);
-    pool.status = Some(NodePoolStatus {
-        autoscaling: Some(AutoscalingStatus {
-            scale_down: Some(ScaleDownPlan {
-                decision_id: "d".into(),
-                generation: pool.metadata.generation,
-                target_replicas: replicas,
-                nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
-                node_uids: nodes.iter().map(|&name| format!("uid-{name}")).collect(),
-            }),
-            ..AutoscalingStatus::default()
-        }),
-        ..NodePoolStatus::default()
-    });
-    pool
-}
-
-/// Records the writer of the pool's replica count in `managedFields`, as the API server does.
-fn written_by(pool: &mut NodePool, manager: &str) {
-    let entry = json!({ "manager": manager, "fieldsV1": { "f:spec": { "f:replicas": {} } } });
-    pool.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
-}
-
-fn nodes(count: usize) -> Vec<Node> {
-    (0..count).map(node).collect()
-}
 
 #[test]
 fn missing_nodes_are_requested_in_the_lowest_free_slots() {
@@ -175,187 +136,6 @@ fn the_request_that_would_take_longest_is_withdrawn_first() {
     let plan = plan(&observed);
     assert_eq!(plan.withdraw, ["b"]);
     assert_eq!(plan.register.len(), 1);
-}
-
-#[test]
-fn the_nodes_that_the_autoscaler_named_are_removed_and_no_other() {
-    let observed = observed(named_victims(2, &["n-001", "n-000"]), nodes(4));
-    assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-000", "n-001"]);
-    assert_eq!(classify(&observed).reads, PodReads::default());
-}
-
-#[test]
-fn named_nodes_are_ignored_at_another_count() {
-    let mut pool = named_victims(2, &["n-000"]);
-    pool.spec.replicas = Some(3);
-    let mut nodes = nodes(4);
-    nodes[3].metadata.creation_timestamp = Some(Time(at(90)));
-    assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), ["n-003"]);
-}
-
-#[test]
-fn at_most_the_excess_is_removed_however_many_are_named() {
-    let plan = plan(&observed(named_victims(3, &["n-002", "n-001", "gone"]), nodes(4)));
-    assert_eq!(with_action(&plan, &NodeAction::Cordon), ["n-002"]);
-}
-
-#[test]
-fn a_newer_node_of_a_listed_name_is_not_the_listed_node() {
-    let pool = named_victims(1, &["n-000"]);
-    let mut nodes = nodes(2);
-    nodes[0].metadata.uid = Some("another".into());
-    nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
-    assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), ["n-001"]);
-}
-
-#[test]
-fn named_nodes_are_ignored_where_another_writer_set_the_count() {
-    for (writer, gone) in [("kubectl", "n-001"), (names::AUTOSCALER_OPERATOR, "n-000")] {
-        let mut pool = named_victims(1, &["n-000"]);
-        written_by(&mut pool, writer);
-        let mut nodes = nodes(2);
-        nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
-        assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), [gone], "{writer}");
-    }
-}
-
-#[test]
-fn a_list_whose_count_is_not_written_yet_orders_removals_at_its_authors_count() {
-    for (writer, gone) in [("autoscaler-operator", "n-001"), ("kubectl", "n-000")] {
-        let mut pool = named_victims(1, &["n-001", "n-002"]);
-        pool.spec.replicas = Some(2);
-        pool.metadata.generation = Some(0);
-        written_by(&mut pool, writer);
-        assert_eq!(
-            with_action(&plan(&observed(pool.clone(), nodes(3))), &NodeAction::Cordon),
-            [gone],
-            "{writer}"
-        );
-        assert!(actions(&plan(&observed(pool, nodes(2)))).is_empty(), "{writer}: no more than are too many");
-    }
-}
-
-#[test]
-fn requests_are_withdrawn_before_nodes_that_are_named_for_the_next_count_only() {
-    for (generation, replicas, gone) in [(1, 2, vec!["n-000"]), (0, 3, vec![])] {
-        let mut pool = named_victims(2, &["n-000"]);
-        (pool.spec.replicas, pool.metadata.generation) = (Some(replicas), Some(generation));
-        written_by(&mut pool, names::AUTOSCALER_OPERATOR);
-        let present = usize::try_from(replicas).unwrap();
-        let mut observed = observed(pool, nodes(present));
-        observed.supply.machines = vec![machine("m", SOON)];
-        let plan = plan(&observed);
-        assert_eq!(with_action(&plan, &NodeAction::Cordon), gone, "at {replicas}");
-        assert_eq!(plan.withdraw.is_empty(), !gone.is_empty(), "at {replicas}");
-    }
-}
-
-#[test]
-fn without_names_not_ready_nodes_are_removed_first_then_empty_ones_then_the_newest() {
-    let mut all = nodes(5);
-    set_ready(&mut all[1], "Unknown");
-    all[4].metadata.creation_timestamp = Some(Time(at(70)));
-    all[3].metadata.creation_timestamp = Some(Time(at(60)));
-    let names: Vec<String> = all.iter().filter_map(|node| node.metadata.name.clone()).collect();
-    let observed = observed(pool(2), all);
-    assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-001", "n-003", "n-004"]);
-    assert_eq!(classify(&observed).reads.undecided, names.iter().cloned().collect());
-    let of = |name: &String| if name == "n-000" { vec![] } else { vec![pod("p")] };
-    let pods = pods(names.iter().map(|name| (name.as_str(), of(name))));
-    assert_eq!(with_action(&plan_with(&observed, &pods), &NodeAction::Cordon), ["n-000", "n-001", "n-004"]);
-}
-
-#[test]
-fn nodes_that_a_user_cordoned_are_removed_after_not_ready_ones_and_before_all_others() {
-    let mut all = nodes(4);
-    set_ready(&mut all[0], "Unknown");
-    all[1].spec.as_mut().unwrap().unschedulable = Some(true);
-    all[3].metadata.creation_timestamp = Some(Time(at(70)));
-    assert_eq!(with_action(&plan(&observed(pool(2), all.clone())), &NodeAction::Cordon), ["n-000", "n-001"]);
-    assert_eq!(with_action(&plan(&observed(pool(3), all)), &NodeAction::Cordon), ["n-000"]);
-}
-
-#[test]
-fn an_empty_node_that_was_just_cordoned_is_visited_again_when_it_may_be_removed() {
-    let mut observed = observed(pool(0), [draining(0, 99)]);
-    let empty = pods([("n-000", vec![])]);
-    let waits = plan_with(&observed, &empty);
-    assert_eq!(
-        actions(&waits),
-        [("n-000".to_owned(), NodeAction::Drain { evict: vec![], delete: vec![], overdue: None })]
-    );
-    assert_eq!(Applied::default().next_visit(&waits, at(100)), Some(at(101)));
-    observed.now = at(101);
-    assert_eq!(actions(&plan_with(&observed, &empty)), [("n-000".to_owned(), NodeAction::Remove)]);
-}
-
-#[test]
-fn a_drain_is_cancelled_when_the_node_is_wanted_again() {
-    let observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
-    let plan = plan_with(&observed, &pods(["n-000", "n-001", "n-002"].map(|name| (name, vec![pod("p")]))));
-    assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-000", "n-001"]);
-    assert!(plan.request.is_empty());
-}
-
-#[test]
-fn the_drain_that_started_last_is_cancelled_first() {
-    let plan = plan(&observed(pool(1), [draining(0, 10), draining(1, 20)]));
-    assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-001"]);
-}
-
-#[test]
-fn a_deleted_node_is_drained_and_replaced() {
-    let plan = plan(&observed(pool(2), [deleted(node(0)), node(1)]));
-    assert_eq!(actions(&plan), [("n-000".to_owned(), NodeAction::Cordon)]);
-    assert_eq!(plan.request.len(), 1);
-}
-
-#[test]
-fn a_node_is_removed_once_its_pods_are_gone() {
-    let observed = observed(pool(1), [draining(0, 10), node(1)]);
-    assert_eq!(with_action(&plan(&observed), &NodeAction::Remove), Vec::<String>::new());
-    let empty = plan_with(&observed, &pods([("n-000", vec![])]));
-    assert_eq!(actions(&empty), [("n-000".to_owned(), NodeAction::Remove)]);
-}
-
-#[test]
-fn a_recent_list_saves_a_read_unless_the_node_would_be_removed_on_it() {
-    let mut observed = observed(pool(1), [draining(0, 10), draining(1, 10), draining(2, 10), node(3)]);
-    observed.recent = pods([("n-000", vec![]), ("n-001", vec![pod("p")]), ("n-003", vec![])]);
-    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    let reads =
-        PodReads { recent: names(&["n-001"]), draining: names(&["n-000", "n-002"]), ..PodReads::default() };
-    assert_eq!(classify(&observed).reads, reads);
-    observed.pool = Some(Arc::new(pool(4)));
-    assert_eq!(classify(&observed).reads, PodReads::default(), "all drains are cancelled");
-}
-
-#[test]
-fn a_deleted_node_with_foreign_finalizers_only_is_drained_and_then_waits() {
-    let mut foreign = deleted(draining(0, 10));
-    foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);
-    let plan = plan_with(&observed(pool(0), [foreign]), &pods([("n-000", vec![])]));
-    assert_eq!(actions(&plan), [("n-000".to_owned(), NodeAction::Wait)]);
-}
-
-#[test]
-fn a_drain_timeout_of_zero_means_no_limit() {
-    let mut pool = pool(0);
-    pool.spec.drain = Some(DrainSpec { timeout_seconds: Some(0) });
-    let plan = plan_with(&observed(pool, [draining(0, 10)]), &pods([("n-000", vec![pod("p")])]));
-    assert!(matches!(actions(&plan)[0].1, NodeAction::Drain { .. }));
-}
-
-#[test]
-fn a_pool_being_deleted_drains_every_node_and_loses_its_finalizer_last() {
-    let mut pool = pool(3);
-    pool.metadata.deletion_timestamp = Some(Time(at(90)));
-    let mut busy = observed(pool.clone(), nodes(2));
-    busy.supply.machines = vec![machine("m", SOON)];
-    let plan_busy = plan(&busy);
-    assert_eq!(with_action(&plan_busy, &NodeAction::Cordon).len(), 2);
-    assert_eq!((plan_busy.pool, plan_busy.withdraw.len()), (PoolStep::Keep, 1));
-    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::RemoveFinalizer);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use shared_crds::{NodePool, names};
 
 use super::membership::Member;
 use super::observed_time::{NodeTime, NodeTimes};
+use super::supply::{Machine, MachineState};
 use super::template::Blueprint;
 use super::{NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
 use crate::outcome::Applied;
@@ -203,4 +204,15 @@ pub(crate) fn actions(plan: &Plan) -> Vec<(String, NodeAction)> {
 /// The names of the nodes with step `action`.
 pub(crate) fn with_action(plan: &Plan, action: &NodeAction) -> Vec<String> {
     actions(plan).into_iter().filter(|(_, other)| other == action).map(|(name, _)| name).collect()
+}
+
+pub(crate) fn machine(name: &str, state: MachineState) -> Machine {
+    Machine { name: name.into(), state }
+}
+
+/// The state of a machine that is expected, at no known time.
+pub(crate) const SOON: MachineState = MachineState::Starting { until: Some(Timestamp::MAX) };
+
+pub(crate) fn nodes(count: usize) -> Vec<Node> {
+    (0..count).map(node).collect()
 }

@@ -145,5 +145,8 @@ impl Writer {
 }
 
 #[cfg(test)]
-#[path = "writer_tests.rs"]
-mod tests;
+mod list_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod writer_tests;
