@@ -25,6 +25,7 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::plan::observed_time::PodTimes;
 use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, slots};
 use crate::provider::ProvisionError;
 
@@ -75,14 +76,16 @@ pub(crate) async fn pods(ctx: &Context, observed: &Observed, reads: &PodReads) -
         ctx.drains.record_list(node, pods);
     }
     let others = undecided.union(unverified).cloned().collect();
-    let of_others = list_pods(ctx, &others).await;
-    let is_incomplete = of_drains.len() + of_others.len() < draining.len() + others.len();
+    let mut by_node = list_pods(ctx, &others).await;
+    by_node.extend(of_drains);
+    let is_incomplete = by_node.len() < draining.union(&others).count();
+    // Nothing new is known of the other pods. A time that went on while the lists were read would remove a node for
+    // which the recent list was sufficient, and that is the one thing it is not sufficient for.
+    let PodTimes(mut times) = observed.recent.times.clone();
+    times.extend(ctx.tracker.record_pods(&observed.key, &by_node).0);
     let known = observed.recent.by_node.iter().filter(|(node, _)| recent.contains(*node));
-    let mut by_node: BTreeMap<String, Vec<Pod>> =
-        known.map(|(node, pods)| (node.clone(), pods.clone())).collect();
-    by_node.extend(of_drains.into_iter().chain(of_others));
-    let times = ctx.tracker.record_pods(&observed.key, &by_node);
-    ObservedPods { by_node, times, is_incomplete }
+    by_node.extend(known.map(|(node, pods)| (node.clone(), pods.clone())));
+    ObservedPods { by_node, times: PodTimes(times), is_incomplete }
 }
 
 /// The pool's nodes, and the names of those that cannot be read.

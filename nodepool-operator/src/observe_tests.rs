@@ -1,13 +1,16 @@
 //! What a failed list blocks, and what an unreadable node blocks.
 
+use std::sync::Mutex;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use shared_crds::v1alpha1::DrainSpec;
+use shared_runtime::clock::FakeClock;
 use shared_runtime::controller::Step;
 
 use super::*;
-use crate::plan::testing::{draining, key, node, pod, pool, with_action};
+use crate::plan::testing::{at, draining, key, node, pod, pool, with_action};
 use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::reconcile::reconcile;
 use crate::testing::{TestContext, failure, success};
@@ -111,6 +114,39 @@ async fn a_node_whose_last_pod_is_given_up_is_not_removed_on_an_old_list_either(
             (lists, is_removed)
         );
     }
+}
+
+#[tokio::test]
+async fn time_that_passes_while_pods_are_listed_removes_no_node_on_an_old_list() {
+    let ending = |node: &str| {
+        let mut ending = pod("db");
+        ending.metadata.uid = Some(format!("db-on-{node}"));
+        ending.metadata.deletion_timestamp = Some(Time(at(-100)));
+        ending
+    };
+    let mut timed = pool(0);
+    timed.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
+    let slow: Arc<Mutex<Option<FakeClock>>> = Arc::default();
+    let clock = slow.clone();
+    let test = server(vec![draining(0, -100), draining(1, -100)], move |node| {
+        if let Some(clock) = &*clock.lock().unwrap() {
+            clock.advance(Duration::from_secs(1));
+        }
+        Some(vec![ending(node)])
+    });
+    let test = test.with_pool(timed);
+    read(&test).await;
+    test.time.advance(Duration::from_millis(29_500));
+    test.ctx.invalidate(&key());
+    read(&test).await;
+    // The pods of the second node are listed again, which takes a second. After it the pod is not expected to end any
+    // more, but the list of the first node is that old, too.
+    test.ctx.drains.drop_list("n-001");
+    *slow.lock().unwrap() = Some(test.time.clone());
+    test.ctx.invalidate(&key());
+    let (observed, classified, pods) = read(&test).await;
+    assert_eq!((classified.reads.recent.len(), classified.reads.draining.len()), (1, 1));
+    assert_eq!(with_action(&plan(&observed, classified, &pods), &NodeAction::Remove), ["n-001"]);
 }
 
 /// A node in the pool's first slot that cannot be read.
