@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use planner::{Observed, PoolDecision, ScalingPlan};
-use shared_crds::NodePool;
 use shared_crds::v1alpha1::ScaleDownPlan;
+use shared_crds::{NodePool, QualifiedName};
 use shared_runtime::error::chain;
 use shared_runtime::write::{self, ScaleDecision, WriterError};
 use tracing::info;
@@ -104,7 +104,7 @@ enum Announced {
 async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -> Result<Announced, Error> {
     let pool = &decision.object;
     let plan = pool_status::victims(decision, nodes);
-    if plan.is_none() && standing(pool).is_none() {
+    if plan.is_none() && announced_list(pool).is_none() {
         return Ok(Announced::Ready(Box::new(NodePool::clone(pool))));
     }
     let mut outdated = false;
@@ -144,10 +144,11 @@ fn announced(written: write::Outcome<NodePool>, plan: Option<&ScaleDownPlan>) ->
 
 /// Whether the list in the status of `pool` is that of `plan`, or absent if there is none.
 fn carries(pool: &NodePool, plan: Option<&ScaleDownPlan>) -> bool {
-    standing(pool).map(|list| &list.decision_id) == plan.map(|plan| &plan.decision_id)
+    announced_list(pool).map(|list| &list.decision_id) == plan.map(|plan| &plan.decision_id)
 }
 
-fn standing(pool: &NodePool) -> Option<&ScaleDownPlan> {
+/// The list that is in the status now.
+fn announced_list(pool: &NodePool) -> Option<&ScaleDownPlan> {
     pool.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref()
 }
 
@@ -171,8 +172,8 @@ async fn write(
 }
 
 fn failed(what: &'static str, decision: &PoolDecision, source: WriterError) -> Error {
-    let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
-    Error::Write { what, kind: "NodePool", name: format!("{namespace}/{name}"), source }
+    let name = QualifiedName::of(&decision.object.metadata).to_string();
+    Error::Write { what, kind: "NodePool", name, source }
 }
 
 #[cfg(test)]
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn a_count_is_written_only_after_its_own_list() {
         let list = |id: &str| ScaleDownPlan { decision_id: id.to_owned(), ..ScaleDownPlan::default() };
-        let pool = |standing: Option<&str>| {
+        let pool = |current: Option<&str>| {
             let spec = json!({
                 "maxReplicas": 5,
                 "template": { "spec": { "capacity": { "cpu": "4", "memory": "8Gi" } } },
@@ -192,18 +193,18 @@ mod tests {
             });
             let mut pool = NodePool::new("p", serde_json::from_value(spec).unwrap());
             let autoscaling = pool.status.get_or_insert_default().autoscaling.get_or_insert_default();
-            autoscaling.scale_down = standing.map(list);
+            autoscaling.scale_down = current.map(list);
             pool
         };
-        for (own, standing, ready) in [
+        for (own, current, ready) in [
             (Some("own"), Some("own"), true),
             (Some("own"), Some("another"), false),
             (Some("own"), None, false),
             (None, None, true),
             (None, Some("another"), false),
         ] {
-            let answer = announced(write::Outcome::Written(pool(standing)), own.map(list).as_ref());
-            assert_eq!(matches!(answer, Announced::Ready(_)), ready, "{own:?}, {standing:?} stands");
+            let answer = announced(write::Outcome::Written(pool(current)), own.map(list).as_ref());
+            assert_eq!(matches!(answer, Announced::Ready(_)), ready, "{own:?}, {current:?} is in the status");
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use planner::{Observed, ScalingPlan};
 use shared_runtime::controller::Step;
 use tracing::instrument;
@@ -36,7 +35,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     if conflict {
         return Ok(Step::Conflict);
     }
-    let next_pass = plan.next.map(|at| until(at, ctx.clock.now()));
+    let next_pass = plan.next.map(|at| ctx.clock.until(at));
     Ok(next_pass.into_iter().chain(retry).min().map_or(Step::Done, Step::RequeueAfter))
 }
 
@@ -78,8 +77,4 @@ fn retry(ctx: &Context, started: Duration, outcomes: &[PoolOutcome]) -> Option<D
         return Some(Duration::ZERO);
     }
     backoff.next().map(|due| due.saturating_sub(ctx.clock.monotonic()))
-}
-
-fn until(at: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }

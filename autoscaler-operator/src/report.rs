@@ -3,18 +3,17 @@
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan};
-use shared_crds::{NodePool, NodePoolAutoscaler};
+use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 use shared_runtime::error::chain;
 use shared_runtime::write::{self, WriterError};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::memory::event_deduplicator as events;
 use crate::memory::write_backoff::{Refusal, Waiting, Write};
 use crate::outcome::PoolOutcome;
 use crate::status::autoscaler_status;
+use crate::status::events::{self, NewEvent};
 use crate::status::pool_status::{self, DecisionState, Scaled};
 
 /// Number of statuses that are written concurrently.
@@ -38,14 +37,14 @@ pub(crate) async fn report(
     outcomes: &[PoolOutcome],
 ) -> Reported {
     let now = Time(observed.now);
-    events::publish(&ctx.recorder, &ctx.published_events, observed, plan, outcomes);
+    publish(ctx, observed, plan, outcomes);
     let mut reported = Reported::default();
     let waits = |object: &ObjectMeta| waiting.refusal(object, Write::Status).is_some();
-    let standings = plan.pools.iter().zip(outcomes).filter_map(|(decision, outcome)| {
+    let states = plan.pools.iter().zip(outcomes).filter_map(|(decision, outcome)| {
         let state = state(ctx, decision, outcome, &now)?;
         (!waits(&decision.object.metadata)).then_some((decision, state))
     });
-    let writes: Vec<_> = standings
+    let writes: Vec<_> = states
         .map(async |(decision, state)| (&decision.object.metadata, pool(ctx, decision, &state, &now).await))
         .collect();
     let mut writes = stream::iter(writes).buffer_unordered(PARALLEL_WRITES);
@@ -57,6 +56,15 @@ pub(crate) async fn report(
         reported.absorb(ctx, &object.metadata, result);
     }
     reported
+}
+
+/// Publishes the events about what has changed.
+fn publish(ctx: &Context, observed: &Observed, plan: &ScalingPlan, outcomes: &[PoolOutcome]) {
+    let pools = events::about_pools(observed, plan, outcomes);
+    let pods = ctx.published_events.new_events(observed, plan, outcomes);
+    for NewEvent { regarding, kind, note } in pools.into_iter().chain(pods) {
+        ctx.recorder.publish(&regarding, kind, note);
+    }
 }
 
 impl Reported {
@@ -107,8 +115,7 @@ async fn pool(
     let decide = |fresh: &NodePool| pool_status::owned(fresh, decision, state, now);
     let written = ctx.writer.node_pool_status(&decision.object, decide).await;
     ctx.pending_status.reported(decision, state, &written);
-    let (namespace, name) = key(&decision.object.metadata);
-    ended(written, "status", "NodePool", namespace, name)
+    ended(written, "NodePool", &decision.object.metadata)
 }
 
 async fn autoscaler(
@@ -120,20 +127,19 @@ async fn autoscaler(
 ) -> Result<bool, Error> {
     let decide = |fresh: &NodePoolAutoscaler| autoscaler_status::status(fresh, plan, outcomes, now);
     let written = ctx.writer.autoscaler_status(object, decide).await;
-    let (namespace, name) = key(&object.metadata);
-    ended(written, "status", "NodePoolAutoscaler", namespace, name)
+    ended(written, "NodePoolAutoscaler", &object.metadata)
 }
 
 /// Whether the write met a conflict that the next pass has to resolve.
 fn ended<T>(
     written: Result<write::Outcome<T>, WriterError>,
-    what: &'static str,
     kind: &'static str,
-    namespace: &str,
-    name: &str,
+    object: &ObjectMeta,
 ) -> Result<bool, Error> {
     match written {
         Ok(outcome) => Ok(outcome.is_conflict()),
-        Err(source) => Err(Error::Write { what, kind, name: format!("{namespace}/{name}"), source }),
+        Err(source) => {
+            Err(Error::Write { what: "status", kind, name: QualifiedName::of(object).to_string(), source })
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use shared_runtime::controller::Step;
 
 use crate::apply::{PassResult, apply};
@@ -50,8 +49,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     if applied.extent == Extent::CutShort {
         return Ok(Step::RequeueAfter(Duration::ZERO));
     }
-    let now = ctx.clock.now();
-    let due = applied.next_visit(&plan, now).map(|at| until(at, now));
+    let due = applied.next_visit(&plan, ctx.clock.now()).map(|at| ctx.clock.until(at));
     let again = pods.is_incomplete.then_some(UNREAD_RETRY);
     Ok(due.into_iter().chain(again).min().map_or(Step::Done, Step::RequeueAfter))
 }
@@ -64,10 +62,6 @@ fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<F
         ctx.provisioner.pool_complete(&observed.key);
     }
     Some(facts.with_failure(ctx.provisioner.last_failure(&observed.key)))
-}
-
-fn until(at: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -26,5 +26,5 @@ pub mod snapshot;
 pub mod time;
 
 pub use decision::{NodeDecision, PodDecision, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult};
-pub use input::observed::{Observed, PlanOptions, Recommendations, ScheduledBounds};
+pub use input::observed::{Observed, PlanOptions, Recommendations, ScheduleClamp};
 pub use pass::{MAX_NAMED_NODES, Planner, plan, plan_for_cluster};

@@ -54,6 +54,11 @@ impl Clock {
         }
     }
 
+    /// How long it is until `at` by wall time; zero when that is over.
+    pub fn until(&self, at: Timestamp) -> Duration {
+        Duration::try_from(at.duration_since(self.now())).unwrap_or_default()
+    }
+
     /// Time since the clock was created, never going back: for measuring durations. It stops while the machine is
     /// suspended, as timers do.
     pub fn monotonic(&self) -> Duration {

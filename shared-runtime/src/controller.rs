@@ -185,7 +185,7 @@ where
             () = shutdown.cancelled() => break,
             Some(now) = gate.next() => open = now,
             Some(ended) = runs.tasks.join_next_with_id() => {
-                if let Some((key, outcome)) = runs.settle(ended) {
+                if let Some((key, outcome)) = runs.end_of(ended) {
                     let failures = queue.finished(&key, outcome, clock.monotonic(), rand::random());
                     if failures > 0 {
                         debug!(controller = name, ?key, failures, "backing off");
@@ -232,7 +232,7 @@ impl<K: Clone + Debug, E: Categorised> Runs<K, E> {
     }
 
     /// Counts and logs the end of a run, and returns its outcome for the queue.
-    fn settle(&mut self, ended: Result<(Id, Result<Step, E>), JoinError>) -> Option<(K, RunResult)> {
+    fn end_of(&mut self, ended: Result<(Id, Result<Step, E>), JoinError>) -> Option<(K, RunResult)> {
         let (id, result) = match ended {
             Ok((id, result)) => (id, Ok(result)),
             Err(failed) => (failed.id(), Err(failed)),
@@ -265,7 +265,7 @@ impl<K: Clone + Debug, E: Categorised> Runs<K, E> {
     async fn finish(mut self, deadline: Duration) {
         let drained = tokio::time::timeout(deadline, async {
             while let Some(ended) = self.tasks.join_next_with_id().await {
-                self.settle(ended);
+                self.end_of(ended);
             }
         })
         .await;

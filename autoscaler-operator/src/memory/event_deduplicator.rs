@@ -6,10 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use planner::{Observed, ScalingPlan};
-use shared_runtime::events::Recorder;
 
 use crate::outcome::PoolOutcome;
-use crate::status::events::{self, NewEvent};
+use crate::status::events::NewEvent;
 use crate::status::pod_events::{self, PodEventCause};
 
 /// Number of pods that get an event within [`WINDOW`]. Ten thousand pods of one Deployment do not all need one at once:
@@ -17,21 +16,6 @@ use crate::status::pod_events::{self, PodEventCause};
 const MOST_IN_A_WINDOW: usize = 100;
 /// The period of [`MOST_IN_A_WINDOW`].
 const WINDOW: SignedDuration = SignedDuration::from_secs(60);
-
-/// Publishes events about what has changed.
-pub(crate) fn publish(
-    recorder: &Recorder,
-    published: &EventDeduplicator,
-    observed: &Observed,
-    plan: &ScalingPlan,
-    outcomes: &[PoolOutcome],
-) {
-    let pools = events::about_pools(observed, plan, outcomes);
-    let pods = published.new_events(observed, plan, outcomes);
-    for NewEvent { regarding, kind, note } in pools.into_iter().chain(pods) {
-        recorder.publish(&regarding, kind, note);
-    }
-}
 
 /// The events that pods and autoscalers already got.
 #[derive(Debug, Default)]
@@ -53,7 +37,12 @@ struct Published {
 
 impl EventDeduplicator {
     /// The events about pods and autoscalers to publish now. They count as published.
-    fn new_events(&self, observed: &Observed, plan: &ScalingPlan, outcomes: &[PoolOutcome]) -> Vec<NewEvent> {
+    pub(crate) fn new_events(
+        &self,
+        observed: &Observed,
+        plan: &ScalingPlan,
+        outcomes: &[PoolOutcome],
+    ) -> Vec<NewEvent> {
         let mut published = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         published.begin(observed.now);
         let mut events = Vec::new();

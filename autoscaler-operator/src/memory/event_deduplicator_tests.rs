@@ -53,10 +53,8 @@ fn a_hundred_pods_a_minute_get_an_event_and_the_autoscaler_gets_the_number_of_al
     assert_eq!(pods, 100);
     assert_eq!(
         others.iter().map(|event| event.note.as_str()).collect::<Vec<_>>(),
-        [
-            "250 pods didn't trigger scale-up, more than are told at once: 250 InsufficientCpu; autoscaler-operator explain \
-          pod NAME says why of each"
-        ]
+        ["250 pods didn't trigger scale-up, too many for an event each: 250 InsufficientCpu; run \
+          `autoscaler-operator explain pod NAME` for the reason of one pod"]
     );
     assert_eq!(others[0].regarding.kind.as_deref(), Some("NodePoolAutoscaler"));
     // Passes of the same minute add nothing.

@@ -144,11 +144,11 @@ fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &PoolOutcome)]) -
         let of = selected.iter().filter(move |(decision, _)| decision.conflict == Some(clash));
         of.map(|(decision, _)| key(&decision.object.metadata).1).collect::<Vec<_>>().join(", ")
     };
-    let names = schedules.window.names.join(", ");
+    let names = schedules.bounds.names.join(", ");
     let (crossing, beyond) = (pools(BoundsConflict::Cross), pools(BoundsConflict::BeyondPool));
     if !schedules.problems.is_empty() {
         say(false, Reason::InvalidSchedule, schedules.problems.join("; "))
-    } else if schedules.window.crosses() {
+    } else if schedules.bounds.crosses() {
         let message = format!(
             "schedules {names} are active together and ask for a lower bound above the upper one; the lower one holds, make their times or bounds apart"
         );

@@ -69,7 +69,7 @@ pub(crate) fn about_pools(
 }
 
 fn contested(decision: &PoolDecision, outcome: &PoolOutcome) -> Option<NewEvent> {
-    let contest = decision.limits.claim.contest.as_ref()?;
+    let contest = decision.limits.replicas_writer.contest.as_ref()?;
     let (writer, theirs) = (contest.writer(), contest.record.replicas);
     let (kind, note) = match contest.course {
         ContestResponse::Yield if contest.is_new => {

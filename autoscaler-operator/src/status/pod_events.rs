@@ -145,8 +145,8 @@ fn summary(pods: usize, reasons: &BTreeMap<&str, usize>) -> String {
     reasons.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
     let words: Vec<_> = reasons.iter().map(|(pods, reason)| format!("{pods} {reason}")).collect();
     format!(
-        "{pods} pods didn't trigger scale-up, more than are told at once: {}; autoscaler-operator explain pod NAME says \
-         why of each",
+        "{pods} pods didn't trigger scale-up, too many for an event each: {}; run `autoscaler-operator explain pod NAME` \
+         for the reason of one pod",
         words.join(", ")
     )
 }

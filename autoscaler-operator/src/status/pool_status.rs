@@ -43,8 +43,11 @@ impl Scaled {
     /// The record of a decision written at `time`.
     pub(crate) fn of(decision: &PoolDecision, time: &Time) -> Self {
         let limits = &decision.limits;
-        let reclaimed =
-            limits.claim.contest.as_ref().filter(|contest| contest.course != ContestResponse::Yield);
+        let reclaimed = limits
+            .replicas_writer
+            .contest
+            .as_ref()
+            .filter(|contest| contest.course != ContestResponse::Yield);
         Self {
             decision: record(decision, time),
             events: limits.events_after(decision.current, decision.desired, time.0),
@@ -143,7 +146,7 @@ fn autoscaling(
     };
     let scaled = written.map(|written| &written.decision);
     let limits = &decision.limits;
-    let contested = || limits.claim.contest.as_ref().map(|contest| contest.record.clone());
+    let contested = || limits.replicas_writer.contest.as_ref().map(|contest| contest.record.clone());
     let grown = scaled.filter(|last| last.to_replicas > last.from_replicas);
     Some(AutoscalingStatus {
         autoscaler: Some(autoscaler),
@@ -152,7 +155,7 @@ fn autoscaling(
         last_decision: scaled.cloned().or_else(|| last_decision(&before, decision, now)),
         scale_down: scale_down(pool, &before, decision, state),
         unneeded_nodes: remembered(decision.unneeded.clone()),
-        written_replicas: scaled.map(|last| last.to_replicas).or(limits.claim.written),
+        written_replicas: scaled.map(|last| last.to_replicas).or(limits.replicas_writer.written),
         contested: written.map_or_else(contested, |written| written.contested.clone()),
         recommendations: limits.memory.recommendations.clone(),
         scale_events: written.map_or(&limits.memory.events, |written| &written.events).clone(),
@@ -319,7 +322,7 @@ fn limited(decision: &PoolDecision) -> Statement {
 fn contested(decision: &PoolDecision) -> Statement {
     let say =
         |status, reason, message| Statement::new(ConditionType::ReplicasContested, status, reason, message);
-    let claim = &decision.limits.claim;
+    let claim = &decision.limits.replicas_writer;
     let Some(contest) = &claim.contest else {
         let message = "no writer but the Autoscaler has set spec.replicas recently".to_owned();
         return say(false, Reason::NotContested, message);

@@ -62,7 +62,7 @@ struct Open {
     lists: u64,
     at: Duration,
     /// When the watch brought the write; `None` before that.
-    settled: Option<Duration>,
+    closed: Option<Duration>,
 }
 
 /// What happens to an entry at a given time.
@@ -75,16 +75,16 @@ enum Age {
 
 impl Open {
     const fn age(&self, now: Duration) -> Age {
-        match self.settled {
-            Some(settled) if now.saturating_sub(settled).as_nanos() < LINGER.as_nanos() => Age::Kept,
+        match self.closed {
+            Some(closed) if now.saturating_sub(closed).as_nanos() < LINGER.as_nanos() => Age::Kept,
             Some(_) => Age::Forgotten,
             None if now.saturating_sub(self.at).as_nanos() < EXPIRY.as_nanos() => Age::Kept,
             None => Age::Expired,
         }
     }
 
-    fn settle(&mut self, now: Duration) {
-        self.settled.get_or_insert(now);
+    fn close(&mut self, now: Duration) {
+        self.closed.get_or_insert(now);
     }
 }
 
@@ -132,7 +132,7 @@ impl OwnWrites {
         let mut open = self.open(now);
         if self.seen.as_ref().is_some_and(|seen| *seen >= version) {
             // The event arrived before the answer.
-            open.settle(now);
+            open.close(now);
         }
         make_room(&mut self.writes, &key, |write| write.open.at);
         let uid = uid.map(ToOwned::to_owned);
@@ -143,7 +143,7 @@ impl OwnWrites {
     pub(super) fn announce(&mut self, key: Key, uid: &str, now: Duration) {
         if let Some(known) = self.deletions.get_mut(&key)
             && known.uid == uid
-            && known.open.settled.is_none()
+            && known.open.closed.is_none()
         {
             known.unanswered += 1;
             return;
@@ -162,7 +162,7 @@ impl OwnWrites {
         };
         known.unanswered = known.unanswered.saturating_sub(1);
         known.acknowledged |= acknowledged;
-        if known.unanswered == 0 && !known.acknowledged && known.open.settled.is_none() {
+        if known.unanswered == 0 && !known.acknowledged && known.open.closed.is_none() {
             self.deletions.remove(key);
         }
     }
@@ -180,7 +180,7 @@ impl OwnWrites {
 
     /// An object that was written and then deleted is pending as deleted.
     pub(super) fn pending(&self) -> Vec<PendingWrite> {
-        let is_open = |open: &Open| open.settled.is_none();
+        let is_open = |open: &Open| open.closed.is_none();
         let deleted = self.deletions.iter().filter(|(_, deletion)| is_open(&deletion.open));
         let mut pending: Vec<_> = deleted.map(|(key, _)| to_pending(key, ChangeKind::Deleted)).collect();
         let written = self.writes.iter().filter(|(_, write)| is_open(&write.open));
@@ -220,7 +220,7 @@ impl OwnWrites {
     pub(super) fn list_ended(&mut self, now: Duration) {
         let lists = self.lists;
         for open in self.opens().filter(|open| open.lists < lists) {
-            open.settle(now);
+            open.close(now);
         }
         let listed = self.listing.take();
         self.reached(listed, now);
@@ -230,7 +230,7 @@ impl OwnWrites {
         if let Some(deletion) = self.deletions.get_mut(key)
             && Some(deletion.uid.as_str()) != uid
         {
-            deletion.open.settle(now);
+            deletion.open.close(now);
         }
         self.reached(version.and_then(Version::parse), now);
     }
@@ -239,12 +239,12 @@ impl OwnWrites {
         if let Some(deletion) = self.deletions.get_mut(key)
             && Some(deletion.uid.as_str()) == uid
         {
-            deletion.open.settle(now);
+            deletion.open.close(now);
         }
         if let Some(write) = self.writes.get_mut(key)
             && write.uid.as_deref() == uid
         {
-            write.open.settle(now);
+            write.open.close(now);
         }
         self.reached(version.and_then(Version::parse), now);
     }
@@ -259,14 +259,14 @@ impl OwnWrites {
         }
         if let Some(seen) = &version {
             for write in self.writes.values_mut().filter(|write| write.version <= *seen) {
-                write.open.settle(now);
+                write.open.close(now);
             }
         }
         self.seen = version;
     }
 
     const fn open(&self, now: Duration) -> Open {
-        Open { lists: self.lists, at: now, settled: None }
+        Open { lists: self.lists, at: now, closed: None }
     }
 
     fn opens(&mut self) -> impl Iterator<Item = &mut Open> {

@@ -154,7 +154,7 @@ pub struct CircuitOpen {
     pub retry_after: Duration,
 }
 
-/// The permission to send one request. It must be returned by [`Breaker::settle`] or [`Breaker::abandon`]; the handle
+/// The permission to send one request. It must be returned by [`Breaker::record`] or [`Breaker::abandon`]; the handle
 /// ([`super::CircuitBreaker`]) does that.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a ticket that is not handed back keeps the only place of the probe"]
@@ -225,7 +225,7 @@ impl Breaker {
 
     /// Records the result of a request. A request that was admitted before the last change of state changes nothing.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one result")]
-    pub fn settle(&mut self, ticket: Ticket, now: Duration, failed: bool) -> Option<Transition> {
+    pub fn record(&mut self, ticket: Ticket, now: Duration, failed: bool) -> Option<Transition> {
         if ticket.epoch != self.epoch {
             return None;
         }

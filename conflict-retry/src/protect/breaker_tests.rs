@@ -16,7 +16,7 @@ fn admitted(breaker: &mut Breaker, now: Duration) -> Ticket {
 
 fn failing(breaker: &mut Breaker, now: Duration) -> Option<Transition> {
     let ticket = admitted(breaker, now);
-    breaker.settle(ticket, now, true)
+    breaker.record(ticket, now, true)
 }
 
 /// A breaker that opened at `now`.
@@ -72,7 +72,7 @@ fn consecutive_failures_open_the_circuit_and_an_answer_in_between_resets_them() 
     assert_eq!(failing(&mut breaker, S), None);
     assert_eq!(failing(&mut breaker, S), None);
     let ticket = admitted(&mut breaker, S);
-    assert_eq!(breaker.settle(ticket, S, false), None);
+    assert_eq!(breaker.record(ticket, S, false), None);
     assert_eq!(failing(&mut breaker, S), None);
     assert_eq!(failing(&mut breaker, S), None);
     let opening = Transition { from: BreakerState::Closed, to: BreakerState::Open };
@@ -90,7 +90,7 @@ fn after_the_open_time_one_probe_is_admitted_and_its_success_closes_the_circuit(
     assert_eq!(breaker.admit(S * 6), Err(CircuitOpen { retry_after: PROBE_WAIT }));
     assert_eq!(breaker.admit(S * 600), Err(CircuitOpen { retry_after: PROBE_WAIT }));
     let closing = Transition { from: BreakerState::HalfOpen, to: BreakerState::Closed };
-    assert_eq!(breaker.settle(probe, S * 7, false), Some(closing));
+    assert_eq!(breaker.record(probe, S * 7, false), Some(closing));
     // It starts over: three failures are needed again.
     assert_eq!(failing(&mut breaker, S * 7), None);
     assert_eq!(failing(&mut breaker, S * 7), None);
@@ -109,7 +109,7 @@ fn each_failed_probe_doubles_the_open_time_up_to_its_cap() {
     }
     now += S * 12;
     let probe = admitted(&mut breaker, now);
-    breaker.settle(probe, now, false);
+    breaker.record(probe, now, false);
     for _ in 0..3 {
         failing(&mut breaker, now);
     }
@@ -137,17 +137,17 @@ fn the_result_of_a_request_from_before_a_change_is_ignored() {
     let early: Vec<_> = (0..6).map(|_| admitted(&mut breaker, S)).collect();
     let mut early = early.into_iter();
     for _ in 0..3 {
-        breaker.settle(early.next().unwrap(), S, true);
+        breaker.record(early.next().unwrap(), S, true);
     }
     assert_eq!(breaker.state(), BreakerState::Open);
-    assert_eq!(breaker.settle(early.next().unwrap(), S, false), None);
+    assert_eq!(breaker.record(early.next().unwrap(), S, false), None);
     assert_eq!(breaker.state(), BreakerState::Open, "a late success does not close it");
     let probe = admitted(&mut breaker, S * 6);
-    assert_eq!(breaker.settle(early.next().unwrap(), S * 6, true), None);
+    assert_eq!(breaker.record(early.next().unwrap(), S * 6, true), None);
     assert_eq!(breaker.state(), BreakerState::HalfOpen, "a late failure is not the probe's");
     breaker.abandon(early.next().unwrap());
     assert!(breaker.admit(S * 6).is_err(), "nor does a late cancellation free the probe's place");
-    breaker.settle(probe, S * 6, false);
+    breaker.record(probe, S * 6, false);
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
@@ -209,7 +209,7 @@ proptest! {
                 },
                 Step::Settle(who, failed) if !under_way.is_empty() => {
                     let (ticket, probe) = under_way.swap_remove(who.index(under_way.len()));
-                    let change = breaker.settle(ticket, now, failed);
+                    let change = breaker.record(ticket, now, failed);
                     prop_assert_eq!(change.is_some(), before != breaker.state());
                     if let Some(change) = change {
                         prop_assert_eq!((change.from, change.to), (before, breaker.state()));

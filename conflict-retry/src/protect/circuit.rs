@@ -23,7 +23,7 @@ type Listener = Box<dyn Fn(Transition) + Send + Sync>;
 /// let breaker = CircuitBreaker::default();
 /// let permit = breaker.admit()?;
 /// // … send the request; `None` stands for an answer without an error …
-/// permit.settle(None);
+/// permit.record(None);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -122,10 +122,10 @@ impl Permit {
 
     /// Records the result of the request: `None` when it succeeded, otherwise the class of its error. Returns the
     /// resulting change of state, if any; the listener has already received it.
-    pub fn settle(mut self, answer: Option<&Class>) -> Option<Transition> {
+    pub fn record(mut self, answer: Option<&Class>) -> Option<Transition> {
         let failed = answer.is_some_and(counts_as_failure);
         let ticket = self.ticket.take()?;
-        let transition = lock(&self.shared.breaker).settle(ticket, self.shared.origin.elapsed(), failed);
+        let transition = lock(&self.shared.breaker).record(ticket, self.shared.origin.elapsed(), failed);
         self.shared.tell(transition);
         transition
     }

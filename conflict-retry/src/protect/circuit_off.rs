@@ -29,7 +29,7 @@ impl Permit {
         match *self {}
     }
 
-    pub(crate) fn settle(self, _answer: Option<&Class>) -> Option<Transition> {
+    pub(crate) fn record(self, _answer: Option<&Class>) -> Option<Transition> {
         match self {}
     }
 }

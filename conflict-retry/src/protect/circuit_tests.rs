@@ -13,7 +13,7 @@ fn settings() -> BreakerSettings {
 
 fn open(circuit: &CircuitBreaker) {
     for _ in 0..2 {
-        circuit.admit().unwrap().settle(Some(&Class::Ambiguous));
+        circuit.admit().unwrap().record(Some(&Class::Ambiguous));
     }
     assert_eq!(circuit.state(), BreakerState::Open);
 }
@@ -22,8 +22,8 @@ fn open(circuit: &CircuitBreaker) {
 async fn conflicts_keep_the_circuit_closed_and_reset_the_failure_count() {
     let circuit = CircuitBreaker::new(settings());
     for _ in 0..100 {
-        assert_eq!(circuit.admit().unwrap().settle(Some(&Class::Conflict)), None);
-        assert_eq!(circuit.admit().unwrap().settle(Some(&Class::Ambiguous)), None);
+        assert_eq!(circuit.admit().unwrap().record(Some(&Class::Conflict)), None);
+        assert_eq!(circuit.admit().unwrap().record(Some(&Class::Ambiguous)), None);
     }
     assert_eq!(circuit.state(), BreakerState::Closed);
 }
@@ -35,7 +35,7 @@ async fn a_conflict_of_the_probe_closes_the_circuit() {
     assert_eq!(circuit.admit().unwrap_err().retry_after, S * 5);
     tokio::time::advance(S * 5).await;
     let closing = Transition { from: BreakerState::HalfOpen, to: BreakerState::Closed };
-    assert_eq!(circuit.admit().unwrap().settle(Some(&Class::Conflict)), Some(closing));
+    assert_eq!(circuit.admit().unwrap().record(Some(&Class::Conflict)), Some(closing));
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,9 +44,9 @@ async fn a_dropped_permit_has_no_effect() {
     for _ in 0..10 {
         drop(circuit.admit().unwrap());
     }
-    circuit.admit().unwrap().settle(Some(&Class::Ambiguous));
+    circuit.admit().unwrap().record(Some(&Class::Ambiguous));
     drop(circuit.admit().unwrap());
-    circuit.admit().unwrap().settle(Some(&Class::Ambiguous));
+    circuit.admit().unwrap().record(Some(&Class::Ambiguous));
     assert_eq!(circuit.state(), BreakerState::Open, "neither a failure nor an end of the row");
 }
 
@@ -69,7 +69,7 @@ async fn a_cancelled_probe_allows_another_and_does_not_close_the_circuit() {
     assert_eq!(circuit.state(), BreakerState::HalfOpen);
     let second = circuit.admit().unwrap();
     assert!(circuit.admit().is_err());
-    second.settle(None);
+    second.record(None);
     assert_eq!(circuit.state(), BreakerState::Closed);
 }
 
@@ -87,9 +87,9 @@ async fn the_listener_gets_every_change_once_and_may_read_the_state() {
     *slot.lock().unwrap() = Some(circuit.clone());
     open(&circuit);
     tokio::time::advance(S * 5).await;
-    circuit.admit().unwrap().settle(Some(&Class::Transient { retry_after: None }));
+    circuit.admit().unwrap().record(Some(&Class::Transient { retry_after: None }));
     tokio::time::advance(S * 10).await;
-    circuit.admit().unwrap().settle(None);
+    circuit.admit().unwrap().record(None);
     let changes = changes.lock().unwrap().clone();
     let wanted = [
         ("closed", "open", Some(BreakerState::Open)),
@@ -105,7 +105,7 @@ async fn the_listener_gets_every_change_once_and_may_read_the_state() {
 async fn of_many_tasks_at_once_exactly_one_probes() {
     for _ in 0..200 {
         let circuit = CircuitBreaker::new(BreakerSettings::new(1, Duration::from_nanos(1), S).unwrap());
-        circuit.admit().unwrap().settle(Some(&Class::Ambiguous));
+        circuit.admit().unwrap().record(Some(&Class::Ambiguous));
         let admitted = Arc::new(AtomicU32::new(0));
         let start = Arc::new(tokio::sync::Barrier::new(8));
         let mut tasks = tokio::task::JoinSet::new();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::target::Target;
-use super::{Writable, cycle, wire};
+use super::{Writable, wire, write_loop};
 use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
@@ -51,7 +51,7 @@ async fn send<K: Writable, B: Serialize + Sync + ?Sized>(
     let may_repeat = |body: &Arc<Value>| body.pointer("/metadata/resourceVersion").is_none();
     let send = |body: Arc<Value>| async move { wire::apply(api, name, subresource, options, &body).await };
     let target = Target::new(api, name);
-    cycle::repeat(target, options, Verb::Apply, subresource, checked(body), may_repeat, send).await
+    write_loop::repeat(target, options, Verb::Apply, subresource, checked(body), may_repeat, send).await
 }
 
 fn checked<B: Serialize + ?Sized>(body: &B) -> Result<Arc<Value>, Refusal> {

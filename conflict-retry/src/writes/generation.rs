@@ -8,8 +8,8 @@
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::cycle::Move;
 use super::object::{self, Place, Way};
+use super::write_loop::Move;
 use super::{Writable, wire};
 use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};

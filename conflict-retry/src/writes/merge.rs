@@ -3,8 +3,8 @@
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::cycle::Move;
 use super::object::{self, Place, Way};
+use super::write_loop::Move;
 use super::{Writable, guard, wire};
 use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};

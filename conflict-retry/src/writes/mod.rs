@@ -1,10 +1,9 @@
 //! The public write functions, and the only module that calls kube's write verbs.
 //!
-//! `wire` sends single requests; `cycle` is the loop of read, decide, write and read again; the other modules define
+//! `wire` sends single requests; `write_loop` is the loop of read, decide, write and read again; the other modules define
 //! what is read, decided and sent. Nothing here depends on a user's types.
 
 mod apply;
-mod cycle;
 #[cfg(feature = "finalizers")]
 mod finalizers;
 mod generation;
@@ -13,12 +12,13 @@ mod merge;
 mod object;
 mod operation_state;
 mod overwrite;
-mod plain;
 mod scale;
+mod single_attempt;
 mod target;
 mod update;
 mod view;
 mod wire;
+mod write_loop;
 
 use std::fmt::Debug;
 
@@ -31,8 +31,8 @@ pub use self::apply::{apply, apply_status};
 pub use self::finalizers::{add_finalizer, remove_finalizer};
 pub use self::generation::{PatchDecision, patch_at_generation};
 pub use self::merge::merge_patch;
-pub use self::plain::{create, delete, evict, json_patch};
 pub use self::scale::{ScaleDecision, scale, scale_merge, scale_put, scale_put_once};
+pub use self::single_attempt::{create, delete, evict, json_patch};
 pub use self::update::{UpdateDecision, put_once, update, update_status};
 pub use self::view::ScaleView;
 

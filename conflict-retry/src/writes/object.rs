@@ -3,8 +3,8 @@
 
 use kube::Api;
 
-use super::cycle::{self, Move, WriteOperation};
 use super::target::Target;
+use super::write_loop::{self, Move, WriteOperation};
 use super::{Writable, guard};
 use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
@@ -46,7 +46,7 @@ pub(super) async fn write<K: Writable, W: Way<K>>(
     way: W,
 ) -> Result<Outcome<K>, WriteError> {
     let (target, options) = (Target::new(place.api, place.name), place.options);
-    cycle::run(&mut Writing { place, way }, target, options, source).await
+    write_loop::run(&mut Writing { place, way }, target, options, source).await
 }
 
 /// Rejects subresources other than the object itself and its status, with `otherwise` as the message.

@@ -8,9 +8,9 @@ use kube::core::ObjectMeta;
 use kube::core::subresource::{Scale, ScaleSpec};
 use serde_json::{Value, json};
 
-use super::cycle::{self, Move, WriteOperation};
 use super::target::Target;
 use super::view::ScaleView;
+use super::write_loop::{self, Move, WriteOperation};
 use super::{Writable, guard, wire};
 use crate::classify::is_scale_unset;
 use crate::freshness::Source;
@@ -104,7 +104,7 @@ pub async fn scale_put_once<K: Writable>(
     } else {
         checked(replicas).and_then(|target| put_body(name, base, target)).map(|body| Move::Send(send(body)))
     };
-    cycle::once(Target::new(api, name), options, Verb::Put, Subresource::Scale, decided).await
+    write_loop::once(Target::new(api, name), options, Verb::Put, Subresource::Scale, decided).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +135,7 @@ where
 {
     async fn run(mut self, source: Source<'_, ScaleView>) -> Result<Outcome<ScaleView>, WriteError> {
         let (target, options) = (Target::new(self.api, self.name), self.options);
-        cycle::run(&mut self, target, options, source).await
+        write_loop::run(&mut self, target, options, source).await
     }
 }
 

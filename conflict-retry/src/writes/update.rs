@@ -2,10 +2,10 @@
 
 use kube::Api;
 
-use super::cycle::{self, Move};
 use super::object::{self, Place, Way};
 use super::overwrite::{Decided, overwritten};
 use super::target::Target;
+use super::write_loop::{self, Move};
 use super::{Writable, guard, wire};
 use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
@@ -75,7 +75,7 @@ pub async fn put_once<K: Writable>(
     let decided = guard::named(object, api, name)
         .and_then(|()| guard::version(object.meta().resource_version.as_deref()))
         .map(|_version| Move::Send(wire::put(api, name, subresource, options, object)));
-    cycle::once(Target::new(api, name), options, Verb::Put, subresource, decided).await
+    write_loop::once(Target::new(api, name), options, Verb::Put, subresource, decided).await
 }
 
 async fn replace<K, F>(

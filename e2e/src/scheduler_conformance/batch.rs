@@ -141,7 +141,7 @@ async fn pass(
     for member in members.iter() {
         env.create_pod(&member.pod).await?;
     }
-    settle(env, members).await?;
+    retry_pending(env, members).await?;
     for member in members.iter() {
         if member.is_placed() {
             cluster.add_pod(env, &key(&member.pod)).await?;
@@ -199,7 +199,7 @@ async fn had_room(
 /// Waits for every decision, then repeats the pending pods until none of them is placed: a pod may have waited for one
 /// that came after it. They are created again for that, because the scheduler lets a refused pod wait for its next
 /// retry.
-async fn settle(env: &SchedulerEnv, members: &mut [Member]) -> Result<()> {
+async fn retry_pending(env: &SchedulerEnv, members: &mut [Member]) -> Result<()> {
     let mut first = true;
     let mut left: Vec<&mut Member> = members.iter_mut().collect();
     loop {

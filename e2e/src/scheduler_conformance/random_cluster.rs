@@ -76,7 +76,7 @@ impl RandomCluster {
         if rng.one_in(2) {
             cluster.create_node(env, &infrastructure::frozen(&format!("{name}-frozen"))).await?;
         }
-        env.settle().await?;
+        env.wait_for_nodes().await?;
         Ok(cluster)
     }
 
@@ -147,7 +147,7 @@ impl RandomCluster {
             }
         }
         if made > 0 {
-            env.settle().await?;
+            env.wait_for_nodes().await?;
         }
         Ok(made)
     }
@@ -169,7 +169,7 @@ impl RandomCluster {
         }
         let pool = *rng.pick(&open);
         self.add_node(env, pool).await?;
-        env.settle().await?;
+        env.wait_for_nodes().await?;
         let name = name_of(&self.pools[pool]);
         Ok(Some(format!("{POOLS}/{name}")))
     }

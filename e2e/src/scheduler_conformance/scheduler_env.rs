@@ -212,7 +212,7 @@ impl SchedulerEnv {
     ///
     /// # Errors
     /// When none is placed in time.
-    pub async fn settle(&mut self) -> Result<()> {
+    pub async fn wait_for_nodes(&mut self) -> Result<()> {
         self.revision += 1;
         let revision = self.revision.to_string();
         let patch = Patch::Merge(json!({"metadata": {"labels": {REVISION_LABEL: revision}}}));

@@ -53,7 +53,7 @@ pub(crate) fn events(
     };
     add(EventReason::ScaledUp, "created", &applied.created);
     add(EventReason::ScalingDown, "draining", &applied.cordoned);
-    add(EventReason::DrainCancelled, "called off the drain of", &applied.uncordoned);
+    add(EventReason::DrainCancelled, "cancelled the drain of", &applied.uncordoned);
     add(EventReason::NodeRemoved, "removed", &applied.removed);
     add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
     if let Some(failure) = failure {

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::limits::behavior::{BehaviorStage, Direction, Limit, history};
 use crate::limits::bounds::BoundsConflict;
 use crate::limits::contested::{Contest, ContestResponse, HOLD_SECONDS};
-use crate::limits::schedules::Window;
+use crate::limits::schedules::ScheduledBounds;
 use crate::numbers::{count, replicas};
 use crate::reasons::PoolReason;
 use crate::{PoolDecision, ScalingPlan};
@@ -40,7 +40,7 @@ pub fn concluded(mut plan: ScalingPlan, free: Option<&ScalingPlan>, now: Timesta
             memory.window_seconds,
             now,
         );
-        let contested = decision.limits.claim.contest.as_ref().map(Contest::until);
+        let contested = decision.limits.replicas_writer.contest.as_ref().map(Contest::until);
         let lifted = decision.cut.as_ref().and_then(|limit| limit.until);
         let next = [plan.next, contested, lifted].into_iter().flatten().filter(|&next| next > now);
         plan.next = next.min();
@@ -107,7 +107,7 @@ fn words(decision: &PoolDecision, limit: &Limit) -> String {
 }
 
 fn kept(decision: &PoolDecision) -> String {
-    decision.limits.claim.contest.as_ref().map_or_else(String::new, |contest| {
+    decision.limits.replicas_writer.contest.as_ref().map_or_else(String::new, |contest| {
         let (writer, theirs, until) = (contest.writer(), contest.record.replicas, contest.until());
         format!("{writer} set spec.replicas to {theirs}, which is kept for {}, until {until}", hold())
     })
@@ -116,13 +116,17 @@ fn kept(decision: &PoolDecision) -> String {
 /// Corrects the message about the pool's own bounds when the bounds of a schedule apply, or when another writer's value
 /// is overwritten.
 fn say_bounds(decision: &mut PoolDecision) {
-    let Window { names, .. } = &decision.limits.window;
-    let contest =
-        decision.limits.claim.contest.as_ref().filter(|contest| contest.course == ContestResponse::Reclaim);
+    let ScheduledBounds { names, .. } = &decision.limits.scheduled;
+    let contest = decision
+        .limits
+        .replicas_writer
+        .contest
+        .as_ref()
+        .filter(|contest| contest.course == ContestResponse::Reclaim);
     let current = decision.current;
     match (decision.reason, contest) {
         (PoolReason::ReplicasReclaimed, Some(contest)) => {
-            let ours = decision.limits.claim.written.unwrap_or_default();
+            let ours = decision.limits.replicas_writer.written.unwrap_or_default();
             let writer = contest.writer();
             decision.message = format!(
                 "{writer} set spec.replicas to {current}, the Autoscaler goes on from its own {ours}"

@@ -55,8 +55,8 @@ impl RejectionInput<'_> {
 
 /// The upper bound of the pool, or of the schedules that replace it.
 fn reached(pool: &Pool) -> Rejection {
-    let window = &pool.limits.window;
-    let schedules = if window.max.is_some() { window.names.join(", ") } else { String::new() };
+    let bounds = &pool.limits.scheduled;
+    let schedules = if bounds.max.is_some() { bounds.names.join(", ") } else { String::new() };
     Rejection::MaxReplicasReached { max: pool.bounds.max, schedules }
 }
 

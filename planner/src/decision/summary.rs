@@ -80,9 +80,9 @@ impl PassResults<'_> {
             let (desired, reason, message) = conclusion(pool, &change);
             PoolDecision {
                 object: Arc::clone(&pool.object),
-                autoscaler: pool.standing.autoscaler().map(str::to_owned),
-                acts: pool.standing.acts(),
-                contenders: match &pool.standing {
+                autoscaler: pool.assignment.autoscaler().map(str::to_owned),
+                acts: pool.assignment.acts(),
+                contenders: match &pool.assignment {
                     AutoscalerAssignment::Planned(_) => Vec::new(),
                     AutoscalerAssignment::Left { autoscalers, .. } => autoscalers.clone(),
                 },
@@ -245,7 +245,7 @@ fn conclusion(pool: &Pool, change: &PoolChange) -> (i32, PoolReason, String) {
 
 /// Why this pass must not change the pool's number of nodes.
 fn untouched(pool: &Pool) -> Option<(PoolReason, String)> {
-    if let AutoscalerAssignment::Left { reason, autoscalers } = &pool.standing {
+    if let AutoscalerAssignment::Left { reason, autoscalers } = &pool.assignment {
         let names = autoscalers.join(", ");
         let message = match reason {
             PoolReason::AmbiguousSelector => {

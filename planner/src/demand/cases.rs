@@ -85,8 +85,9 @@ impl Resolution {
 
     /// Topology keys over which `pod` has anti-affinity to `other`, sorted.
     pub(super) fn keeps_from(&self, pod: &str, other: &str) -> Vec<&str> {
-        let raised = &self.class(other).raises;
-        let between = self.class(pod).apart.iter().filter(|topology_count| raised.contains(topology_count));
+        let raised = &self.class(other).increments;
+        let between =
+            self.class(pod).anti_affinity.iter().filter(|topology_count| raised.contains(topology_count));
         let mut keys: Vec<_> =
             between.map(|&topology_count| self.demand.topology_counts[topology_count].key.as_str()).collect();
         keys.sort_unstable();
@@ -95,13 +96,16 @@ impl Resolution {
 
     /// Whether the affinity of `pod` selects `other`.
     pub(super) fn wants(&self, pod: &str, other: &str) -> bool {
-        let near = self.class(pod).near.as_ref().unwrap();
-        near.topology_counts.iter().all(|topology_count| self.class(other).raises.contains(topology_count))
+        let affinity = self.class(pod).affinity.as_ref().unwrap();
+        affinity
+            .topology_counts
+            .iter()
+            .all(|topology_count| self.class(other).increments.contains(topology_count))
     }
 
     /// Whether the first spread constraint of `pod` counts `other`.
     pub(super) fn counts(&self, pod: &str, other: &str) -> bool {
-        self.class(other).raises.contains(&self.class(pod).spreads[0].topology_count)
+        self.class(other).increments.contains(&self.class(pod).spreads[0].topology_count)
     }
 
     pub(super) fn spread_count(&self, pod: &str) -> &TopologyCount {

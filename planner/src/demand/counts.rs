@@ -27,7 +27,7 @@ pub(super) enum PodSelection {
 /// A requested count, before equal counts are merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count {
-    who: PodSelection,
+    selection: PodSelection,
     topology_count: TopologyCount,
 }
 
@@ -52,13 +52,13 @@ pub(super) struct RequestedCounts {
 }
 
 impl RequestedCounts {
-    pub(super) fn id(&mut self, who: PodSelection, topology_count: TopologyCount) -> CountId {
+    pub(super) fn id(&mut self, selection: PodSelection, topology_count: TopologyCount) -> CountId {
         let next = self.all.len();
-        let count = Count { who, topology_count };
+        let count = Count { selection, topology_count };
         if let Some(&id) = self.ids.get(&count) {
             return id;
         }
-        let first = match &count.who {
+        let first = match &count.selection {
             PodSelection::All(matchers) => matchers.first().copied(),
             PodSelection::Staying(matcher) | PodSelection::Holders(matcher) => Some(*matcher),
             PodSelection::NoPods => None,
@@ -75,15 +75,15 @@ impl RequestedCounts {
     fn raised(&self, raiser: &CountedPods<'_>) -> Vec<CountId> {
         let CountedPods { matched, holds, leaving } = raiser;
         let of = |matcher: &MatcherId| self.by_matcher.get(matcher).into_iter().flatten().copied();
-        let by_match = matched.iter().flat_map(of).filter(|&id| match &self.all[id].who {
+        let by_match = matched.iter().flat_map(of).filter(|&id| match &self.all[id].selection {
             PodSelection::All(matchers) => matchers.iter().all(|m| matched.binary_search(m).is_ok()),
             PodSelection::Staying(_) => !leaving,
             PodSelection::Holders(_) | PodSelection::NoPods => false,
         });
         let by_term = holds.iter().flat_map(|(matcher, key)| {
             of(matcher).filter(move |&id| {
-                let Count { who, topology_count } = &self.all[id];
-                matches!(who, PodSelection::Holders(_)) && topology_count.key == *key
+                let Count { selection, topology_count } = &self.all[id];
+                matches!(selection, PodSelection::Holders(_)) && topology_count.key == *key
             })
         });
         sorted(by_match.chain(by_term))
@@ -92,16 +92,16 @@ impl RequestedCounts {
     /// Merges equal counts into one topology count each.
     pub(super) fn merged(self, pods: &[CountedPods<'_>]) -> Merged {
         let by_pod: Vec<_> = pods.iter().map(|pod| self.raised(pod)).collect();
-        let mut raised_by: Vec<Vec<usize>> = vec![Vec::new(); self.all.len()];
+        let mut incremented_by: Vec<Vec<usize>> = vec![Vec::new(); self.all.len()];
         for (pod, counts) in by_pod.iter().enumerate() {
             for &count in counts {
-                raised_by[count].push(pod);
+                incremented_by[count].push(pod);
             }
         }
         let mut known: HashMap<(TopologyCount, Vec<usize>), TopologyCountId> = HashMap::new();
         let mut topology_counts = Vec::new();
         let mut topology_count_of = Vec::with_capacity(self.all.len());
-        for (count, by) in self.all.into_iter().zip(raised_by) {
+        for (count, by) in self.all.into_iter().zip(incremented_by) {
             let next = topology_counts.len();
             let id = *known.entry((count.topology_count.clone(), by)).or_insert(next);
             if id == next {
@@ -109,9 +109,9 @@ impl RequestedCounts {
             }
             topology_count_of.push(id);
         }
-        let raises =
+        let increments =
             by_pod.iter().map(|counts| sorted(counts.iter().map(|&c| topology_count_of[c]))).collect();
-        Merged { topology_counts, topology_count_of, raises }
+        Merged { topology_counts, topology_count_of, increments }
     }
 }
 
@@ -122,7 +122,7 @@ pub(super) struct Merged {
     /// For each count, its topology count.
     topology_count_of: Vec<TopologyCountId>,
     /// For each raiser (a [`CountedPods`]), the topology counts it raises, sorted.
-    pub(super) raises: Vec<Vec<TopologyCountId>>,
+    pub(super) increments: Vec<Vec<TopologyCountId>>,
 }
 
 impl Merged {

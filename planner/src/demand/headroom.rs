@@ -54,7 +54,7 @@ pub fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames) {
 fn by_autoscaler(pools: &[Pool]) -> Vec<(&Arc<NodePoolAutoscaler>, Vec<&Pool>)> {
     let mut found = BTreeMap::new();
     for pool in pools.iter().filter(|pool| pool.is_planned()) {
-        if let AutoscalerAssignment::Planned(autoscaler) = &pool.standing {
+        if let AutoscalerAssignment::Planned(autoscaler) = &pool.assignment {
             let (_, of) = found.entry(key(&autoscaler.metadata)).or_insert((autoscaler, Vec::new()));
             of.push(pool);
         }

@@ -151,7 +151,7 @@ impl Demand {
             let class = class_of[group_of[id]];
             if let Some(pod) = index.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]) {
                 let (namespace, name) = pod.key();
-                daemons.insert((namespace.to_owned(), name.to_owned()), classes[class].raises.clone());
+                daemons.insert((namespace.to_owned(), name.to_owned()), classes[class].increments.clone());
             } else if let Some(node) = node {
                 placed[index] = Some((class, node));
             } else {

@@ -35,9 +35,9 @@ impl Liberty {
             topology_counts.get(topology_count).is_some_and(|t| t.key != HOSTNAME_LABEL)
         };
         if class
-            .near
+            .affinity
             .iter()
-            .flat_map(|near| &near.topology_counts)
+            .flat_map(|affinity| &affinity.topology_counts)
             .any(|&topology_count| wide(topology_count))
         {
             Self::Together
@@ -58,8 +58,8 @@ pub fn order(
 ) {
     let mut needed: BTreeMap<Apart<'_>, usize> = BTreeMap::new();
     for group in groups.iter() {
-        for apart in aparts(&classes[group.class], topology_counts) {
-            *needed.entry(apart).or_default() += group.pods.len();
+        for anti_affinity in aparts(&classes[group.class], topology_counts) {
+            *needed.entry(anti_affinity).or_default() += group.pods.len();
         }
     }
     if needed.is_empty() {
@@ -68,7 +68,9 @@ pub fn order(
     let filled = filled(groups, classes, reference);
     needed.retain(|_, nodes| *nodes > filled);
     let goes_first = |group: &PendingGroup| {
-        aparts(&classes[group.class], topology_counts).iter().any(|apart| needed.contains_key(apart))
+        aparts(&classes[group.class], topology_counts)
+            .iter()
+            .any(|anti_affinity| needed.contains_key(anti_affinity))
     };
     if needed.is_empty() {
         return;
@@ -79,8 +81,8 @@ pub fn order(
 }
 
 fn aparts<'a>(class: &'a PodClass, topology_counts: &[TopologyCount]) -> Vec<Apart<'a>> {
-    let own = class.apart.iter().filter(|topology_count| {
-        class.raises.contains(topology_count)
+    let own = class.anti_affinity.iter().filter(|topology_count| {
+        class.increments.contains(topology_count)
             && topology_counts.get(**topology_count).is_some_and(|t| t.key == HOSTNAME_LABEL)
     });
     own.map(|&topology_count| Apart::TopologyCount(topology_count))
@@ -117,18 +119,23 @@ mod tests {
     fn pods_that_are_bound_to_a_domain_go_before_others_where_there_is_room_to_spare() {
         let topology_count = |key: &str| TopologyCount { key: key.to_owned(), nodes: CountedNodes::All };
         let topology_counts = [topology_count(HOSTNAME_LABEL), topology_count("zone")];
-        let apart =
-            PodClass { request: amounts(100), apart: vec![0], raises: vec![0], ..PodClass::default() };
-        let near = |topology_count| {
-            let near = Some(PodAffinity { topology_counts: vec![topology_count], itself: true });
-            PodClass { request: amounts(100), near, ..PodClass::default() }
+        let anti_affinity = PodClass {
+            request: amounts(100),
+            anti_affinity: vec![0],
+            increments: vec![0],
+            ..PodClass::default()
+        };
+        let affinity = |topology_count| {
+            let affinity = Some(PodAffinity { topology_counts: vec![topology_count], matches_itself: true });
+            PodClass { request: amounts(100), affinity, ..PodClass::default() }
         };
         let spread = |topology_count| {
-            let spreads = vec![TopologySpread { topology_count, max_skew: 1, min_domains: 1, itself: true }];
+            let spreads =
+                vec![TopologySpread { topology_count, max_skew: 1, min_domains: 1, matches_itself: true }];
             PodClass { request: amounts(100), spreads, ..PodClass::default() }
         };
         let free = PodClass { request: amounts(100), ..PodClass::default() };
-        let classes = [free, spread(0), near(0), spread(1), near(1), apart];
+        let classes = [free, spread(0), affinity(0), spread(1), affinity(1), anti_affinity];
         for (what, apart_pods, low, expected) in [
             ("room to spare", 4, None, [5, 4, 3, 0, 1, 2]),
             ("none", 0, None, [0, 1, 2, 3, 4, 5]),
@@ -149,17 +156,21 @@ mod tests {
     fn pods_that_cannot_share_a_node_go_first_only_where_they_need_the_most_nodes() {
         let topology_counts = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
         let large = PodClass { request: amounts(900), ..PodClass::default() };
-        let apart =
-            PodClass { request: amounts(100), apart: vec![0], raises: vec![0], ..PodClass::default() };
-        let keeps_away = PodClass { raises: vec![], ..apart.clone() };
+        let anti_affinity = PodClass {
+            request: amounts(100),
+            anti_affinity: vec![0],
+            increments: vec![0],
+            ..PodClass::default()
+        };
+        let keeps_away = PodClass { increments: vec![], ..anti_affinity.clone() };
         let port = HostPort { port: 1, protocol: "TCP".into(), address: "0.0.0.0".into() };
         let with_port = PodClass { request: amounts(100), ports: vec![port], ..PodClass::default() };
         for (what, large_pods, class, pods, priority, expected) in [
-            ("more nodes than are filled", 3, &apart, 4, 0, [1, 0]),
-            ("fewer", 9, &apart, 4, 0, [0, 1]),
+            ("more nodes than are filled", 3, &anti_affinity, 4, 0, [1, 0]),
+            ("fewer", 9, &anti_affinity, 4, 0, [0, 1]),
             ("a port", 3, &with_port, 4, 0, [1, 0]),
             ("from others only", 3, &keeps_away, 4, 0, [0, 1]),
-            ("of lower priority", 3, &apart, 4, -1, [0, 1]),
+            ("of lower priority", 3, &anti_affinity, 4, -1, [0, 1]),
         ] {
             let classes = [large.clone(), class.clone()];
             let group = |class, count, priority| PendingGroup { class, priority, pods: vec![0; count] };

@@ -29,9 +29,9 @@ pub(super) struct PodRequirements {
     /// Host ports, sorted.
     pub(super) ports: Vec<HostPort>,
     /// Required pod affinity.
-    pub(super) near: Vec<PodTerm>,
+    pub(super) affinity: Vec<PodTerm>,
     /// Required pod anti-affinity.
-    pub(super) apart: Vec<PodTerm>,
+    pub(super) anti_affinity: Vec<PodTerm>,
     /// Spread constraints with `DoNotSchedule`.
     pub(super) spreads: Vec<SpreadRule>,
     /// Whether it has volumes with a `PersistentVolumeClaim`.
@@ -84,8 +84,8 @@ impl PodRequirements {
         // nodes apart.
         let is_daemon = pods::is_daemon(pod);
         let mut reader = Reader { shape, problem: None };
-        let near = reader.terms(near(affinity));
-        let apart = reader.terms(apart(affinity));
+        let required = reader.terms(affinity_terms(affinity));
+        let anti_affinity = reader.terms(anti_affinity_terms(affinity));
         let spreads = spec.map(|spec| reader.spreads(spec)).unwrap_or_default();
         Self {
             request: requests::exact_of(pod).map_err(|problem| problem.to_string()),
@@ -93,8 +93,8 @@ impl PodRequirements {
             constraints: if is_daemon { Constraints::default() } else { Constraints::of(pod) },
             preferred: affinity.filter(|_| !is_daemon).map(preferred).unwrap_or_default(),
             ports: spec.map(ports::of).unwrap_or_default(),
-            near,
-            apart,
+            affinity: required,
+            anti_affinity,
             spreads,
             claims: spec.is_some_and(uses_claims),
         }
@@ -108,7 +108,7 @@ impl PodRequirements {
         let of_spreads = spreads.flat_map(|constraint| &constraint.match_label_keys);
         let terms = spec.into_iter().flat_map(|spec| {
             let affinity = spec.affinity.as_ref();
-            near(affinity).iter().chain(apart(affinity))
+            affinity_terms(affinity).iter().chain(anti_affinity_terms(affinity))
         });
         let of_terms = terms.flat_map(|term| [&term.match_label_keys, &term.mismatch_label_keys]).flatten();
         let keys = of_spreads.chain(of_terms).flatten();
@@ -117,21 +117,25 @@ impl PodRequirements {
 
     /// The matchers of all constraints that depend on other pods.
     pub(super) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
-        let terms = self.near.iter().chain(&self.apart).map(|term| &term.pods);
+        let terms = self.affinity.iter().chain(&self.anti_affinity).map(|term| &term.pods);
         terms.chain(self.spreads.iter().map(|spread| &spread.pods))
     }
 }
 
 /// The required terms of pod affinity.
-fn near(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
-    let near = affinity.and_then(|a| a.pod_affinity.as_ref());
-    near.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()).unwrap_or_default()
+fn affinity_terms(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
+    let affinity = affinity.and_then(|a| a.pod_affinity.as_ref());
+    affinity
+        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref())
+        .unwrap_or_default()
 }
 
 /// The required terms of pod anti-affinity.
-fn apart(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
-    let apart = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
-    apart.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()).unwrap_or_default()
+fn anti_affinity_terms(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
+    let anti_affinity = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
+    anti_affinity
+        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref())
+        .unwrap_or_default()
 }
 
 /// Reads the selectors of one pod, and keeps the first problem.

@@ -81,12 +81,12 @@ fn pod() -> impl Strategy<Value = Value> {
         prop::collection::vec(spread(), 0..3),
         state,
     );
-    parts.prop_map(|(labels, namespace, near, apart, spreads, state)| {
+    parts.prop_map(|(labels, namespace, affinity, anti_affinity, spreads, state)| {
         let required = |terms: Vec<Value>| json!({ "requiredDuringSchedulingIgnoredDuringExecution": terms });
         merged(
             json!({ "metadata": { "namespace": namespace, "labels": labels }, "spec": { "containers": [],
                 "topologySpreadConstraints": spreads,
-                "affinity": { "podAffinity": required(near), "podAntiAffinity": required(apart) } } }),
+                "affinity": { "podAffinity": required(affinity), "podAntiAffinity": required(anti_affinity) } } }),
             state,
         )
     })
@@ -260,12 +260,12 @@ proptest! {
         let classes = classes(&demand, pods.len());
         let whole: Vec<Pod> = pods.iter().map(|pod| whole(pod)).collect();
         for (a, of_a) in whole.iter().zip(&classes) {
-            let near = near_terms(a);
-            let wanted = |other: &Pod| near.iter().all(|term| means(a, term, other));
-            prop_assert_eq!(of_a.near.is_some(), !near.is_empty());
-            if let Some(found) = &of_a.near {
-                prop_assert_eq!(found.itself, wanted(a));
-                let mut keys: Vec<_> = near.iter().map(|term| &term.topology_key).collect();
+            let affinity = near_terms(a);
+            let wanted = |other: &Pod| affinity.iter().all(|term| means(a, term, other));
+            prop_assert_eq!(of_a.affinity.is_some(), !affinity.is_empty());
+            if let Some(found) = &of_a.affinity {
+                prop_assert_eq!(found.matches_itself, wanted(a));
+                let mut keys: Vec<_> = affinity.iter().map(|term| &term.topology_key).collect();
                 keys.sort();
                 keys.dedup();
                 let mut keys_of_counts: Vec<_> = found.topology_counts.iter().map(|&t| &demand.topology_counts[t].key).collect();
@@ -273,29 +273,29 @@ proptest! {
                 prop_assert_eq!(keys_of_counts, keys);
             }
             for (b, of_b) in whole.iter().zip(&classes) {
-                if let Some(found) = &of_a.near {
+                if let Some(found) = &of_a.affinity {
                     for topology_count in &found.topology_counts {
-                        prop_assert_eq!(of_b.raises.contains(topology_count), wanted(b));
+                        prop_assert_eq!(of_b.increments.contains(topology_count), wanted(b));
                     }
                 }
                 for topology in ["zone", "host"] {
                     let keeps = |one: &PodClass, other: &PodClass| {
-                        one.apart.iter().any(|t| demand.topology_counts[*t].key == topology && other.raises.contains(t))
+                        one.anti_affinity.iter().any(|t| demand.topology_counts[*t].key == topology && other.increments.contains(t))
                     };
                     prop_assert_eq!(keeps(of_a, of_b), forbidden(a, b, topology));
                 }
                 let mut found: Vec<_> = of_a
                     .spreads
                     .iter()
-                    .map(|s| (demand.topology_counts[s.topology_count].key.clone(), s.max_skew, of_b.raises.contains(&s.topology_count)))
+                    .map(|s| (demand.topology_counts[s.topology_count].key.clone(), s.max_skew, of_b.increments.contains(&s.topology_count)))
                     .collect();
                 found.sort();
                 found.dedup();
                 prop_assert_eq!(found, counted(a, b, false));
             }
             if a.metadata.deletion_timestamp.is_none() {
-                let itself = |s: &TopologySpread| (demand.topology_counts[s.topology_count].key.clone(), s.max_skew, s.itself);
-                let mut own: Vec<_> = of_a.spreads.iter().map(itself).collect();
+                let matches_itself = |s: &TopologySpread| (demand.topology_counts[s.topology_count].key.clone(), s.max_skew, s.matches_itself);
+                let mut own: Vec<_> = of_a.spreads.iter().map(matches_itself).collect();
                 own.sort();
                 own.dedup();
                 prop_assert_eq!(own, counted(a, a, true));

@@ -40,9 +40,9 @@ pub(super) struct Resolved {
 }
 
 /// The counts that a pod group needs, before equal counts are merged.
-struct Asked {
-    near: Option<(Vec<CountId>, bool)>,
-    apart: Vec<CountId>,
+struct ResolvedConstraints {
+    affinity: Option<(Vec<CountId>, bool)>,
+    anti_affinity: Vec<CountId>,
     spreads: Vec<(CountId, u32, u32, bool)>,
 }
 
@@ -50,13 +50,13 @@ struct Asked {
 pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut ResourceNames) -> Resolved {
     let (constraint_sets, constraint_set_of) = constraint_sets(pod_groups, parts);
     let policies = Policies::of(&constraint_sets);
-    let mut asking = Asking::of(pod_groups, parts);
-    let asked: Vec<_> = pod_groups
+    let mut resolver = ConstraintResolver::of(pod_groups, parts);
+    let constraints: Vec<_> = pod_groups
         .iter()
         .zip(&constraint_set_of)
-        .map(|(pod_group, &constraint_set)| asking.ask(pod_group, &policies, constraint_set))
+        .map(|(pod_group, &constraint_set)| resolver.resolve(pod_group, &policies, constraint_set))
         .collect();
-    let Asking { counts, holds, .. } = asking;
+    let ConstraintResolver { counts, holds, .. } = resolver;
     let raisers: Vec<_> = pod_groups.iter().map(|pod_group| raiser(pod_group, parts, &holds)).collect();
     let merged = counts.merged(&raisers);
 
@@ -68,33 +68,33 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
         .collect();
     let mut classes = Numbered::default();
     let mut class_of = Vec::with_capacity(pod_groups.len());
-    for (index, (pod_group, asked)) in pod_groups.iter().zip(&asked).enumerate() {
+    for (index, (pod_group, constraints)) in pod_groups.iter().zip(&constraints).enumerate() {
         let requirements = &parts.all_requirements[pod_group.requirements];
         class_of.push(classes.number(PodClass {
             request: requests[pod_group.requirements].clone(),
             constraint_set: constraint_set_of[index],
             ports: requirements.ports.clone(),
-            near: asked.near.as_ref().map(|(counts, itself)| PodAffinity {
+            affinity: constraints.affinity.as_ref().map(|(counts, matches_itself)| PodAffinity {
                 topology_counts: merged.topology_counts(counts),
-                itself: *itself,
+                matches_itself: *matches_itself,
             }),
-            apart: merged.topology_counts(&asked.apart),
-            spreads: spreads(&asked.spreads, &merged),
-            raises: merged.raises[index].clone(),
+            anti_affinity: merged.topology_counts(&constraints.anti_affinity),
+            spreads: spreads(&constraints.spreads, &merged),
+            increments: merged.increments[index].clone(),
             preferred: requirements.preferred.clone(),
         }));
     }
     Resolved { constraint_sets, classes: classes.all, topology_counts: merged.topology_counts, class_of }
 }
 
-fn spreads(asked: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<TopologySpread> {
-    let spread = |&(count, max_skew, min_domains, itself)| TopologySpread {
+fn spreads(constraints: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<TopologySpread> {
+    let spread = |&(count, max_skew, min_domains, matches_itself)| TopologySpread {
         topology_count: merged.topology_count(count),
         max_skew,
         min_domains,
-        itself,
+        matches_itself,
     };
-    let mut spreads: Vec<_> = asked.iter().map(spread).collect();
+    let mut spreads: Vec<_> = constraints.iter().map(spread).collect();
     spreads.sort_unstable();
     spreads.dedup();
     spreads
@@ -157,7 +157,7 @@ impl Policies {
 }
 
 /// Collects the counts that pod groups need.
-struct Asking<'a> {
+struct ConstraintResolver<'a> {
     parts: &'a Parts<'a>,
     counts: RequestedCounts,
     /// Whether a matcher matches some pod of the pass; a matcher that matches no pod keeps no pod away.
@@ -168,14 +168,17 @@ struct Asking<'a> {
     kept_away: Vec<BTreeSet<&'a str>>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> ConstraintResolver<'a> {
     fn of(pod_groups: &[PodGroup], parts: &'a Parts<'a>) -> Self {
         let mut answered = vec![false; parts.matchers.len()];
         for pod_group in pod_groups {
             parts.matched[pod_group.subject].iter().for_each(|&matcher| answered[matcher] = true);
         }
-        let holds: Vec<_> =
-            parts.all_requirements.iter().map(|requirements| terms(&requirements.apart, parts)).collect();
+        let holds: Vec<_> = parts
+            .all_requirements
+            .iter()
+            .map(|requirements| terms(&requirements.anti_affinity, parts))
+            .collect();
         let mut kept_away = vec![BTreeSet::new(); parts.matchers.len()];
         for &(matcher, key) in pod_groups.iter().flat_map(|pod_group| &holds[pod_group.requirements]) {
             kept_away[matcher].insert(key);
@@ -183,35 +186,40 @@ impl<'a> Asking<'a> {
         Self { parts, counts: RequestedCounts::default(), answered, holds, kept_away }
     }
 
-    fn ask(&mut self, pod_group: &PodGroup, policies: &Policies, constraint_set: usize) -> Asked {
+    fn resolve(
+        &mut self,
+        pod_group: &PodGroup,
+        policies: &Policies,
+        constraint_set: usize,
+    ) -> ResolvedConstraints {
         let requirements = &self.parts.all_requirements[pod_group.requirements];
         let matched = &self.parts.matched[pod_group.subject];
-        Asked {
-            near: self.near(requirements, matched),
-            apart: self.apart(pod_group, matched),
+        ResolvedConstraints {
+            affinity: self.affinity(requirements, matched),
+            anti_affinity: self.anti_affinity(pod_group, matched),
             spreads: self.spreads(requirements, matched, policies, constraint_set),
         }
     }
 
-    fn near(
+    fn affinity(
         &mut self,
         requirements: &'a PodRequirements,
         matched: &[MatcherId],
     ) -> Option<(Vec<CountId>, bool)> {
-        let terms = terms(&requirements.near, self.parts);
+        let terms = terms(&requirements.affinity, self.parts);
         let mut matchers: Vec<_> = terms.iter().map(|term| term.0).collect();
         matchers.dedup();
         let keys: BTreeSet<_> = terms.iter().map(|term| term.1).collect();
         if keys.is_empty() {
             return None;
         }
-        let itself = matchers.iter().all(|matcher| matched.binary_search(matcher).is_ok());
+        let matches_itself = matchers.iter().all(|matcher| matched.binary_search(matcher).is_ok());
         let count = |key| self.counts.id(PodSelection::All(matchers.clone()), everywhere(key));
-        Some((keys.into_iter().map(count).collect(), itself))
+        Some((keys.into_iter().map(count).collect(), matches_itself))
     }
 
     /// Counts of the pods that the group's anti-affinity excludes, and of those whose anti-affinity excludes the group.
-    fn apart(&mut self, pod_group: &PodGroup, matched: &[MatcherId]) -> Vec<CountId> {
+    fn anti_affinity(&mut self, pod_group: &PodGroup, matched: &[MatcherId]) -> Vec<CountId> {
         let own = self.holds[pod_group.requirements].iter().filter(|term| self.answered[term.0]);
         let mut counts: Vec<_> = own
             .map(|&(matcher, key)| self.counts.id(PodSelection::All(vec![matcher]), everywhere(key)))
@@ -234,7 +242,7 @@ impl<'a> Asking<'a> {
         let keys: BTreeSet<_> = requirements.spreads.iter().map(|spread| &spread.key).collect();
         let keys: Vec<_> = keys.into_iter().cloned().collect();
         let spread = |rule: &SpreadRule| {
-            let asked = self.parts.matchers.id(&rule.pods)?;
+            let constraints = self.parts.matchers.id(&rule.pods)?;
             let nodes = CountedNodes::Eligible {
                 keys: keys.clone(),
                 labels_of: policies.by_labels[constraint_set].filter(|_| rule.by_affinity),
@@ -243,10 +251,10 @@ impl<'a> Asking<'a> {
             // The scheduler counts no pod for a selector without rules, although the pod itself matches it:
             // countPodsMatchSelector in its podtopologyspread plugin.
             let all_pods = rule.pods.selector.as_ref().is_some_and(Selector::is_empty);
-            let who = if all_pods { PodSelection::NoPods } else { PodSelection::Staying(asked) };
+            let who = if all_pods { PodSelection::NoPods } else { PodSelection::Staying(constraints) };
             let count = self.counts.id(who, TopologyCount { key: rule.key.clone(), nodes });
-            let itself = matched.binary_search(&asked).is_ok();
-            Some((count, rule.max_skew, rule.min_domains, itself))
+            let matches_itself = matched.binary_search(&constraints).is_ok();
+            Some((count, rule.max_skew, rule.min_domains, matches_itself))
         };
         requirements.spreads.iter().filter_map(spread).collect()
     }

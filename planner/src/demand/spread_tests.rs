@@ -35,16 +35,16 @@ fn a_spread_counts_pods_of_its_namespace_that_stay() {
         assert_eq!(outcome.counts("p", other), counts, "{other}");
     }
     let of = |pod: &str| outcome.class(pod).spreads[0].clone();
-    assert_eq!((of("p").max_skew, of("p").min_domains, of("p").itself), (2, 3, false));
-    assert_eq!((of("self").min_domains, of("self").itself), (1, true));
+    assert_eq!((of("p").max_skew, of("p").min_domains, of("p").matches_itself), (2, 3, false));
+    assert_eq!((of("self").min_domains, of("self").matches_itself), (1, true));
     assert!(outcome.counts("self", "there"));
     assert!(!outcome.counts("other-self", "there"), "its own version only");
 }
 
 #[test]
-fn a_spread_whose_selector_has_no_rules_counts_nobody_but_the_pod_itself() {
+fn a_spread_whose_selector_has_no_rules_counts_no_pod_but_the_pod_itself() {
     let keys = json!({ "matchLabelKeys": ["v"] });
-    for (what, selector, change, counts, itself) in [
+    for (what, selector, change, counts, matches_itself) in [
         ("no rules", json!({}), json!({}), false, true),
         (
             "rules that are empty",
@@ -63,7 +63,7 @@ fn a_spread_whose_selector_has_no_rules_counts_nobody_but_the_pod_itself() {
         let a = || labels(json!({ "app": "a", "v": "1" }));
         let outcome = read(vec![pending("p", merged(a(), spread)), placed("there", a())]);
         let [constraint] = outcome.class("p").spreads.as_slice() else { panic!("{what}") };
-        assert_eq!(constraint.itself, itself, "{what}");
+        assert_eq!(constraint.matches_itself, matches_itself, "{what}");
         assert_eq!(outcome.counts("p", "there"), counts, "{what}");
     }
 }

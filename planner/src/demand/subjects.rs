@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_nobody_asks_for_do_not_tell_pods_apart() {
+    fn labels_that_no_selector_uses_do_not_tell_pods_apart() {
         let term = json!([{ "topologyKey": "h", "labelSelector": { "matchLabels": { "app": "a" } } }]);
         let asking: PodInfo =
             serde_json::from_value(json!({ "spec": { "containers": [], "affinity": { "podAntiAffinity": {

@@ -57,11 +57,11 @@ fn affinity_means_pods_that_match_all_terms() {
         placed("both", labels(json!({ "app": "a", "tier": "t" }))),
         placed("one", labels(json!({ "app": "a" }))),
     ]);
-    let near = outcome.class("p").near.clone().unwrap();
+    let affinity = outcome.class("p").affinity.clone().unwrap();
     let keys: Vec<_> =
-        near.topology_counts.iter().map(|&t| outcome.demand.topology_counts[t].key.as_str()).collect();
+        affinity.topology_counts.iter().map(|&t| outcome.demand.topology_counts[t].key.as_str()).collect();
     assert_eq!(keys, ["host", "zone"]);
-    assert!(!near.itself);
+    assert!(!affinity.matches_itself);
     assert!(outcome.wants("p", "both"));
     assert!(!outcome.wants("p", "one"));
 }
@@ -73,8 +73,8 @@ fn a_pod_may_satisfy_its_own_affinity() {
         pending("same", merged(labels(json!({ "app": "a" })), to_a.clone())),
         pending("other", to_a),
     ]);
-    assert!(outcome.class("same").near.as_ref().unwrap().itself);
-    assert!(!outcome.class("other").near.as_ref().unwrap().itself);
+    assert!(outcome.class("same").affinity.as_ref().unwrap().matches_itself);
+    assert!(!outcome.class("other").affinity.as_ref().unwrap().matches_itself);
     assert!(outcome.wants("same", "same"));
 }
 
@@ -166,25 +166,26 @@ fn anti_affinity_keeps_both_sides_apart() {
 
 #[test]
 fn one_count_is_enough_where_those_with_the_term_are_those_it_means() {
-    let apart = |name: &str| {
+    let anti_affinity = |name: &str| {
         let term = json!([{ "labelSelector": app("a"), "topologyKey": "host" }]);
         pending(name, merged(labels(json!({ "app": "a" })), required("podAntiAffinity", term)))
     };
-    let outcome = read(vec![apart("a"), apart("b")]);
+    let outcome = read(vec![anti_affinity("a"), anti_affinity("b")]);
     assert_eq!(outcome.demand.topology_counts.len(), 1);
     assert_eq!(outcome.keeps_from("a", "b"), ["host"]);
-    let outcome = read(vec![apart("a"), apart("b"), placed("c", labels(json!({ "app": "a" })))]);
+    let outcome =
+        read(vec![anti_affinity("a"), anti_affinity("b"), placed("c", labels(json!({ "app": "a" })))]);
     assert_eq!(outcome.demand.topology_counts.len(), 2);
     assert_eq!(outcome.keeps_from("c", "a"), ["host"]);
     assert_eq!(outcome.keeps_from("a", "c"), ["host"]);
 }
 
 #[test]
-fn an_anti_affinity_that_means_nobody_costs_nothing() {
+fn an_anti_affinity_that_selects_no_pod_costs_nothing() {
     let term = json!([{ "labelSelector": app("gone"), "topologyKey": "host" }]);
     let outcome = read(vec![pending("p", required("podAntiAffinity", term))]);
     assert_eq!(outcome.demand.topology_counts, []);
-    assert!(outcome.class("p").apart.is_empty());
+    assert!(outcome.class("p").anti_affinity.is_empty());
 }
 
 #[test]

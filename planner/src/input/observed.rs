@@ -68,7 +68,7 @@ pub struct PlanOptions {
     /// Whether to plan autoscalers in mode `Recommend`.
     pub recommendations: Recommendations,
     /// Whether the bounds of schedules may go beyond those of the pools.
-    pub scheduled: ScheduledBounds,
+    pub scheduled: ScheduleClamp,
 }
 
 /// How pools are planned whose autoscaler is in mode `Recommend`.
@@ -83,7 +83,7 @@ pub enum Recommendations {
 
 /// What happens if a schedule sets bounds beyond those of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ScheduledBounds {
+pub enum ScheduleClamp {
     /// The schedule's bounds replace the pool's.
     #[default]
     Replace,

@@ -49,7 +49,7 @@ impl AutoscalerAssignment {
 }
 
 /// Which autoscaler plans `pool`.
-pub fn standing(
+pub fn assignment(
     pool: &NodePool,
     autoscalers: &[Arc<NodePoolAutoscaler>],
     recommendations: Recommendations,
@@ -104,8 +104,8 @@ mod tests {
         .unwrap()
     }
 
-    fn reason(standing: &AutoscalerAssignment) -> Option<PoolReason> {
-        match standing {
+    fn reason(assignment: &AutoscalerAssignment) -> Option<PoolReason> {
+        match assignment {
             AutoscalerAssignment::Planned(_) => None,
             AutoscalerAssignment::Left { reason, .. } => Some(*reason),
         }
@@ -130,7 +130,7 @@ mod tests {
             (vec![&recommend], Recommendations::Exclude, Some(PoolReason::RecommendOnly)),
         ] {
             let autoscalers: Vec<_> = autoscalers.into_iter().cloned().collect();
-            assert_eq!(reason(&standing(&pool(&json!({})), &autoscalers, recommendations)), expected);
+            assert_eq!(reason(&assignment(&pool(&json!({})), &autoscalers, recommendations)), expected);
         }
     }
 

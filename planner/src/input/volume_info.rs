@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_says_nothing_can_be_used_everywhere_by_anybody() {
+    fn a_volume_that_says_nothing_can_be_used_on_any_node_by_any_pod() {
         let volume: VolumeInfo = serde_json::from_value(json!({ "metadata": { "name": "v" } })).unwrap();
         assert_eq!((volume.places, volume.meant_for, volume.phase), (None, None, None));
         assert_eq!(volume.class.as_ref(), "");

@@ -3,8 +3,8 @@
 
 use shared_crds::NodePool;
 
-use super::schedules::Window;
-use crate::input::observed::ScheduledBounds;
+use super::schedules::ScheduledBounds;
+use crate::input::observed::ScheduleClamp;
 use crate::numbers::count;
 use crate::reasons::PoolReason;
 
@@ -37,19 +37,19 @@ pub enum BoundsConflict {
 impl Bounds {
     /// The bounds of `pool` while no schedule is active.
     pub fn of(pool: &NodePool) -> Self {
-        Self::within(pool, &Window::default(), ScheduledBounds::Replace)
+        Self::within(pool, &ScheduledBounds::default(), ScheduleClamp::Replace)
     }
 
     /// The bounds of `pool` inside `window`. If the pool's own bounds cross (which the schema rejects), the upper one
     /// wins, as in the `NodePool` operator; if those of schedules cross with each other or with the pool's, the lower
     /// one wins.
-    pub fn within(pool: &NodePool, window: &Window, scheduled: ScheduledBounds) -> Self {
+    pub fn within(pool: &NodePool, window: &ScheduledBounds, scheduled: ScheduleClamp) -> Self {
         let own_max = count(pool.spec.max_replicas);
         let own_min = count(pool.spec.min_replicas).min(own_max);
         let (mut min, mut max) = (window.min.unwrap_or(own_min), window.max.unwrap_or(own_max));
         let mut conflict = (min > max).then_some(BoundsConflict::Cross);
         max = max.max(min);
-        if scheduled == ScheduledBounds::WithinPool {
+        if scheduled == ScheduleClamp::WithinPool {
             let allowed = |bound: usize| bound.clamp(own_min, own_max);
             if (allowed(min), allowed(max)) != (min, max) {
                 conflict = conflict.or(Some(BoundsConflict::BeyondPool));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_bounds_of_a_window_stand_in_place_of_the_pools_own_and_the_lower_one_wins() {
-        use ScheduledBounds::{Replace, WithinPool};
+        use ScheduleClamp::{Replace, WithinPool};
         for (window, scheduled, min, max, conflict) in [
             ((None, None), Replace, 2, 5, None),
             ((Some(3), None), Replace, 3, 5, None),
@@ -132,7 +132,7 @@ mod tests {
             ((Some(8), Some(9)), WithinPool, 5, 5, Some(BoundsConflict::BeyondPool)),
             ((Some(8), None), WithinPool, 5, 5, Some(BoundsConflict::Cross)),
         ] {
-            let window = Window { min: window.0, max: window.1, names: Vec::new() };
+            let window = ScheduledBounds { min: window.0, max: window.1, names: Vec::new() };
             let bounds = Bounds::within(&pool(Some(3), 2, 5), &window, scheduled);
             assert_eq!(
                 (bounds.min, bounds.max, bounds.conflict),

@@ -68,11 +68,11 @@ impl ReplicasWriter {
     pub fn of(
         pool: &NodePool,
         status: Option<&AutoscalingStatus>,
-        standing: &AutoscalerAssignment,
+        assignment: &AutoscalerAssignment,
         now: Timestamp,
     ) -> Self {
-        let AutoscalerAssignment::Planned(autoscaler) = standing else { return Self::default() };
-        if !standing.acts() {
+        let AutoscalerAssignment::Planned(autoscaler) = assignment else { return Self::default() };
+        if !assignment.acts() {
             return Self::default();
         }
         let now = whole_second(now);

@@ -28,8 +28,8 @@ fn ago(seconds: i64) -> String {
     (NOW.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds)).to_string()
 }
 
-fn claim(cluster: &TestCluster) -> ReplicasWriter {
-    plan_for_cluster(&cluster.observed).pool("a").limits.claim.clone()
+fn replicas_writer(cluster: &TestCluster) -> ReplicasWriter {
+    plan_for_cluster(&cluster.observed).pool("a").limits.replicas_writer.clone()
 }
 
 /// Pool `a` after another writer has set `replicas`, with nodes `n1` to `n3`, all of them unneeded.
@@ -37,12 +37,12 @@ fn with_nodes(cluster: TestCluster) -> TestCluster {
     ["n1", "n2", "n3"].iter().fold(cluster, |cluster, node| cluster.node("a", node, json!({})))
 }
 
-fn course(claim: &ReplicasWriter) -> Option<ContestResponse> {
-    claim.contest.as_ref().map(|contest| contest.course)
+fn course(replicas_writer: &ReplicasWriter) -> Option<ContestResponse> {
+    replicas_writer.contest.as_ref().map(|contest| contest.course)
 }
 
 #[test]
-fn a_number_is_somebody_elses_when_it_is_not_the_one_that_was_written_last() {
+fn a_number_is_another_writers_when_it_is_not_the_one_that_was_written_last() {
     let kubectl = json!([written("kubectl", "2026-01-01T11:59:00Z")]);
     let ours = json!([written("autoscaler-operator", "2026-01-01T11:59:00Z")]);
     let filled = json!([written("nodepool-operator", "2026-01-01T11:59:00Z")]);
@@ -72,8 +72,12 @@ fn a_number_is_somebody_elses_when_it_is_not_the_one_that_was_written_last() {
         ("a number that was filled in", Some(2), json!({ "writtenReplicas": 3 }), &filled, false, Some(2)),
         ("no number", None, json!({ "writtenReplicas": 3 }), &kubectl, false, Some(3)),
     ] {
-        let claim = claim(&cluster("Yield", replicas, &status, fields));
-        assert_eq!((claim.contest.is_some(), claim.written), (contested, keeps), "{what}");
+        let replicas_writer = replicas_writer(&cluster("Yield", replicas, &status, fields));
+        assert_eq!(
+            (replicas_writer.contest.is_some(), replicas_writer.written),
+            (contested, keeps),
+            "{what}"
+        );
     }
 }
 
@@ -91,8 +95,9 @@ fn the_last_writer_that_the_api_server_knows_is_named() {
         (json!([{ "manager": "helm", "fieldsV1": { "f:spec": { "f:template": {} } } }]), "another writer"),
         (json!([]), "another writer"),
     ] {
-        let claim = claim(&cluster("Yield", Some(2), &json!({ "writtenReplicas": 3 }), &fields));
-        assert_eq!(claim.contest.unwrap().writer(), writer, "{fields}");
+        let replicas_writer =
+            replicas_writer(&cluster("Yield", Some(2), &json!({ "writtenReplicas": 3 }), &fields));
+        assert_eq!(replicas_writer.contest.unwrap().writer(), writer, "{fields}");
     }
 }
 
@@ -104,7 +109,7 @@ fn a_pool_on_which_the_autoscaler_does_not_act_is_not_contested() {
             "a",
             merged(json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": status } }), change),
         );
-        assert_eq!(claim(&cluster), ReplicasWriter::default(), "{what}");
+        assert_eq!(replicas_writer(&cluster), ReplicasWriter::default(), "{what}");
     }
 }
 
@@ -127,13 +132,21 @@ fn a_yielded_number_is_kept_for_ten_minutes_and_then_planned_from() {
         let cluster = with_nodes(cluster("Yield", Some(3), &status, &json!([])));
         let plan = plan_for_cluster(&cluster.observed);
         let decision = plan.pool("a");
-        assert_eq!((decision.desired, decision.limits.claim.held().is_some()), (desired, held), "{what}");
+        assert_eq!(
+            (decision.desired, decision.limits.replicas_writer.held().is_some()),
+            (desired, held),
+            "{what}"
+        );
         assert!(decision.victims.len() == usize::try_from(3 - desired).unwrap(), "{what}");
         if held {
             assert_eq!(decision.reason.as_str(), "ReplicasContested", "{what}");
-            assert_eq!(plan.next, Some(decision.limits.claim.contest.as_ref().unwrap().until()), "{what}");
+            assert_eq!(
+                plan.next,
+                Some(decision.limits.replicas_writer.contest.as_ref().unwrap().until()),
+                "{what}"
+            );
         } else {
-            assert_eq!(decision.limits.claim.written, Some(3), "{what}: accepted");
+            assert_eq!(decision.limits.replicas_writer.written, Some(3), "{what}: accepted");
         }
     }
 }
@@ -189,7 +202,7 @@ fn with_reclaim_the_autoscaler_goes_on_from_its_own_number() {
         let plan = plan_for_cluster(&cluster.observed);
         let decision = plan.pool("a");
         assert_eq!((decision.desired, decision.reason.as_str()), (desired, reason), "{what}");
-        assert_eq!(course(&decision.limits.claim), Some(ContestResponse::Reclaim), "{what}");
+        assert_eq!(course(&decision.limits.replicas_writer), Some(ContestResponse::Reclaim), "{what}");
         assert!(decision.victims.is_empty(), "{what}: {:?}", decision.victims);
     }
 }
@@ -219,8 +232,12 @@ fn who_was_overruled_is_remembered_for_ten_minutes_and_again_when_they_come_back
             Some((ContestResponse::Reclaim, true)),
         ),
     ] {
-        let claim = claim(&cluster("Reclaim", Some(replicas), &status, &json!([])));
-        assert_eq!(claim.contest.map(|contest| (contest.course, contest.is_new)), expected, "{what}");
+        let replicas_writer = replicas_writer(&cluster("Reclaim", Some(replicas), &status, &json!([])));
+        assert_eq!(
+            replicas_writer.contest.map(|contest| (contest.course, contest.is_new)),
+            expected,
+            "{what}"
+        );
     }
 }
 
@@ -247,10 +264,10 @@ fn a_pool_that_was_made_anew_paused_or_deleted_is_left_alone() {
 }
 
 #[test]
-fn what_was_written_and_not_reported_is_not_somebody_elses() {
+fn what_was_written_and_not_reported_is_not_another_writers() {
     let mut cluster = cluster("Yield", Some(5), &json!({ "writtenReplicas": 3 }), &json!([]));
-    assert!(claim(&cluster).contest.is_some());
+    assert!(replicas_writer(&cluster).contest.is_some());
     let told = AutoscalingStatus { written_replicas: Some(5), ..AutoscalingStatus::default() };
     cluster.observed.unreported.insert("u".to_owned(), told);
-    assert_eq!(claim(&cluster), ReplicasWriter { written: Some(5), ..ReplicasWriter::default() });
+    assert_eq!(replicas_writer(&cluster), ReplicasWriter { written: Some(5), ..ReplicasWriter::default() });
 }

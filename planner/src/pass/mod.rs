@@ -13,7 +13,7 @@ use crate::decision::summary::PassResults;
 use crate::decision::{ScalingPlan, conclude};
 use crate::demand::{Demand, PodInterner};
 use crate::input::by_name::ByName;
-use crate::input::observed::{Observed, PassInput, PlanOptions, Recommendations, ScheduledBounds, key};
+use crate::input::observed::{Observed, PassInput, PlanOptions, Recommendations, ScheduleClamp, key};
 use crate::input::pod_info::PodInfo;
 use crate::limits::behavior::BehaviorStage;
 use crate::limits::schedules;
@@ -75,7 +75,7 @@ impl Planner {
     /// are carried out; otherwise pods would be planned onto nodes that are never created. The recommendations for
     /// those pools are planned separately.
     pub fn plan_for_cluster(&mut self, observed: &Observed) -> ScalingPlan {
-        let scheduled = ScheduledBounds::WithinPool;
+        let scheduled = ScheduleClamp::WithinPool;
         let mut with = |recommendations| self.plan_on(observed, PlanOptions { recommendations, scheduled });
         let mut acting = with(Recommendations::Exclude);
         if acting.pools.iter().any(|decision| decision.reason == PoolReason::RecommendOnly) {

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplateSpec};
-use shared_crds::{NodePool, NodePoolAutoscaler};
+use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 
 use crate::input::nodes;
 use crate::input::observed::{Observed, PassInput, PlanOptions, key};
-use crate::input::selection::{AutoscalerAssignment, standing};
+use crate::input::selection::{AutoscalerAssignment, assignment};
 use crate::limits::behavior::{BehaviorLimits, BehaviorStage};
 use crate::limits::bounds::Bounds;
 use crate::limits::contested::ReplicasWriter;
-use crate::limits::schedules::{Schedules, Window};
+use crate::limits::schedules::{ScheduledBounds, Schedules};
 use crate::numbers::{count, replicas};
 use crate::pools::backoff::{PoolBackoff, PoolHealth, health};
 use crate::reasons::{PoolReason, Rejection};
@@ -31,7 +31,7 @@ pub struct Pool {
     /// The pool's object.
     pub object: Arc<NodePool>,
     /// Which autoscaler plans it, or why none does.
-    pub standing: AutoscalerAssignment,
+    pub assignment: AutoscalerAssignment,
     /// Its lower and upper bound.
     pub bounds: Bounds,
     /// The template of a new node, or why it cannot be read.
@@ -78,8 +78,7 @@ impl Pool {
 
     /// The pool as `namespace/name`.
     pub fn id(&self) -> String {
-        let (namespace, name) = key(&self.object.metadata);
-        format!("{namespace}/{name}")
+        QualifiedName::of(&self.object.metadata).to_string()
     }
 
     /// Whether the pool is neither paused nor being deleted, so that missing nodes will come.
@@ -108,7 +107,7 @@ impl Pool {
     /// Whether pods get a reason why the pool does not take them: it is planned, or would be if only one autoscaler
     /// selected it.
     pub fn is_selected(&self) -> bool {
-        match &self.standing {
+        match &self.assignment {
             AutoscalerAssignment::Planned(_) => true,
             AutoscalerAssignment::Left { reason, .. } => *reason == PoolReason::AmbiguousSelector,
         }
@@ -116,7 +115,7 @@ impl Pool {
 
     /// Why the pool cannot scale up at all, for any pod.
     pub fn closed(&self) -> Option<Rejection> {
-        if let AutoscalerAssignment::Left { autoscalers, .. } = &self.standing {
+        if let AutoscalerAssignment::Left { autoscalers, .. } = &self.assignment {
             return Some(Rejection::AmbiguousSelector(autoscalers.join(", ")));
         }
         if self.object.metadata.deletion_timestamp.is_some() {
@@ -136,7 +135,7 @@ impl Pool {
 
     /// Whether this pass may change the pool's number of nodes.
     pub fn is_planned(&self) -> bool {
-        matches!(self.standing, AutoscalerAssignment::Planned(_)) && self.is_live()
+        matches!(self.assignment, AutoscalerAssignment::Planned(_)) && self.is_live()
     }
 
     /// Moves a node from the staying nodes to the leaving ones.
@@ -184,9 +183,9 @@ pub fn pools(
 ) -> Vec<Pool> {
     let mut autoscalers = observed.autoscalers.clone();
     autoscalers.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
-    let window = |a: &NodePoolAutoscaler| Schedules::of(&a.spec.schedules, observed.now).window;
-    let windows: BTreeMap<_, _> =
-        observed.autoscalers.iter().map(|a| (key(&a.metadata), window(a))).collect();
+    let bounds_of = |a: &NodePoolAutoscaler| Schedules::of(&a.spec.schedules, observed.now).bounds;
+    let all_scheduled: BTreeMap<_, _> =
+        observed.autoscalers.iter().map(|a| (key(&a.metadata), bounds_of(a))).collect();
     let mut objects = observed.pools.clone();
     objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
     let mut members: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
@@ -200,10 +199,11 @@ pub fn pools(
         .map(|object| {
             let of_pool = members.get(&key(&object.metadata)).map_or(&[][..], Vec::as_slice);
             let (leaving, staying) = split(&object, of_pool, all_nodes);
-            let standing = standing(&object, &autoscalers, options.recommendations);
-            let (bounds, limits) = limits((observed, options), &windows, &object, &standing, staying.len());
+            let assignment = assignment(&object, &autoscalers, options.recommendations);
+            let (bounds, limits) =
+                limits((observed, options), &all_scheduled, &object, &assignment, staying.len());
             Pool {
-                standing,
+                assignment,
                 health: health(
                     &object,
                     observed.remembered(&object),
@@ -229,28 +229,28 @@ pub fn pools(
 /// The bounds of a pool that has `nodes` nodes, and its other limits.
 fn limits(
     (observed, options): (&Observed, PlanOptions),
-    windows: &BTreeMap<(&str, &str), Window>,
+    all_scheduled: &BTreeMap<(&str, &str), ScheduledBounds>,
     pool: &NodePool,
-    standing: &AutoscalerAssignment,
+    assignment: &AutoscalerAssignment,
     nodes: usize,
 ) -> (Bounds, BehaviorLimits) {
-    let AutoscalerAssignment::Planned(autoscaler) = standing else {
+    let AutoscalerAssignment::Planned(autoscaler) = assignment else {
         return (Bounds::of(pool), BehaviorLimits::default());
     };
     let (now, status) = (observed.now, observed.remembered(pool));
-    let window = windows.get(&key(&autoscaler.metadata)).cloned().unwrap_or_default();
-    let claim = ReplicasWriter::of(pool, status, standing, now);
-    let mut bounds = Bounds::within(pool, &window, options.scheduled);
+    let scheduled = all_scheduled.get(&key(&autoscaler.metadata)).cloned().unwrap_or_default();
+    let replicas_writer = ReplicasWriter::of(pool, status, assignment, now);
+    let mut bounds = Bounds::within(pool, &scheduled, options.scheduled);
     if pool.spec.replicas.is_none() {
         bounds.fill(nodes);
     }
-    let reclaimed = claim.reclaimed();
+    let reclaimed = replicas_writer.reclaimed();
     if let Some(ours) = reclaimed {
         bounds.reclaim(count(ours), nodes);
     }
     let current = reclaimed.or(pool.spec.replicas).map_or(bounds.base, count);
     let behavior = autoscaler.spec.behavior.clone().unwrap_or_default();
-    let limits = BehaviorLimits::of(status, &behavior, &bounds, (claim, window), current, now);
+    let limits = BehaviorLimits::of(status, &behavior, &bounds, (replicas_writer, scheduled), current, now);
     (bounds, limits)
 }
 

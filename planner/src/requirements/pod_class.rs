@@ -19,14 +19,14 @@ pub struct PodClass {
     /// The host ports they use, sorted.
     pub ports: Vec<HostPort>,
     /// Required pod affinity.
-    pub near: Option<PodAffinity>,
+    pub affinity: Option<PodAffinity>,
     /// Topology counts that must be zero in the domain of the node: for the pods' own anti-affinity, and for that of
     /// others which matches them.
-    pub apart: Vec<TopologyCountId>,
+    pub anti_affinity: Vec<TopologyCountId>,
     /// Spread constraints with `DoNotSchedule`.
     pub spreads: Vec<TopologySpread>,
     /// Topology counts that one of these pods raises in the domains of its node.
-    pub raises: Vec<TopologyCountId>,
+    pub increments: Vec<TopologyCountId>,
     /// Preferred node affinity, for ties between pools.
     pub preferred: Vec<Preference>,
 }
@@ -50,7 +50,7 @@ pub struct PodAffinity {
     pub topology_counts: Vec<TopologyCountId>,
     /// Whether such a pod satisfies its own terms. Then, while none of the topology counts counts any pod, it may also
     /// run wherever all keys exist.
-    pub itself: bool,
+    pub matches_itself: bool,
 }
 
 /// A spread constraint with `whenUnsatisfiable: DoNotSchedule`.
@@ -63,7 +63,7 @@ pub struct TopologySpread {
     /// While there are fewer domains than this, the minimum is zero.
     pub min_domains: u32,
     /// Whether such a pod matches the selector itself.
-    pub itself: bool,
+    pub matches_itself: bool,
 }
 
 /// A count of pods by domain of one topology key.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
+use shared_crds::QualifiedName;
 
 use crate::input::observed::key;
 use crate::input::pod_info::PodInfo;
@@ -55,7 +56,7 @@ impl Budgets {
     }
 
     /// The disruptions that the eviction of `pod` uses.
-    pub fn claim(&self, pod: &PodInfo) -> EvictionCost {
+    pub fn eviction_cost(&self, pod: &PodInfo) -> EvictionCost {
         // The API checks no budget for pods that never ran or are being deleted.
         if pods::phase(pod) == Some("Pending") || pod.deleted().is_some() {
             return EvictionCost::Nothing;
@@ -83,8 +84,7 @@ impl Budgets {
 
     /// `namespace/name` of a budget.
     pub fn name(&self, id: BudgetId) -> String {
-        let (namespace, name) = key(&self.objects[id].metadata);
-        format!("{namespace}/{name}")
+        QualifiedName::of(&self.objects[id].metadata).to_string()
     }
 
     /// The disruptions that each budget allows, in the order of their ids.
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn an_empty_selector_matches_all_pods_of_the_namespace_and_an_absent_one_none() {
-        for (selector, namespace, claim) in [
+        for (selector, namespace, eviction_cost) in [
             (json!({ "selector": {} }), "apps", EvictionCost::One(0)),
             (json!({ "selector": {} }), "other", EvictionCost::Nothing),
             (json!({}), "apps", EvictionCost::Nothing),
@@ -158,8 +158,8 @@ mod tests {
         ] {
             let budgets = Budgets::of(&[budget("b", &selector, &status(1))]);
             let pod = pod(json!({ "metadata": { "namespace": namespace } }));
-            assert_eq!(budgets.claim(&pod), claim, "{selector} in {namespace}");
-            assert_eq!(budgets.protects(&pod), claim != EvictionCost::Nothing);
+            assert_eq!(budgets.eviction_cost(&pod), eviction_cost, "{selector} in {namespace}");
+            assert_eq!(budgets.protects(&pod), eviction_cost != EvictionCost::Nothing);
         }
     }
 
@@ -167,12 +167,12 @@ mod tests {
     fn a_pod_under_two_budgets_is_refused_unless_the_api_asks_none() {
         let all = json!({ "selector": {} });
         let budgets = Budgets::of(&[budget("b", &all, &status(1)), budget("a", &all, &status(1))]);
-        assert_eq!(budgets.claim(&pod(json!({}))), EvictionCost::Refused(0, 1));
+        assert_eq!(budgets.eviction_cost(&pod(json!({}))), EvictionCost::Refused(0, 1));
         assert_eq!((budgets.name(0), budgets.name(1)), ("apps/a".to_owned(), "apps/b".to_owned()));
         let pending = json!({ "status": { "phase": "Pending" } });
-        assert_eq!(budgets.claim(&pod(pending)), EvictionCost::Nothing);
+        assert_eq!(budgets.eviction_cost(&pod(pending)), EvictionCost::Nothing);
         let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
-        assert_eq!(budgets.claim(&pod(going)), EvictionCost::Nothing);
+        assert_eq!(budgets.eviction_cost(&pod(going)), EvictionCost::Nothing);
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let healthy = |current: i32, desired: i32| {
             merged(status(0), json!({ "currentHealthy": current, "desiredHealthy": desired }))
         };
-        for (policy, status, claim) in [
+        for (policy, status, eviction_cost) in [
             (json!("AlwaysAllow"), healthy(0, 3), EvictionCost::Nothing),
             (json!("IfHealthyBudget"), healthy(2, 3), EvictionCost::One(0)),
             (json!("IfHealthyBudget"), healthy(3, 3), EvictionCost::Nothing),
@@ -190,8 +190,12 @@ mod tests {
         ] {
             let spec = json!({ "selector": {}, "unhealthyPodEvictionPolicy": policy });
             let budgets = Budgets::of(&[budget("b", &spec, &status)]);
-            assert_eq!(budgets.claim(&unready()), claim, "{policy} {status}");
-            assert_eq!(budgets.claim(&pod(json!({}))), EvictionCost::One(0), "a ready pod always counts");
+            assert_eq!(budgets.eviction_cost(&unready()), eviction_cost, "{policy} {status}");
+            assert_eq!(
+                budgets.eviction_cost(&pod(json!({}))),
+                EvictionCost::One(0),
+                "a ready pod always counts"
+            );
         }
     }
 

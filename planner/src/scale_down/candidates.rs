@@ -33,7 +33,7 @@ pub struct Candidate {
     /// The pods that need places, sorted.
     pub pods: Vec<usize>,
     /// How many disruptions of which budget its removal needs.
-    pub claims: Vec<(BudgetId, usize)>,
+    pub disruptions: Vec<(BudgetId, usize)>,
 }
 
 /// The requests of the pods on a node, relative to its allocatable resources.
@@ -87,14 +87,14 @@ pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], scale_down: &mut 
                 timing::sooner(&mut scale_down.next, until, input.now);
             }
             match judge(input, n, pool) {
-                Ok(claims) => candidates.push(Candidate {
+                Ok(disruptions) => candidates.push(Candidate {
                     pool: index,
                     node: n,
                     drains: !input.blocking_pods[n].pods.is_empty(),
                     utilization: utilization(input, n),
                     since: timing::since(input, &history, n),
                     pods: moving(input, n),
-                    claims,
+                    disruptions,
                 }),
                 Err(Kept { verdict, until }) => {
                     if let Some(until) = until {
@@ -148,12 +148,12 @@ fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(Budge
     if nodes::starting_until(node, &pool.object).is_some_and(|until| until > input.now) {
         return Err(NodeReason::NotStartedYet.into());
     }
-    underused(input, n, pool.standing.scale_down().utilization_threshold_percent)?;
+    underused(input, n, pool.assignment.scale_down().utilization_threshold_percent)?;
     if blocking_pods.pods.is_empty() {
         return Ok(Vec::new());
     }
     blocked(input, n)?;
-    Ok(claims(input, n))
+    Ok(disruptions(input, n))
 }
 
 fn utilization(input: &ScaleDownInput<'_>, n: usize) -> Utilization {
@@ -211,12 +211,12 @@ fn blocker(input: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Blocker> 
 
 /// The disruptions of each budget that it takes to drain the node. A budget need not allow them all at once; one that
 /// is left is enough, because the others are allowed as the evicted pods become ready elsewhere.
-fn claims(input: &ScaleDownInput<'_>, n: usize) -> Vec<(BudgetId, usize)> {
-    let mut claims: BTreeMap<BudgetId, usize> = BTreeMap::new();
+fn disruptions(input: &ScaleDownInput<'_>, n: usize) -> Vec<(BudgetId, usize)> {
+    let mut disruptions: BTreeMap<BudgetId, usize> = BTreeMap::new();
     for &pod in &input.blocking_pods[n].pods {
-        if let EvictionCost::One(budget) = input.budgets.claim(&input.pods[pod]) {
-            *claims.entry(budget).or_default() += 1;
+        if let EvictionCost::One(budget) = input.budgets.eviction_cost(&input.pods[pod]) {
+            *disruptions.entry(budget).or_default() += 1;
         }
     }
-    claims.into_iter().collect()
+    disruptions.into_iter().collect()
 }

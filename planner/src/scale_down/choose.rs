@@ -46,7 +46,7 @@ pub(super) fn choose(
             *taken += 1;
             reserve.take(candidate);
             scale_down.victims[candidate.pool].push(candidate.node);
-            for &(budget, cost) in &candidate.claims {
+            for &(budget, cost) in &candidate.disruptions {
                 allowances[budget] = allowances[budget].saturating_sub(cost);
             }
             unneeded(candidate)
@@ -59,7 +59,7 @@ fn allowances(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
     let mut allowances = input.budgets.allowances();
     for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &input.blocking_pods[node].pods)
     {
-        if let EvictionCost::One(budget) = input.budgets.claim(&input.pods[pod]) {
+        if let EvictionCost::One(budget) = input.budgets.eviction_cost(&input.pods[pod]) {
             allowances[budget] = allowances[budget].saturating_sub(1);
         }
     }
@@ -78,13 +78,13 @@ fn going(pools: &[Pool]) -> BTreeMap<(&str, &str), usize> {
 /// Namespace and name of the autoscaler, whose `maxNodes` applies to all its pools together.
 fn autoscaler(pool: &Pool) -> (&str, &str) {
     let namespace = pool.object.metadata.namespace.as_deref().unwrap_or_default();
-    (namespace, pool.standing.autoscaler().unwrap_or_default())
+    (namespace, pool.assignment.autoscaler().unwrap_or_default())
 }
 
 /// The bound or limit that keeps a node of a pool from which `gone` nodes are removed, while `taken` of its
 /// autoscaler's are removed.
 fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<RemovalVerdict> {
-    let most = pool.standing.scale_down().max_nodes.map_or(usize::MAX, count);
+    let most = pool.assignment.scale_down().max_nodes.map_or(usize::MAX, count);
     let left = pool.bounds.base.saturating_sub(gone);
     if left <= pool.bounds.min {
         Some(NodeReason::NodeGroupMinSizeReached.into())
@@ -101,7 +101,7 @@ fn shortage(
     candidate: &Candidate,
     allowances: &[usize],
 ) -> Option<RemovalVerdict> {
-    let (budget, _) = candidate.claims.iter().find(|&&(budget, _)| allowances[budget] == 0)?;
+    let (budget, _) = candidate.disruptions.iter().find(|&&(budget, _)| allowances[budget] == 0)?;
     let name = input.budgets.name(*budget);
     let message = format!("pods of nodes that go first use up PodDisruptionBudget {name} (NotEnoughPdb)");
     Some(RemovalVerdict { reason: NodeReason::BudgetUsedByOthers, message })

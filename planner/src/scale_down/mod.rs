@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
+use shared_crds::QualifiedName;
 use shared_crds::v1alpha1::UnneededNode;
 
 pub use remaining_nodes::RemainingNodes;
@@ -242,6 +243,5 @@ fn moving(input: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
 }
 
 fn pod_name(input: &ScaleDownInput<'_>, pod: usize) -> String {
-    let (namespace, name) = input.pods[pod].key();
-    format!("{namespace}/{name}")
+    QualifiedName::from(input.pods[pod].key()).to_string()
 }

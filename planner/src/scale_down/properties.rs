@@ -160,7 +160,7 @@ proptest! {
         let mut claims = BTreeMap::<_, BTreeMap<_, usize>>::new();
         for pod in displaced(&plan, &observed) {
             prop_assert!(pods::controller(pod).is_some(), "{}", name(pod));
-            if let EvictionCost::One(budget) = budgets.claim(pod) {
+            if let EvictionCost::One(budget) = budgets.eviction_cost(pod) {
                 *claims.entry(budget).or_default().entry(pod.node()).or_default() += 1;
             }
         }

@@ -55,7 +55,7 @@ impl<'a> RemovalSimulation<'a> {
             let before = moves.len();
             for &class in &classes {
                 let Some(left) = wanted.get_mut(&class).filter(|left| **left > 0) else { continue };
-                for (place, count) in self.snapshot.place(class, *left, Scope::Standing) {
+                for (place, count) in self.snapshot.place(class, *left, Scope::Existing) {
                     *left -= count;
                     moves.push((class, place, count));
                 }
@@ -139,7 +139,12 @@ mod tests {
     fn departures_respect_constraints_and_arrivals() {
         let topology_counts = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
         let classes = [
-            PodClass { request: amounts(1000, 1), apart: vec![0], raises: vec![0], ..PodClass::default() },
+            PodClass {
+                request: amounts(1000, 1),
+                anti_affinity: vec![0],
+                increments: vec![0],
+                ..PodClass::default()
+            },
             PodClass { request: amounts(2000, 1), ..PodClass::default() },
         ];
         let constraint_sets = [Constraints::default()];
@@ -152,7 +157,7 @@ mod tests {
                 free: amounts(4000, 10),
                 pods,
                 ports: vec![],
-                raises: vec![],
+                increments: vec![],
                 open: true,
             }
         };

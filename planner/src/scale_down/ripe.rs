@@ -24,7 +24,7 @@ pub(super) fn ripe(
         let Candidate { pool, node, since, .. } = candidate;
         let name = input.nodes[node].metadata.name.clone().unwrap_or_default();
         scale_down.unneeded[pool].push(UnneededNode { name, since_time: Time(since) });
-        let ripens = later(since, pools[pool].standing.scale_down().unneeded_seconds);
+        let ripens = later(since, pools[pool].assignment.scale_down().unneeded_seconds);
         let allowed = ripens.max(blocked[pool].unwrap_or(ripens));
         sooner(&mut scale_down.next, allowed, input.now);
         // Reasons of the node itself come first, then those of its pool.

@@ -202,13 +202,13 @@ fn pods_move_only_to_nodes_that_take_them() {
 fn pods_do_not_move_to_nodes_where_other_pods_keep_them_away() {
     let labels = json!({ "metadata": { "labels": { "app": "web" } } });
     let ports = json!({ "spec": { "containers": [{ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 1 }] }] } });
-    let apart = json!({ "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+    let anti_affinity = json!({ "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "web" } } }] } } } });
     for (what, pod, there, expected) in [
         ("nothing", labels.clone(), labels.clone(), "Unneeded"),
         ("a host port", ports.clone(), ports, "NoPlaceToMovePods"),
-        ("its own anti-affinity", apart.clone(), labels.clone(), "NoPlaceToMovePods"),
-        ("that of the pod that is there", labels, apart, "NoPlaceToMovePods"),
+        ("its own anti-affinity", anti_affinity.clone(), labels.clone(), "NoPlaceToMovePods"),
+        ("that of the pod that is there", labels, anti_affinity, "NoPlaceToMovePods"),
     ] {
         let keeps = json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true" } } });
         let web = json!({ "metadata": { "labels": { "app": "web" } } });
@@ -412,7 +412,7 @@ fn six_of_ten_nodes_go_when_all_are_two_fifths_full() {
 
 #[test]
 fn as_many_empty_nodes_stay_as_pods_are_pending_that_the_pool_could_take() {
-    let apart = json!({ "metadata": { "labels": { "app": "p" } }, "spec": { "affinity": { "podAntiAffinity": {
+    let anti_affinity = json!({ "metadata": { "labels": { "app": "p" } }, "spec": { "affinity": { "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone", "labelSelector": { "matchLabels": { "app": "p" } } }] } } } });
     let elsewhere = json!({ "spec": { "nodeSelector": { "none": "has" } } });
     let since = |time: &str| {
@@ -424,7 +424,7 @@ fn as_many_empty_nodes_stay_as_pods_are_pending_that_the_pool_could_take() {
         ("none", 0, json!({}), 0),
         ("more than there are nodes", 9, json!({}), 5),
         ("of no use to them", 3, elsewhere, 0),
-        ("kept out by the first of them for as long as it is there", 3, apart, 1),
+        ("kept out by the first of them for as long as it is there", 3, anti_affinity, 1),
         ("not bound since shortly", 3, since("2026-01-01T11:00:01Z"), 3),
         ("not bound for so long that something else is in the way", 3, since("2026-01-01T11:00:00Z"), 1),
     ] {

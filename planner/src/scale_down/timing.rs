@@ -35,7 +35,7 @@ pub(super) fn since(
 pub(super) fn blocked_until(pool: &Pool, nodes: &[Arc<Node>]) -> Option<Timestamp> {
     let recorded = autoscaling(pool).and_then(|a| a.last_scale_up_time.as_ref()).map(|time| time.0);
     let youngest = pool.staying.iter().filter_map(|&n| nodes::created(&nodes[n])).max();
-    recorded.max(youngest).map(|added| later(added, pool.standing.scale_down().delay_after_add_seconds))
+    recorded.max(youngest).map(|added| later(added, pool.assignment.scale_down().delay_after_add_seconds))
 }
 
 /// Plans again when the next pod of the node that is being deleted should have terminated.

@@ -30,7 +30,7 @@ pub fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
 fn alike(a: &Pool, b: &Pool) -> bool {
     let (Ok(of_a), Ok(of_b)) = (&a.template, &b.template) else { return false };
     let (AutoscalerAssignment::Planned(by_a), AutoscalerAssignment::Planned(by_b)) =
-        (&a.standing, &b.standing)
+        (&a.assignment, &b.assignment)
     else {
         return false;
     };

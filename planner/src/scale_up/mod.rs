@@ -236,21 +236,21 @@ impl Search<'_> {
                 expansions[set] = packing.map_or(Expansion::Nothing, Expansion::Packing);
             }
         }
-        let offer = |set: usize| match &expansions[set] {
-            Expansion::Packing(packing) => Some(&packing.offer),
+        let option_of = |set: usize| match &expansions[set] {
+            Expansion::Packing(packing) => Some(&packing.option),
             Expansion::Unknown | Expansion::Nothing => None,
         };
         let drawn = |set: usize| expander::draw(seed, round, &pools[self.sets[set][0]].id());
         for &set in able {
             let (Some(new), AutoscalerAssignment::Planned(by)) =
-                (offer(set), &pools[self.sets[set][0]].standing)
+                (option_of(set), &pools[self.sets[set][0]].assignment)
             else {
                 continue;
             };
             let owner = crate::input::observed::key(&by.metadata);
             match best.iter_mut().find(|known| known.1 == owner) {
                 Some((expander, _, known)) => {
-                    let old = offer(*known).unwrap_or(new);
+                    let old = option_of(*known).unwrap_or(new);
                     let order = expander::compare(*expander, (new, drawn(set)), (old, drawn(*known)));
                     if order.is_lt() {
                         *known = set;
@@ -260,7 +260,7 @@ impl Search<'_> {
             }
         }
         best.into_iter()
-            .filter_map(|(_, _, set)| Some((offer(set)?, set)))
+            .filter_map(|(_, _, set)| Some((option_of(set)?, set)))
             .min_by(|(a, _), (b, _)| expander::compare(Expander::LeastWaste, (a, 0), (b, 0)))
             .map(|(_, set)| set)
     }

@@ -18,10 +18,10 @@ pub struct Packing {
     /// Whether pods were left out only because pools were full.
     pub cut: bool,
     /// The expansion option that expanders compare.
-    pub offer: ExpansionOption,
+    pub option: ExpansionOption,
 }
 
-/// Packs the pods that `placement` has left onto the snapshot, with new nodes of the pools in `set`. Placed pods and
+/// Packs the pods that are still in `left` onto the snapshot, with new nodes of the pools in `set`. Placed pods and
 /// opened nodes stay in the snapshot and in `sizes`; `None` if no node was opened and no pod placed.
 pub fn pack(
     snapshot: &mut ClusterSnapshot,
@@ -39,8 +39,8 @@ pub fn pack(
     let Packer { sizes, placement, opened, full, .. } = packer;
     let cut = placement.left.iter().zip(full).any(|(&left, full)| left > 0 && full);
     let moved = placement.left != left;
-    let offer = offer(sizes, classes, pending, &placement, &opened, first);
-    moved.then_some(Packing { opened, placement, cut, offer })
+    let option = option(sizes, classes, pending, &placement, &opened, first);
+    moved.then_some(Packing { opened, placement, cut, option })
 }
 
 struct Packer<'w, 's, 'p> {
@@ -65,7 +65,7 @@ impl Packer<'_, '_, '_> {
             for (at, pods) in pending.iter().enumerate() {
                 let waits = self.snapshot.waits(pods.class);
                 if self.placement.left[at] > 0 && (!again || waits) {
-                    moved |= self.pods(at, *pods, waits);
+                    moved |= self.place_entry(at, *pods, waits);
                 }
             }
             let waiting = |(at, pods): (usize, &PendingPods)| {
@@ -78,7 +78,7 @@ impl Packer<'_, '_, '_> {
         }
     }
 
-    fn pods(&mut self, at: usize, pods: PendingPods, waits: bool) -> bool {
+    fn place_entry(&mut self, at: usize, pods: PendingPods, waits: bool) -> bool {
         // Pods that only need free capacity have been tried on all older nodes.
         let scope = if waits { Scope::Anywhere } else { Scope::From(self.first) };
         let placed = self.snapshot.place(pods.class, self.placement.left[at], scope);
@@ -108,7 +108,7 @@ impl Packer<'_, '_, '_> {
     }
 }
 
-fn offer(
+fn option(
     sizes: &PlannedSizes<'_>,
     classes: &[PodClass],
     pending: &[PendingPods],
@@ -116,30 +116,30 @@ fn offer(
     opened: &[usize],
     first: NodeIndex,
 ) -> ExpansionOption {
-    let mut offer = ExpansionOption { nodes: opened.len(), ..ExpansionOption::default() };
+    let mut option = ExpansionOption { nodes: opened.len(), ..ExpansionOption::default() };
     for &pool in opened {
         let pool = &sizes.pools[pool];
-        offer.weight = offer.weight.max(weight(pool));
+        option.weight = option.weight.max(weight(pool));
         if let Ok(template) = &pool.template {
-            offer.cpu += total(&template.capacity, Basic::Cpu, 1);
-            offer.memory += total(&template.capacity, Basic::Memory, 1);
+            option.cpu += total(&template.capacity, Basic::Cpu, 1);
+            option.memory += total(&template.capacity, Basic::Memory, 1);
         }
     }
     for (pods, placed) in pending.iter().zip(&placement.placed) {
         let class = &classes[pods.class];
         for &(node, count) in placed {
-            offer.pods += count;
+            option.pods += count;
             let Some(&pool) = node.checked_sub(first).and_then(|at| opened.get(at)) else { continue };
-            offer.requested_cpu += total(&class.request, Basic::Cpu, count);
-            offer.requested_memory += total(&class.request, Basic::Memory, count);
+            option.requested_cpu += total(&class.request, Basic::Cpu, count);
+            option.requested_memory += total(&class.request, Basic::Memory, count);
             if let (false, Ok(template)) = (class.preferred.is_empty(), &sizes.pools[pool].template) {
                 let count = i64::try_from(count).unwrap_or(i64::MAX);
-                offer.preferred =
-                    offer.preferred.saturating_add(preference(class, template).saturating_mul(count));
+                option.preferred =
+                    option.preferred.saturating_add(preference(class, template).saturating_mul(count));
             }
         }
     }
-    offer
+    option
 }
 
 fn total(amounts: &Amounts, basic: Basic, times: usize) -> i128 {

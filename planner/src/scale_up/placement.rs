@@ -31,10 +31,10 @@ impl Placement {
     }
 
     /// Records where pods of an entry were placed, and returns whether there were any.
-    pub fn note(&mut self, pods: usize, placed: Vec<(NodeIndex, usize)>) -> bool {
+    pub fn note(&mut self, entry: usize, placed: Vec<(NodeIndex, usize)>) -> bool {
         let count: usize = placed.iter().map(|p| p.1).sum();
-        self.left[pods] = self.left[pods].saturating_sub(count);
-        self.placed[pods].extend(placed);
+        self.left[entry] = self.left[entry].saturating_sub(count);
+        self.placed[entry].extend(placed);
         count > 0
     }
 

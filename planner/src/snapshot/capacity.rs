@@ -50,20 +50,20 @@ pub fn snapshot(
             matches!(owners[index], NodeOwner::Leaving) || (pool.is_none() && nodes::is_leaving(node));
         let offer = if leaving { None } else { offer(source, node, pool, &running, names, warnings) };
         let open = offer.is_some();
-        let NodeCapacity { profile, free, ports, raises } =
+        let NodeCapacity { profile, free, ports, increments } =
             offer.unwrap_or_else(|| NodeCapacity::of(NodeProfile::of_node(node), Amounts::default()));
         let (place, profile) = (Place::Node(index), Arc::new(profile));
-        nodes.push(NodeSetup { place, profile, free, pods, ports, raises, open });
+        nodes.push(NodeSetup { place, profile, free, pods, ports, increments, open });
     }
     for (index, (pool, template)) in pools.iter().zip(&templates).enumerate() {
-        let Some(TemplateSetup { profile, free, ports, raises }) = template else { continue };
-        nodes.extend((0..upcoming(pool.missing(), source.waiting, raises)).map(|_| NodeSetup {
+        let Some(TemplateSetup { profile, free, ports, increments }) = template else { continue };
+        nodes.extend((0..upcoming(pool.missing(), source.waiting, increments)).map(|_| NodeSetup {
             place: Place::Upcoming(index),
             profile: Arc::clone(profile),
             free: free.clone(),
             pods: Vec::new(),
             ports: ports.clone(),
-            raises: raises.clone(),
+            increments: increments.clone(),
             open: true,
         }));
     }
@@ -84,16 +84,16 @@ fn template(pool: &Pool, daemons: &Daemons, demand: &Demand) -> Option<TemplateS
     let mut offer = NodeCapacity::of(template.profile.clone(), template.allocatable.clone());
     let profile = &template.profile;
     daemons.on(profile).for_each(|daemon| offer.reserve(daemon, demand));
-    let NodeCapacity { profile, free, ports, raises } = offer;
-    Some(TemplateSetup { profile: Arc::new(profile), free, ports, raises })
+    let NodeCapacity { profile, free, ports, increments } = offer;
+    Some(TemplateSetup { profile: Arc::new(profile), free, ports, increments })
 }
 
 /// How many of a pool's `missing` nodes are in the snapshot. They are empty and equal, and only pending pods are placed
 /// there: with one more than there are such pods, at least one stays empty, as any further ones would. So the requested
 /// size of a pool does not determine how much memory a pass needs. If daemons on them raise topology counts, each node
 /// counts.
-fn upcoming(missing: usize, waiting: usize, raises: &[TopologyCountId]) -> usize {
-    if raises.is_empty() { missing.min(waiting.saturating_add(1)) } else { missing }
+fn upcoming(missing: usize, waiting: usize, increments: &[TopologyCountId]) -> usize {
+    if increments.is_empty() { missing.min(waiting.saturating_add(1)) } else { missing }
 }
 
 /// The pods on each node, as far as their class is known.
@@ -146,12 +146,12 @@ struct NodeCapacity {
     free: Amounts,
     ports: Vec<HostPort>,
     /// Raised by daemons whose pods do not exist yet.
-    raises: Vec<TopologyCountId>,
+    increments: Vec<TopologyCountId>,
 }
 
 impl NodeCapacity {
     fn of(profile: NodeProfile, free: Amounts) -> Self {
-        Self { profile, free, ports: Vec::new(), raises: Vec::new() }
+        Self { profile, free, ports: Vec::new(), increments: Vec::new() }
     }
 
     /// Reserves a place for a pod of the daemon, which counts for other pods like any pod.
@@ -159,7 +159,7 @@ impl NodeCapacity {
         self.free.take(&daemon.request, 1);
         self.ports.extend(daemon.ports.iter().cloned());
         let raised = demand.daemons.get(&(daemon.namespace.clone(), daemon.name.clone()));
-        self.raises.extend(raised.into_iter().flatten());
+        self.increments.extend(raised.into_iter().flatten());
     }
 }
 

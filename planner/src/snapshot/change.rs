@@ -62,8 +62,8 @@ impl ClusterSnapshot {
     pub fn open(&mut self, pool: usize) -> Option<NodeIndex> {
         let template = self.templates.get(pool)?.as_ref()?;
         let (bucket, node_class, free) = (template.bucket, template.node_class, template.free.clone());
-        let raises = template.raises.clone();
-        let node = self.insert(Place::Planned(pool), bucket, node_class, free, raises);
+        let increments = template.increments.clone();
+        let node = self.insert(Place::Planned(pool), bucket, node_class, free, increments);
         let bits = self.bits.of(|topology_count| count_of(&self.nodes[node], topology_count));
         self.nodes[node].closed = bits;
         self.buckets[bucket].index.push(self.nodes[node].free.basic(), bits);
@@ -122,7 +122,7 @@ impl ClusterSnapshot {
         bucket: usize,
         node_class: usize,
         free: Amounts,
-        raises: Vec<TopologyCountId>,
+        increments: Vec<TopologyCountId>,
     ) -> NodeIndex {
         let ix = self.nodes.len();
         let slot = self.buckets[bucket].nodes.len();
@@ -135,7 +135,7 @@ impl ClusterSnapshot {
             free,
             here: Vec::new(),
             pods: Vec::new(),
-            raises,
+            increments,
             closed: 0,
             gone: false,
         });
@@ -181,13 +181,13 @@ impl ClusterSnapshot {
     fn count_class(&mut self, node: NodeIndex, class: PodClassId, count: usize, up: bool) {
         let by = u32::try_from(count).unwrap_or(u32::MAX);
         let rule = std::sync::Arc::clone(&self.classes[class]);
-        rule.raises.iter().for_each(|&topology_count| self.count(node, topology_count, by, up));
+        rule.increments.iter().for_each(|&topology_count| self.count(node, topology_count, by, up));
     }
 
     /// Counts what a node raises apart from its pods, or no longer does.
     fn count_raised(&mut self, node: NodeIndex, up: bool) {
-        for at in 0..self.nodes[node].raises.len() {
-            let topology_count = self.nodes[node].raises[at];
+        for at in 0..self.nodes[node].increments.len() {
+            let topology_count = self.nodes[node].increments[at];
             self.count(node, topology_count, 1, up);
         }
     }
@@ -200,7 +200,7 @@ impl ClusterSnapshot {
         }
         let moved = |before: u32| if up { before.saturating_add(by) } else { before.saturating_sub(by) };
         let counts = &mut self.counts[topology_count];
-        if let Some(domain) = node_class.domain(counts.ground) {
+        if let Some(domain) = node_class.domain(counts.domain_kind) {
             let before = counts.pods[domain];
             counts.pods[domain] = moved(before);
             counts.moved(before, moved(before));
@@ -227,7 +227,7 @@ impl ClusterSnapshot {
         for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
         {
             let counts = &mut self.counts[topology_count];
-            counts.joined(node_class.domain(counts.ground));
+            counts.joined(node_class.domain(counts.domain_kind));
         }
     }
 
@@ -236,7 +236,7 @@ impl ClusterSnapshot {
         for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
         {
             let counts = &mut self.counts[topology_count];
-            counts.left(node_class.domain(counts.ground));
+            counts.left(node_class.domain(counts.domain_kind));
         }
     }
 

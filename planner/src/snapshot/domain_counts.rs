@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::rules::CountedBy;
+use super::rules::DomainKind;
 
 /// The counts of one topology count. Those over the host name are kept on the nodes; their levels and total are here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DomainCounts {
-    pub(super) ground: CountedBy,
+    pub(super) domain_kind: DomainKind,
     /// Number of pods in each domain.
     pub(super) pods: Vec<u32>,
     /// Number of counted nodes in each domain; only maintained if a spread constraint uses the topology count.
@@ -30,9 +30,9 @@ pub(super) struct Levels {
 }
 
 impl DomainCounts {
-    pub(super) fn new(ground: CountedBy, domains: usize, spread: bool) -> Self {
+    pub(super) fn new(domain_kind: DomainKind, domains: usize, spread: bool) -> Self {
         Self {
-            ground,
+            domain_kind,
             pods: vec![0; domains],
             nodes: vec![0; domains],
             total: 0,

@@ -7,11 +7,11 @@ mod bits;
 pub mod capacity;
 mod change;
 mod domain_counts;
+mod filters;
 pub mod index;
 mod node_class;
 mod place;
 mod rules;
-mod why;
 
 #[cfg(test)]
 pub(crate) mod naive;
@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use change::Fork;
+pub use filters::{NodeOrTemplate, PlacementError};
 pub use place::Scope;
-pub use why::{NodeOrTemplate, PlacementError};
 
 use self::bits::Bits;
 use self::change::UndoEntry;
@@ -81,7 +81,7 @@ pub struct NodeSetup {
     /// Host ports that are used by other pods than those.
     pub ports: Vec<HostPort>,
     /// The topology counts that other pods than those raise, one entry for each time.
-    pub raises: Vec<TopologyCountId>,
+    pub increments: Vec<TopologyCountId>,
     /// Whether it takes pods. A closed node still counts, with its pods, in every topology count.
     pub open: bool,
 }
@@ -96,7 +96,7 @@ pub struct TemplateSetup {
     /// Host ports that are used from the start.
     pub ports: Vec<HostPort>,
     /// Topology counts that are raised from the start, one entry for each time.
-    pub raises: Vec<TopologyCountId>,
+    pub increments: Vec<TopologyCountId>,
 }
 
 /// The nodes, pods and counts of a pass.
@@ -130,7 +130,7 @@ struct Node {
     /// Sorted by class, without zeros.
     pods: Vec<(PodClassId, usize)>,
     /// Topology counts that are raised by anything other than `pods`.
-    raises: Vec<TopologyCountId>,
+    increments: Vec<TopologyCountId>,
     /// What it is closed to, as bits of [`Bits`].
     closed: u64,
     /// Whether it has been retired.
@@ -154,7 +154,7 @@ struct Template {
     node_class: usize,
     free: Amounts,
     /// Topology counts, including those of ports, that it raises from the start.
-    raises: Vec<TopologyCountId>,
+    increments: Vec<TopologyCountId>,
 }
 
 impl ClusterSnapshot {
@@ -170,12 +170,12 @@ impl ClusterSnapshot {
         let of_nodes: Vec<_> = nodes.iter().map(|node| node_class(&node.profile)).collect();
         let of_templates: Vec<_> =
             templates.iter().map(|template| template.as_ref().map(|t| node_class(&t.profile))).collect();
-        let counts: Vec<_> = (0..rules.grounds.len())
+        let counts: Vec<_> = (0..rules.domain_kinds.len())
             .map(|topology_count| {
-                let ground = rules.grounds[topology_count];
+                let domain_kind = rules.domain_kinds[topology_count];
                 let domains =
-                    if let rules::CountedBy::Key(key) = ground { node_classes.values(key) } else { 0 };
-                DomainCounts::new(ground, domains, rules.spread[topology_count])
+                    if let rules::DomainKind::Key(key) = domain_kind { node_classes.values(key) } else { 0 };
+                DomainCounts::new(domain_kind, domains, rules.spread[topology_count])
             })
             .collect();
         let mut snapshot = Self {
@@ -194,13 +194,13 @@ impl ClusterSnapshot {
         };
         let mut buckets = BTreeMap::new();
         for (node, node_class) in nodes.into_iter().zip(of_nodes) {
-            snapshot.settle(node, node_class, &mut buckets);
+            snapshot.add_node(node, node_class, &mut buckets);
         }
         for (pool, (template, node_class)) in templates.into_iter().zip(of_templates).enumerate() {
             let template = template.zip(node_class).map(|(template, node_class)| Template {
                 bucket: snapshot.bucket(Place::Planned(pool), node_class, &mut buckets),
                 node_class,
-                raises: snapshot.raised(&template.ports, template.raises),
+                increments: snapshot.raised(&template.ports, template.increments),
                 free: template.free,
             });
             snapshot.templates.push(template);
@@ -249,7 +249,7 @@ impl ClusterSnapshot {
     /// Whether pods of this class affect other pods only by the capacity they use.
     pub fn is_plain(&self, class: PodClassId) -> bool {
         let rule = &self.classes[class];
-        !rule.waits && rule.apart_here.is_empty() && rule.raises.is_empty()
+        !rule.waits && rule.anti_affinity_on_host.is_empty() && rule.increments.is_empty()
     }
 
     /// Whether pods of this class have spread constraints, for which new nodes can add domains.
@@ -267,11 +267,11 @@ impl ClusterSnapshot {
         self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
     }
 
-    fn settle(&mut self, node: NodeSetup, node_class: usize, buckets: &mut BTreeMap<BucketKey, usize>) {
-        let NodeSetup { place, profile: _, free, pods, ports, raises, open } = node;
+    fn add_node(&mut self, node: NodeSetup, node_class: usize, buckets: &mut BTreeMap<BucketKey, usize>) {
+        let NodeSetup { place, profile: _, free, pods, ports, increments, open } = node;
         let bucket = self.bucket(place, node_class, buckets);
-        let raises = self.raised(&ports, raises);
-        let ix = self.insert(place, bucket, node_class, free, raises);
+        let increments = self.raised(&ports, increments);
+        let ix = self.insert(place, bucket, node_class, free, increments);
         for (class, count) in pods {
             self.lay(ix, class, count);
         }
@@ -281,7 +281,7 @@ impl ClusterSnapshot {
     }
 
     fn raised(&self, ports: &[HostPort], besides: Vec<TopologyCountId>) -> Vec<TopologyCountId> {
-        let mut topology_counts = self.rules.raised_by(ports);
+        let mut topology_counts = self.rules.incremented_by(ports);
         topology_counts.extend(besides);
         topology_counts
     }

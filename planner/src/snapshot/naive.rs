@@ -18,7 +18,7 @@ pub(crate) struct NaiveNode {
     pub(crate) capacity: Amounts,
     pub(crate) ports: Vec<HostPort>,
     /// Topology counts that are raised by anything other than its pods.
-    pub(crate) raises: Vec<TopologyCountId>,
+    pub(crate) increments: Vec<TopologyCountId>,
     pub(crate) pods: Vec<PodClassId>,
     pub(crate) open: bool,
     pub(crate) gone: bool,
@@ -61,7 +61,7 @@ impl Naive {
             && self.has_room(of, node)
             && self.ports_are_free(of, node)
             && self.is_near(of, node)
-            && of.apart.iter().all(|&t| self.domain(t, node).is_none_or(|d| self.count(t, &d) == 0))
+            && of.anti_affinity.iter().all(|&t| self.domain(t, node).is_none_or(|d| self.count(t, &d) == 0))
             && of.spreads.iter().all(|spread| self.keeps(spread, node))
     }
 
@@ -84,8 +84,8 @@ impl Naive {
     }
 
     fn is_near(&self, class: &PodClass, node: NodeIndex) -> bool {
-        let Some(near) = &class.near else { return true };
-        let domains: Vec<_> = near
+        let Some(affinity) = &class.affinity else { return true };
+        let domains: Vec<_> = affinity
             .topology_counts
             .iter()
             .map(|&topology_count| (topology_count, self.domain(topology_count, node)))
@@ -94,8 +94,11 @@ impl Naive {
             && (domains
                 .iter()
                 .all(|(topology_count, d)| d.as_ref().is_some_and(|d| self.count(*topology_count, d) > 0))
-                || (near.itself
-                    && near.topology_counts.iter().all(|&topology_count| self.total(topology_count) == 0)))
+                || (affinity.matches_itself
+                    && affinity
+                        .topology_counts
+                        .iter()
+                        .all(|&topology_count| self.total(topology_count) == 0)))
     }
 
     fn keeps(&self, spread: &TopologySpread, node: NodeIndex) -> bool {
@@ -107,7 +110,7 @@ impl Naive {
         let least = domains.iter().map(|domain| self.count(spread.topology_count, domain)).min().unwrap_or(0);
         let few = domains.len() < usize::try_from(spread.min_domains).unwrap();
         let least = if few { 0 } else { least };
-        self.count(spread.topology_count, &own) + u32::from(spread.itself) <= least + spread.max_skew
+        self.count(spread.topology_count, &own) + u32::from(spread.matches_itself) <= least + spread.max_skew
     }
 
     /// The node's domain; each node with a host name is a domain of its own.
@@ -154,8 +157,8 @@ impl Naive {
         if !self.counts(topology_count, node) {
             return 0;
         }
-        let raising = |pod: &&PodClassId| self.classes[**pod].raises.contains(&topology_count);
-        let besides = self.nodes[node].raises.iter().filter(|&&raised| raised == topology_count).count();
+        let raising = |pod: &&PodClassId| self.classes[**pod].increments.contains(&topology_count);
+        let besides = self.nodes[node].increments.iter().filter(|&&raised| raised == topology_count).count();
         u32::try_from(self.nodes[node].pods.iter().filter(raising).count() + besides).unwrap()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::rules::{CountedBy, PlacementRules};
+use super::rules::{DomainKind, PlacementRules};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId};
@@ -77,13 +77,13 @@ impl NodeClasses {
             domains.push(reduced.labels.get(key).map(|value| *values.entry(value.clone()).or_insert(next)));
         }
         let mut node_class = NodeClass { profile: reduced.clone(), host, domains, counts: Vec::new() };
-        let of_classes = topology_counts.iter().zip(&rules.grounds);
+        let of_classes = topology_counts.iter().zip(&rules.domain_kinds);
         node_class.counts = of_classes
-            .map(|(topology_count, &ground)| {
-                node_class.eligible(topology_count, ground, constraint_sets, rules)
+            .map(|(topology_count, &domain_kind)| {
+                node_class.eligible(topology_count, domain_kind, constraint_sets, rules)
             })
             .collect();
-        node_class.counts.resize(rules.grounds.len(), true);
+        node_class.counts.resize(rules.domain_kinds.len(), true);
         let id = self.list.len();
         self.list.push(node_class);
         self.ids.insert((reduced, host), id);
@@ -120,26 +120,26 @@ impl NodeClass {
     }
 
     /// The domain of a topology count over a key other than the host name's.
-    pub(super) fn domain(&self, ground: CountedBy) -> Option<usize> {
-        match ground {
-            CountedBy::Key(key) => self.domains[key],
-            CountedBy::Host | CountedBy::Ports => None,
+    pub(super) fn domain(&self, domain_kind: DomainKind) -> Option<usize> {
+        match domain_kind {
+            DomainKind::Key(key) => self.domains[key],
+            DomainKind::Host | DomainKind::Ports => None,
         }
     }
 
     /// Whether the node class has the key of a topology count.
-    pub(super) fn has(&self, ground: CountedBy) -> bool {
-        match ground {
-            CountedBy::Key(key) => self.domains[key].is_some(),
-            CountedBy::Host => self.host,
-            CountedBy::Ports => true,
+    pub(super) fn has(&self, domain_kind: DomainKind) -> bool {
+        match domain_kind {
+            DomainKind::Key(key) => self.domains[key].is_some(),
+            DomainKind::Host => self.host,
+            DomainKind::Ports => true,
         }
     }
 
     fn eligible(
         &self,
         topology_count: &TopologyCount,
-        ground: CountedBy,
+        domain_kind: DomainKind,
         constraint_sets: &[Constraints],
         rules: &PlacementRules,
     ) -> bool {
@@ -147,7 +147,7 @@ impl NodeClass {
             Ok(key) => self.domains[key].is_some(),
             Err(_) => self.host,
         };
-        self.has(ground)
+        self.has(domain_kind)
             && match &topology_count.nodes {
                 CountedNodes::All => true,
                 CountedNodes::Eligible { keys, labels_of, taints_of } => {

@@ -14,7 +14,7 @@ pub enum Scope {
     /// All nodes.
     Anywhere,
     /// Existing and upcoming nodes.
-    Standing,
+    Existing,
     /// Nodes with this index or a higher one.
     From(NodeIndex),
 }
@@ -75,8 +75,8 @@ impl ClusterSnapshot {
         let cursor = |&bucket: &usize| {
             let of = &buckets[bucket];
             let from = match scope {
-                Scope::Standing if matches!(of.sample, Place::Planned(_)) => return None,
-                Scope::Anywhere | Scope::Standing => 0,
+                Scope::Existing if matches!(of.sample, Place::Planned(_)) => return None,
+                Scope::Anywhere | Scope::Existing => 0,
                 Scope::From(first) => of.nodes.partition_point(|&node| node < first),
             };
             (admitting[of.node_class] && from < of.nodes.len()).then_some(Cursor { bucket, from })
@@ -134,16 +134,22 @@ impl ClusterSnapshot {
 
     /// The conditions that close single nodes to the class, given the current counts.
     pub(super) fn closings(&self, rule: &PlacementRule) -> Vec<ClosedBy> {
-        let mut closings: Vec<_> =
-            rule.apart_here.iter().map(|&topology_count| ClosedBy::AtLeast(topology_count, 1)).collect();
+        let mut closings: Vec<_> = rule
+            .anti_affinity_on_host
+            .iter()
+            .map(|&topology_count| ClosedBy::AtLeast(topology_count, 1))
+            .collect();
         closings.extend(rule.spreads_here.iter().map(|spread| {
             let least = self.counts[spread.topology_count].least(spread.min_domains);
             let most = spread.max_skew.saturating_add(least);
-            ClosedBy::AtLeast(spread.topology_count, (most + 1).saturating_sub(u32::from(spread.itself)))
+            ClosedBy::AtLeast(
+                spread.topology_count,
+                (most + 1).saturating_sub(u32::from(spread.matches_itself)),
+            )
         }));
-        if let Some(near) = rule.near.as_ref().filter(|near| !self.begins(near)) {
+        if let Some(affinity) = rule.affinity.as_ref().filter(|affinity| !self.begins(affinity)) {
             closings.extend(
-                near.topology_counts_here.iter().map(|&topology_count| ClosedBy::Zero(topology_count)),
+                affinity.topology_counts_on_host.iter().map(|&topology_count| ClosedBy::Zero(topology_count)),
             );
         }
         closings
@@ -158,40 +164,43 @@ impl ClusterSnapshot {
 
     /// Whether the constraints over topology keys allow nodes of the node class.
     fn in_node_class(&self, rule: &PlacementRule, node_class: usize) -> bool {
-        rule.near.as_ref().is_none_or(|near| self.is_near(near, node_class))
-            && rule.apart.iter().all(|&topology_count| self.in_domain(topology_count, node_class) == 0)
+        rule.affinity.as_ref().is_none_or(|affinity| self.is_near(affinity, node_class))
+            && rule
+                .anti_affinity
+                .iter()
+                .all(|&topology_count| self.in_domain(topology_count, node_class) == 0)
             && rule.spreads.iter().all(|spread| self.keeps_skew(spread, node_class))
             && (rule.spreads_here.is_empty() || self.node_classes.list[node_class].host)
     }
 
     /// Whether the domain has the pods that affinity requires. If the host name is the key, the single node decides
     /// instead.
-    fn is_near(&self, near: &AffinityRule, node_class: usize) -> bool {
-        let keys = near.topology_counts.iter().chain(&near.topology_counts_here);
+    fn is_near(&self, affinity: &AffinityRule, node_class: usize) -> bool {
+        let keys = affinity.topology_counts.iter().chain(&affinity.topology_counts_on_host);
         let has_keys = keys.clone().all(|&topology_count| {
-            self.node_classes.list[node_class].has(self.counts[topology_count].ground)
+            self.node_classes.list[node_class].has(self.counts[topology_count].domain_kind)
         });
         has_keys
-            && (near
+            && (affinity
                 .topology_counts
                 .iter()
                 .all(|&topology_count| self.in_domain(topology_count, node_class) > 0)
-                || self.begins(near))
+                || self.begins(affinity))
     }
 
     /// Whether a pod that satisfies its own affinity may be placed anywhere, because no other such pod exists.
-    pub(super) fn begins(&self, near: &AffinityRule) -> bool {
-        near.itself
-            && near
+    pub(super) fn begins(&self, affinity: &AffinityRule) -> bool {
+        affinity.matches_itself
+            && affinity
                 .topology_counts
                 .iter()
-                .chain(&near.topology_counts_here)
+                .chain(&affinity.topology_counts_on_host)
                 .all(|&topology_count| self.counts[topology_count].total == 0)
     }
 
     fn keeps_skew(&self, spread: &TopologySpread, node_class: usize) -> bool {
         let counts = &self.counts[spread.topology_count];
-        self.node_classes.list[node_class].has(counts.ground)
+        self.node_classes.list[node_class].has(counts.domain_kind)
             && is_within(
                 spread,
                 self.in_domain(spread.topology_count, node_class),
@@ -202,11 +211,11 @@ impl ClusterSnapshot {
     /// A topology count over a key, in the domain of the node class.
     pub(super) fn in_domain(&self, topology_count: usize, node_class: usize) -> u32 {
         let counts = &self.counts[topology_count];
-        self.node_classes.list[node_class].domain(counts.ground).map_or(0, |domain| counts.pods[domain])
+        self.node_classes.list[node_class].domain(counts.domain_kind).map_or(0, |domain| counts.pods[domain])
     }
 }
 
 /// Whether one more pod in a domain with `count` stays within the maximum skew.
 pub(super) fn is_within(spread: &TopologySpread, count: u32, least: u32) -> bool {
-    u64::from(count) + u64::from(spread.itself) <= u64::from(spread.max_skew) + u64::from(least)
+    u64::from(count) + u64::from(spread.matches_itself) <= u64::from(spread.max_skew) + u64::from(least)
 }

@@ -14,14 +14,14 @@ use crate::resources::Amounts;
 pub(super) struct PlacementRule {
     pub(super) request: Amounts,
     pub(super) constraint_set: usize,
-    pub(super) near: Option<AffinityRule>,
+    pub(super) affinity: Option<AffinityRule>,
     /// Topology counts that must be zero in the node's domain.
-    pub(super) apart: Vec<TopologyCountId>,
+    pub(super) anti_affinity: Vec<TopologyCountId>,
     /// Topology counts that must be zero on the node itself.
-    pub(super) apart_here: Vec<TopologyCountId>,
+    pub(super) anti_affinity_on_host: Vec<TopologyCountId>,
     pub(super) spreads: Vec<TopologySpread>,
     pub(super) spreads_here: Vec<TopologySpread>,
-    pub(super) raises: Vec<TopologyCountId>,
+    pub(super) increments: Vec<TopologyCountId>,
     /// Whether one such pod can exclude the next, so that they are placed one at a time.
     pub(super) alone: bool,
     /// Whether pods or nodes that are added later can make a place for such a pod.
@@ -32,13 +32,13 @@ pub(super) struct PlacementRule {
 #[derive(Clone, Debug)]
 pub(super) struct AffinityRule {
     pub(super) topology_counts: Vec<TopologyCountId>,
-    pub(super) topology_counts_here: Vec<TopologyCountId>,
-    pub(super) itself: bool,
+    pub(super) topology_counts_on_host: Vec<TopologyCountId>,
+    pub(super) matches_itself: bool,
 }
 
 /// The domains of a topology count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CountedBy {
+pub(super) enum DomainKind {
     /// By node, of those that have a host name.
     Host,
     /// By node: pods whose host ports conflict with one port.
@@ -54,7 +54,7 @@ pub(super) struct PlacementRules {
     /// Topology keys except the host name's, as [`CountedBy::Key`] numbers them.
     pub(super) keys: Vec<String>,
     /// The domains of each topology count; those of ports follow those of the classes.
-    pub(super) grounds: Vec<CountedBy>,
+    pub(super) domain_kinds: Vec<DomainKind>,
     /// The host ports in use, with one topology count each.
     pub(super) ports: BTreeMap<HostPort, TopologyCountId>,
     /// Whether a spread constraint uses the topology count.
@@ -69,10 +69,10 @@ impl PlacementRules {
         taken: impl Iterator<Item = &'a HostPort>,
     ) -> Self {
         let keys = topology_keys(topology_counts);
-        let ground = |topology_count: &TopologyCount| {
-            keys.binary_search(&topology_count.key).map_or(CountedBy::Host, CountedBy::Key)
+        let domain_kind = |topology_count: &TopologyCount| {
+            keys.binary_search(&topology_count.key).map_or(DomainKind::Host, DomainKind::Key)
         };
-        let mut grounds: Vec<_> = topology_counts.iter().map(ground).collect();
+        let mut domain_kinds: Vec<_> = topology_counts.iter().map(domain_kind).collect();
         let mut ports: BTreeMap<HostPort, TopologyCountId> = classes
             .iter()
             .flat_map(|class| &class.ports)
@@ -80,11 +80,11 @@ impl PlacementRules {
             .map(|port| (port.clone(), 0))
             .collect();
         for topology_count in ports.values_mut() {
-            *topology_count = grounds.len();
-            grounds.push(CountedBy::Ports);
+            *topology_count = domain_kinds.len();
+            domain_kinds.push(DomainKind::Ports);
         }
         let mut rules =
-            Self { classes: Vec::new(), keys, spread: vec![false; grounds.len()], grounds, ports };
+            Self { classes: Vec::new(), keys, spread: vec![false; domain_kinds.len()], domain_kinds, ports };
         for class in classes {
             class.spreads.iter().for_each(|spread| rules.spread[spread.topology_count] = true);
             rules.classes.push(rules.rule(class));
@@ -93,7 +93,7 @@ impl PlacementRules {
     }
 
     /// The topology counts that a pod with these ports raises.
-    pub(super) fn raised_by(&self, ports: &[HostPort]) -> Vec<TopologyCountId> {
+    pub(super) fn incremented_by(&self, ports: &[HostPort]) -> Vec<TopologyCountId> {
         let conflicting = |(other, &topology_count): (&HostPort, &TopologyCountId)| {
             ports.iter().any(|port| conflict(port, other)).then_some(topology_count)
         };
@@ -102,48 +102,61 @@ impl PlacementRules {
 
     /// The topology key of a topology count, for messages.
     pub(super) fn key(&self, topology_count: TopologyCountId) -> &str {
-        match self.grounds[topology_count] {
-            CountedBy::Key(key) => &self.keys[key],
-            CountedBy::Host | CountedBy::Ports => HOSTNAME_LABEL,
+        match self.domain_kinds[topology_count] {
+            DomainKind::Key(key) => &self.keys[key],
+            DomainKind::Host | DomainKind::Ports => HOSTNAME_LABEL,
         }
     }
 
     fn rule(&self, class: &PodClass) -> PlacementRule {
-        let PodClass { request, constraint_set, ports, near, apart, spreads, raises, preferred: _ } = class;
-        let here =
-            |topology_count: TopologyCountId| !matches!(self.grounds[topology_count], CountedBy::Key(_));
+        let PodClass {
+            request,
+            constraint_set,
+            ports,
+            affinity,
+            anti_affinity,
+            spreads,
+            increments,
+            preferred: _,
+        } = class;
+        let here = |topology_count: TopologyCountId| {
+            !matches!(self.domain_kinds[topology_count], DomainKind::Key(_))
+        };
         let split = |topology_counts: &[TopologyCountId]| {
             topology_counts
                 .iter()
                 .partition::<Vec<TopologyCountId>, _>(|&&topology_count| !here(topology_count))
         };
-        let (apart, mut apart_here) = split(apart);
-        apart_here.extend(ports.iter().map(|port| self.ports[port]));
+        let (anti_affinity, mut anti_affinity_on_host) = split(anti_affinity);
+        anti_affinity_on_host.extend(ports.iter().map(|port| self.ports[port]));
         let (spreads_here, spreads): (Vec<_>, Vec<_>) =
             spreads.iter().cloned().partition(|spread| here(spread.topology_count));
-        let near = near.as_ref().map(|near| {
-            let (topology_counts, topology_counts_here) = split(&near.topology_counts);
-            AffinityRule { topology_counts, topology_counts_here, itself: near.itself }
+        let affinity = affinity.as_ref().map(|affinity| {
+            let (topology_counts, topology_counts_on_host) = split(&affinity.topology_counts);
+            AffinityRule { topology_counts, topology_counts_on_host, matches_itself: affinity.matches_itself }
         });
-        let mut raises = raises.clone();
-        raises.extend(self.raised_by(ports));
-        raises.sort_unstable();
-        raises.dedup();
+        let mut increments = increments.clone();
+        increments.extend(self.incremented_by(ports));
+        increments.sort_unstable();
+        increments.dedup();
         let spread = spreads.iter().chain(&spreads_here).map(|spread| &spread.topology_count);
         let alone = spread
-            .chain(&apart)
-            .chain(&apart_here)
-            .any(|topology_count| raises.binary_search(topology_count).is_ok());
-        let waits = near.is_some() || !apart.is_empty() || !spreads.is_empty() || !spreads_here.is_empty();
+            .chain(&anti_affinity)
+            .chain(&anti_affinity_on_host)
+            .any(|topology_count| increments.binary_search(topology_count).is_ok());
+        let waits = affinity.is_some()
+            || !anti_affinity.is_empty()
+            || !spreads.is_empty()
+            || !spreads_here.is_empty();
         PlacementRule {
             request: request.clone(),
             constraint_set: *constraint_set,
-            near,
-            apart,
-            apart_here,
+            affinity,
+            anti_affinity,
+            anti_affinity_on_host,
             spreads,
             spreads_here,
-            raises,
+            increments,
             alone,
             waits,
         }

@@ -86,33 +86,37 @@ pub(crate) fn class() -> impl Strategy<Value = PodClass> {
         rarely(6),
         rarely(2),
     )
-        .prop_flat_map(|(cpu, memory, constraint_set, ports, raises, apart, spread, near)| {
-            (1_u32..3, 1_u32..4).prop_map(move |(max_skew, min_domains)| {
-                let near: Vec<_> = near.iter().copied().collect();
-                let raises: Vec<_> = raises.iter().copied().collect();
-                PodClass {
-                    request: amounts(cpu, memory, 1),
-                    constraint_set,
-                    ports: ports.into_iter().map(port).collect(),
-                    apart: apart.iter().copied().collect(),
-                    spreads: spread
-                        .iter()
-                        .map(|&topology_count| TopologySpread {
-                            topology_count,
-                            max_skew,
-                            min_domains,
-                            itself: raises.contains(&topology_count),
-                        })
-                        .collect(),
-                    near: (!near.is_empty()).then(|| PodAffinity {
-                        itself: near.iter().all(|topology_count| raises.contains(topology_count)),
-                        topology_counts: near,
-                    }),
-                    raises,
-                    preferred: Vec::new(),
-                }
-            })
-        })
+        .prop_flat_map(
+            |(cpu, memory, constraint_set, ports, increments, anti_affinity, spread, affinity)| {
+                (1_u32..3, 1_u32..4).prop_map(move |(max_skew, min_domains)| {
+                    let affinity: Vec<_> = affinity.iter().copied().collect();
+                    let increments: Vec<_> = increments.iter().copied().collect();
+                    PodClass {
+                        request: amounts(cpu, memory, 1),
+                        constraint_set,
+                        ports: ports.into_iter().map(port).collect(),
+                        anti_affinity: anti_affinity.iter().copied().collect(),
+                        spreads: spread
+                            .iter()
+                            .map(|&topology_count| TopologySpread {
+                                topology_count,
+                                max_skew,
+                                min_domains,
+                                matches_itself: increments.contains(&topology_count),
+                            })
+                            .collect(),
+                        affinity: (!affinity.is_empty()).then(|| PodAffinity {
+                            matches_itself: affinity
+                                .iter()
+                                .all(|topology_count| increments.contains(topology_count)),
+                            topology_counts: affinity,
+                        }),
+                        increments,
+                        preferred: Vec::new(),
+                    }
+                })
+            },
+        )
 }
 
 /// A change to a snapshot; numbers are taken modulo the number of existing entries.
@@ -129,7 +133,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let (node, class) = (|| 0_usize..12, || 0_usize..5);
     prop_oneof![
-        6 => (class(), 1_usize..7, any::<bool>()).prop_map(|(k, n, standing)| Step::Place(k, n, standing)),
+        6 => (class(), 1_usize..7, any::<bool>()).prop_map(|(k, n, existing)| Step::Place(k, n, existing)),
         2 => (node(), class(), 1_usize..4).prop_map(|(n, k, c)| Step::PlaceOn(n, k, c)),
         3 => (0_usize..2).prop_map(Step::Open),
         2 => (node(), class(), 1_usize..4).prop_map(|(n, k, c)| Step::Evict(n, k, c)),
@@ -149,10 +153,10 @@ struct SnapshotPair {
 fn interner() -> impl Strategy<Value = SnapshotPair> {
     let shape = || (0_usize..4, prop::bool::weighted(0.9), prop::bool::weighted(0.2));
     let pods = prop::collection::vec((0_usize..5, 1_usize..3), 0..2);
-    let raises = || prop::collection::vec(0_usize..6, 0..3);
-    let raises = || prop_oneof![2 => Just(Vec::new()), 1 => raises()];
-    let node = (shape(), 3_i64..9, pods, prop::bool::weighted(0.9), any::<bool>(), raises());
-    let template = (shape(), 3_i64..9, prop::option::weighted(0.2, 0_usize..3), raises());
+    let increments = || prop::collection::vec(0_usize..6, 0..3);
+    let increments = || prop_oneof![2 => Just(Vec::new()), 1 => increments()];
+    let node = (shape(), 3_i64..9, pods, prop::bool::weighted(0.9), any::<bool>(), increments());
+    let template = (shape(), 3_i64..9, prop::option::weighted(0.2, 0_usize..3), increments());
     (prop::collection::vec(class(), 5), prop::collection::vec(node, 0..6), prop::collection::vec(template, 2))
         .prop_map(|(classes, nodes, templates)| {
             let (constraint_sets, topology_counts) = (constraint_sets(), topology_counts());
@@ -160,7 +164,8 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
             let mut setups = Vec::new();
             // Existing nodes come first, then upcoming ones.
             let sorted = nodes.iter().filter(|n| !n.4).chain(nodes.iter().filter(|n| n.4));
-            for (at, ((zone, host, tainted), size, pods, open, _, raises)) in sorted.cloned().enumerate() {
+            for (at, ((zone, host, tainted), size, pods, open, _, increments)) in sorted.cloned().enumerate()
+            {
                 let mut pods: Vec<_> = if at < existing { pods } else { Vec::new() };
                 pods.sort_unstable();
                 pods.dedup_by_key(|p| p.0);
@@ -170,17 +175,17 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                     free: amounts(size, size, 4),
                     pods,
                     ports: Vec::new(),
-                    raises,
+                    increments,
                     open,
                 });
             }
             let templates: Vec<_> = templates
                 .into_iter()
-                .map(|((zone, host, tainted), size, taken, raises)| NaiveNode {
+                .map(|((zone, host, tainted), size, taken, increments)| NaiveNode {
                     profile: profile(zone, host, tainted),
                     capacity: amounts(size, size, 4),
                     ports: taken.into_iter().map(port).collect(),
-                    raises,
+                    increments,
                     pods: Vec::new(),
                     open: true,
                     gone: false,
@@ -190,7 +195,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                 profile: NodeProfile::clone(&setup.profile),
                 capacity: setup.free.clone(),
                 ports: Vec::new(),
-                raises: setup.raises.clone(),
+                increments: setup.increments.clone(),
                 pods: setup.pods.iter().flat_map(|&(class, n)| std::iter::repeat_n(class, n)).collect(),
                 open: setup.open,
                 gone: false,
@@ -213,7 +218,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                         profile: t.profile.clone().into(),
                         free: t.capacity.clone(),
                         ports: t.ports.clone(),
-                        raises: t.raises.clone(),
+                        increments: t.increments.clone(),
                     })
                     .map(Some)
                     .collect(),
@@ -227,10 +232,10 @@ impl SnapshotPair {
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         let nodes = self.snapshot.nodes();
         match *step {
-            Step::Place(class, wanted, standing) => {
-                let order = self.order(standing);
+            Step::Place(class, wanted, existing) => {
+                let order = self.order(existing);
                 let expected = self.naive.place(class, wanted, &order);
-                let scope = if standing { Scope::Standing } else { Scope::Anywhere };
+                let scope = if existing { Scope::Existing } else { Scope::Anywhere };
                 prop_assert_eq!(self.snapshot.place(class, wanted, scope), expected);
             }
             Step::PlaceOn(node, class, wanted) if nodes > 0 => {
@@ -246,7 +251,7 @@ impl SnapshotPair {
                     prop_assert_eq!(self.snapshot.would_take(class, pool), expected, "would take {}", class);
                     let why_not = self.snapshot.why_not(class, NodeOrTemplate::Template(pool));
                     // Daemons on the new node can make a spread more even, which the reason does not consider.
-                    let exact = self.templates[pool].raises.is_empty();
+                    let exact = self.templates[pool].increments.is_empty();
                     prop_assert!(why_not.is_none() == expected || !exact, "{:?}", why_not);
                 }
                 prop_assert_eq!(self.snapshot.open(pool), Some(node));
@@ -276,10 +281,10 @@ impl SnapshotPair {
     }
 
     /// The nodes in the order in which the snapshot searches them.
-    fn order(&self, standing: bool) -> Vec<NodeIndex> {
+    fn order(&self, existing: bool) -> Vec<NodeIndex> {
         let nodes =
             self.snapshot.order.iter().flat_map(|&bucket| self.snapshot.buckets[bucket].nodes.clone());
-        nodes.filter(|&n| !(standing && matches!(self.snapshot.place_of(n), Place::Planned(_)))).collect()
+        nodes.filter(|&n| !(existing && matches!(self.snapshot.place_of(n), Place::Planned(_)))).collect()
     }
 
     /// The complete visible state of the snapshot.

@@ -154,7 +154,7 @@ async fn a_deleted_lease_does_not_make_a_second_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_stops_at_the_deadline_before_anybody_takes_over() {
+async fn a_leader_that_cannot_renew_stops_at_the_deadline_before_another_takes_over() {
     let leases = Leases::default();
     let leader = candidate(&leases, "a");
     tokio::time::sleep(SECOND).await;

@@ -110,7 +110,7 @@ impl Elector {
                 () = release.cancelled() => return Ended::Released,
                 tried = tokio::time::timeout(timing.renew_deadline, self.acquire()) => tried,
             };
-            match self.settle(tried) {
+            match self.result_of(tried) {
                 Some(Try::Won(lease)) => {
                     self.fence.renewed(began + timing.renew_deadline, began + timing.lease_duration);
                     break (lease, began);
@@ -152,7 +152,7 @@ impl Elector {
             let began = self.clock.boottime();
             let left = deadline.saturating_sub(began);
             let tried = tokio::time::timeout(left, self.renew(held)).await;
-            match self.settle(tried) {
+            match self.result_of(tried) {
                 Some(Try::Won(lease)) => {
                     *held = *lease;
                     renewed_at = began;
@@ -245,7 +245,10 @@ impl Elector {
     }
 
     /// The result of the attempt, if there is one; a failure is logged once per kind.
-    fn settle(&mut self, tried: Result<Result<Try, TryError>, tokio::time::error::Elapsed>) -> Option<Try> {
+    fn result_of(
+        &mut self,
+        tried: Result<Result<Try, TryError>, tokio::time::error::Elapsed>,
+    ) -> Option<Try> {
         let failed = match tried {
             Ok(Ok(tried)) => return Some(tried),
             Ok(Err(failed)) => failed,

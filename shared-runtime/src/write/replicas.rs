@@ -72,10 +72,10 @@ async fn replicas_at_generation(
     cached: &NodePool,
     mut decide: impl FnMut(Option<i32>) -> ScaleDecision + Send,
 ) -> Result<Outcome<ScaleView>, WriterError> {
-    let standing = standing(cached)?;
+    let before = list_tests(cached)?;
     let mut failed = None;
-    let decide = |pool: &NodePool| match self::standing(pool) {
-        Ok(now) if now == standing => match decide(pool.spec.replicas) {
+    let decide = |pool: &NodePool| match list_tests(pool) {
+        Ok(now) if now == before => match decide(pool.spec.replicas) {
             ScaleDecision::Abort => PatchDecision::Abort,
             // The decision was made from the whole spec: from its bounds, its template, and whether it is paused.
             ScaleDecision::Set(target)
@@ -104,7 +104,7 @@ async fn replicas_at_generation(
 }
 
 /// The tests that the list of victims is that of `pool`.
-fn standing(pool: &NodePool) -> Result<Vec<Value>, serde_json::Error> {
+fn list_tests(pool: &NodePool) -> Result<Vec<Value>, serde_json::Error> {
     let status = serde_json::to_value(pool.status.clone().unwrap_or_default())?;
     Ok(guarded::tests(GUARDED, Current { status: &status, is_set: pool.status.is_some() }))
 }

@@ -154,7 +154,7 @@ impl<'a> OperationState<'a> {
         };
         let failure = match answer {
             Ok(Ok(value)) => {
-                self.settle(permit, None);
+                self.record_result(permit, None);
                 self.report(self.running(), verb, None, None);
                 return Ok(Ok(value));
             }
@@ -162,7 +162,7 @@ impl<'a> OperationState<'a> {
             Err(_elapsed) => RequestFailure::Timeout(timeout),
         };
         let class = failure.class(verb);
-        self.settle(permit, Some(&class));
+        self.record_result(permit, Some(&class));
         self.maybe_written |= verb.is_write() && class == Class::Ambiguous;
         Ok(Err(Failed { verb, class, failure }))
     }
@@ -332,8 +332,8 @@ impl<'a> OperationState<'a> {
         WriteError::Refused { reason, maybe_written: self.maybe_written }
     }
 
-    fn settle(&self, permit: Option<Permit>, answer: Option<&Class>) {
-        self.circuit(permit.and_then(|permit| permit.settle(answer)));
+    fn record_result(&self, permit: Option<Permit>, answer: Option<&Class>) {
+        self.circuit(permit.and_then(|permit| permit.record(answer)));
     }
 
     fn throttled(&mut self, by: ThrottledBy) -> WriteError {

@@ -29,21 +29,21 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 
     ctx.say("Alice makes a Foo. The reconcile looks at it and does nothing.");
     let mut copy = create(&alice, "hello").await?;
-    let made = settle(&mut controller, &mut tally).await?;
+    let made = run_until_idle(&mut controller, &mut tally).await?;
     ctx.check_eq("one event, one reconcile, and the queue is empty", &made.counts(), &(1, 1));
 
     ctx.say("She sends the same object again. The server answers 200 and writes nothing.");
     let before = version_of(&copy)?;
     copy = put(&alice, &copy).await?;
     ctx.check_eq("the version stays", &version_of(&copy)?, &before);
-    let same = settle(&mut controller, &mut tally).await?;
+    let same = run_until_idle(&mut controller, &mut tally).await?;
     ctx.check_eq("no event, no reconcile", &same.counts(), &(0, 0));
 
     ctx.say("She changes it three times before the controller has time for it.");
     for step in ["one", "two", "three"] {
         label(&alice, "hello", json!(step)).await?;
     }
-    let changed = settle(&mut controller, &mut tally).await?;
+    let changed = run_until_idle(&mut controller, &mut tally).await?;
     ctx.check_eq("three events, one reconcile", &changed.counts(), &(3, 1));
     ctx.check_eq(
         "the one reconcile saw the last of the three changes",
@@ -80,7 +80,7 @@ impl Settled {
 }
 
 /// Runs empty reconciles until the queue is empty. `before` is the result of the previous call.
-async fn settle(controller: &mut Controller<'_>, before: &mut Tally) -> Result<Settled> {
+async fn run_until_idle(controller: &mut Controller<'_>, before: &mut Tally) -> Result<Settled> {
     let mut saw = None;
     while let Some(copy) = controller.turn().await? {
         saw = copy.labels().get("name").cloned();

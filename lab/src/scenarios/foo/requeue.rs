@@ -92,7 +92,7 @@ impl Play<'_> {
     }
 
     /// Reconciles until the queue is empty, and checks that Bob is greeted.
-    async fn settle(&mut self) -> Result<()> {
+    async fn run_until_idle(&mut self) -> Result<()> {
         while let Some(copy) = self.controller.turn().await? {
             let result = self.reconcile(&copy).await?;
             self.controller.ended(result)?;
@@ -120,7 +120,7 @@ impl Play<'_> {
         self.ctx.check_eq("the rest of the reconcile was done three times too", &self.reads(before), &3);
         self.ctx.say("Now the watch brings what Bob did.");
         drop(gate);
-        self.settle().await?;
+        self.run_until_idle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
 
@@ -136,7 +136,7 @@ impl Play<'_> {
         drop(gate);
         self.controller.catch_up().await?;
         self.ctx.check("with Bob's event the queue has it again", !self.controller.is_idle());
-        self.settle().await?;
+        self.run_until_idle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
 
@@ -172,7 +172,7 @@ impl Play<'_> {
         self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(result)?;
         drop(gate);
-        self.settle().await?;
+        self.run_until_idle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
 
@@ -199,7 +199,7 @@ impl Play<'_> {
         self.ctx.check_eq("the rest of the reconcile was done once", &self.reads(before), &1);
         self.ctx.say("The events come later, and find nothing to do.");
         drop(gate);
-        self.settle().await?;
+        self.run_until_idle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
 }

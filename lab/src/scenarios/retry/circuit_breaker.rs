@@ -54,7 +54,7 @@ async fn counting_conflicts(ctx: &ScenarioContext) -> Result<()> {
     contest.interfere(FAILURES);
     for _ in 0..FAILURES {
         if breaker.admits(Duration::ZERO) {
-            breaker.settle(Duration::ZERO, contest.attempt().await.is_ok());
+            breaker.record(Duration::ZERO, contest.attempt().await.is_ok());
         }
     }
     let sent = contest.alice.requests().len();
@@ -108,21 +108,21 @@ fn half_open(ctx: &ScenarioContext) -> Result<()> {
     let (late, mut naive, mut ours) =
         (OPEN_FOR, NaiveBreaker::new(FAILURES, OPEN_FOR), Breaker::new(settings(OPEN_FOR)?));
     for _ in 0..FAILURES {
-        naive.settle(Duration::ZERO, false);
+        naive.record(Duration::ZERO, false);
         let ticket = ours.admit(Duration::ZERO)?;
-        ours.settle(ticket, Duration::ZERO, true);
+        ours.record(ticket, Duration::ZERO, true);
     }
     let naive_probes = (0..10).filter(|_| naive.admits(late)).count();
     let mut tickets: Vec<_> = (0..10).filter_map(|_| ours.admit(late).ok()).collect();
     let probes = tickets.len();
     let (mut naive_failures, mut failures) = (0, 0);
     while naive.admits(late) {
-        naive.settle(late, false);
+        naive.record(late, false);
         naive_failures += 1;
     }
     let mut next = tickets.pop();
     while let Some(probe) = next.take() {
-        ours.settle(probe, late, true);
+        ours.record(probe, late, true);
         failures += 1;
         next = ours.admit(late).ok();
     }

@@ -30,7 +30,7 @@ impl NaiveBreaker {
     }
 
     /// Records the result of a request.
-    pub(super) fn settle(&mut self, now: Duration, succeeded: bool) {
+    pub(super) fn record(&mut self, now: Duration, succeeded: bool) {
         self.failures = if succeeded { 0 } else { self.failures + 1 };
         if self.failures >= self.most {
             self.opened = Some(now);

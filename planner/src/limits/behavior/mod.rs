@@ -15,7 +15,7 @@ use shared_crds::v1alpha1::{
 
 use super::bounds::Bounds;
 use super::contested::ReplicasWriter;
-use super::schedules::Window;
+use super::schedules::ScheduledBounds;
 use crate::numbers::count;
 use crate::reasons::PoolReason;
 use crate::time::{later, whole_second};
@@ -61,9 +61,9 @@ pub struct BehaviorLimits {
     /// The upper bound, which applies in addition to the limits.
     pub max: usize,
     /// The active schedules, whose bounds replace the pool's.
-    pub window: Window,
+    pub scheduled: ScheduledBounds,
     /// Which writer last set the number of nodes.
-    pub claim: ReplicasWriter,
+    pub replicas_writer: ReplicasWriter,
     /// The history that status remembers.
     pub memory: BehaviorHistory,
 }
@@ -85,7 +85,7 @@ impl BehaviorHistory {
     fn of(
         behavior: &ScalingBehavior,
         status: Option<&AutoscalingStatus>,
-        claim: &ReplicasWriter,
+        replicas_writer: &ReplicasWriter,
         now: Timestamp,
     ) -> Self {
         let rules = || [&behavior.scale_up, &behavior.scale_down].into_iter().flatten();
@@ -94,7 +94,7 @@ impl BehaviorHistory {
         let periods = rules().flat_map(|rules| &rules.policies).map(|policy| policy.period_seconds);
         let period_seconds = periods.max().unwrap_or(0);
         let recorded = status.map(|s| s.scale_events.as_slice()).unwrap_or_default();
-        let (change, time) = claim.unrecorded.unwrap_or((0, now));
+        let (change, time) = replicas_writer.unrecorded.unwrap_or((0, now));
         let mut events = history::changed(recorded, change, period_seconds, time);
         events.sort_by_key(|event| event.time.0);
         let mut recommendations = match (status, window_seconds) {
@@ -118,12 +118,12 @@ impl BehaviorLimits {
         status: Option<&AutoscalingStatus>,
         behavior: &ScalingBehavior,
         bounds: &Bounds,
-        (claim, window): (ReplicasWriter, Window),
+        (replicas_writer, scheduled): (ReplicasWriter, ScheduledBounds),
         current: usize,
         now: Timestamp,
     ) -> Self {
         let now = whole_second(now);
-        let memory = BehaviorHistory::of(behavior, status, &claim, now);
+        let memory = BehaviorHistory::of(behavior, status, &replicas_writer, now);
         let mut limits = Vec::new();
         for (direction, rules) in
             [(Direction::Up, &behavior.scale_up), (Direction::Down, &behavior.scale_down)]
@@ -132,7 +132,7 @@ impl BehaviorLimits {
                 limits.extend(of_rules(rules, direction, current, &memory, now));
             }
         }
-        if let Some(contest) = claim.held() {
+        if let Some(contest) = replicas_writer.held() {
             let bound = count(contest.record.replicas);
             limits.extend([Direction::Up, Direction::Down].map(|direction| Limit {
                 direction,
@@ -149,7 +149,7 @@ impl BehaviorLimits {
                 Direction::Down => limit.bound.min(bounds.base),
             };
         }
-        Self { limits, max: bounds.max, window, claim, memory }
+        Self { limits, max: bounds.max, scheduled, replicas_writer, memory }
     }
 
     fn at(&self, stage: BehaviorStage, direction: Direction) -> impl Iterator<Item = &Limit> {
@@ -186,7 +186,7 @@ impl BehaviorLimits {
 
     /// The remembered changes after a change at `now`.
     pub fn events_after(&self, from: i32, to: i32, now: Timestamp) -> Vec<ScaleEvent> {
-        let from = self.claim.reclaimed().unwrap_or(from);
+        let from = self.replicas_writer.reclaimed().unwrap_or(from);
         history::changed(&self.memory.events, to.saturating_sub(from), self.memory.period_seconds, now)
     }
 }

@@ -18,7 +18,7 @@ use crate::time::later;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedules {
     /// The bounds of the active schedules.
-    pub window: Window,
+    pub bounds: ScheduledBounds,
     /// When one of them begins or ends next; `None` if none does.
     pub next: Option<Timestamp>,
     /// What is wrong with the schedules that are ignored, as messages for users.
@@ -27,7 +27,7 @@ pub struct Schedules {
 
 /// The bounds of the active schedules, which replace a pool's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window {
+pub struct ScheduledBounds {
     /// The highest of their lower bounds; `None` if none sets one.
     pub min: Option<usize>,
     /// The lowest of their upper bounds; `None` if none sets one.
@@ -36,7 +36,7 @@ pub struct Window {
     pub names: Vec<String>,
 }
 
-impl Window {
+impl ScheduledBounds {
     /// Whether the schedules' own bounds cross.
     pub fn crosses(&self) -> bool {
         matches!((self.min, self.max), (Some(min), Some(max)) if min > max)
@@ -65,9 +65,9 @@ impl Schedules {
         if let Some(began) = zone::last(cron, zone, earliest, now) {
             moments.push(Some(later(began, schedule.duration_seconds)));
             let (min, max) = (schedule.min_replicas.map(count), schedule.max_replicas.map(count));
-            self.window.min = self.window.min.max(min);
-            self.window.max = [self.window.max, max].into_iter().flatten().min();
-            self.window.names.push(schedule.name.clone());
+            self.bounds.min = self.bounds.min.max(min);
+            self.bounds.max = [self.bounds.max, max].into_iter().flatten().min();
+            self.bounds.names.push(schedule.name.clone());
         }
         self.next = moments.into_iter().chain([self.next]).flatten().min();
     }

@@ -52,7 +52,7 @@ fn a_window_is_active_from_its_beginning_until_its_duration_has_passed() {
         ("2026-07-01T06:00:00Z", true, "2026-07-01T16:00:00Z"),
     ] {
         let schedules = Schedules::of(std::slice::from_ref(&office), at(now));
-        assert_eq!(schedules.window.min, active.then_some(3), "{now}");
+        assert_eq!(schedules.bounds.min, active.then_some(3), "{now}");
         assert_eq!(schedules.next, Some(at(next)), "{now}");
     }
 }
@@ -64,7 +64,7 @@ fn a_window_may_last_longer_than_it_takes_to_begin_again() {
     for now in ["2026-01-01T00:00:00Z", "2026-02-14T13:17:00Z", "2026-03-31T23:59:59Z"] {
         for schedule in [&always, &month] {
             let schedules = Schedules::of(std::slice::from_ref(schedule), at(now));
-            assert_eq!(schedules.window.min, Some(1), "{} at {now}", schedule.name);
+            assert_eq!(schedules.bounds.min, Some(1), "{} at {now}", schedule.name);
         }
     }
 }
@@ -173,7 +173,7 @@ fn a_duration_is_elapsed_time_also_where_clocks_change() {
         ("2026-10-25T02:00:00Z", false),
     ] {
         let schedules = Schedules::of(std::slice::from_ref(&night), at(now));
-        assert_eq!(!schedules.window.names.is_empty(), active, "{now}");
+        assert_eq!(!schedules.bounds.names.is_empty(), active, "{now}");
     }
 }
 
@@ -196,7 +196,7 @@ fn overlapping_windows_take_the_highest_lower_and_the_lowest_upper_bound_in_any_
     for rotated in 0..all.len() {
         let mut all = all.clone();
         all.rotate_left(rotated);
-        let Window { min, max, names } = Schedules::of(&all, at("2026-01-01T12:00:00Z")).window;
+        let ScheduledBounds { min, max, names } = Schedules::of(&all, at("2026-01-01T12:00:00Z")).bounds;
         assert_eq!((min, max), (Some(4), Some(7)));
         assert_eq!(names, ["a", "b", "c"]);
     }
@@ -221,7 +221,7 @@ fn what_cannot_be_read_plays_no_part_and_says_what_to_do() {
         assert_eq!(schedules.problems.is_empty(), said.is_empty(), "{cron} {zone:?}");
         if let Some(problem) = schedules.problems.first() {
             assert!(problem.starts_with("schedule bad: ") && problem.contains(said), "{problem}");
-            assert_eq!(schedules.window.min, Some(1), "the other one is followed");
+            assert_eq!(schedules.bounds.min, Some(1), "the other one is followed");
         }
     }
 }

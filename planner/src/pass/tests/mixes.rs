@@ -202,16 +202,18 @@ pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::Te
             topology_count,
             max_skew: 1,
             min_domains: 1,
-            itself: own == selected,
+            matches_itself: own == selected,
         };
         match sort {
             1 => class.spreads = vec![spread(by_zone[selected])],
             2 => class.spreads = vec![spread(by_host[selected])],
-            3 => class.near = Some(PodAffinity { topology_counts: vec![near[own]], itself: true }),
-            4 => class.apart = vec![apart],
+            3 => {
+                class.affinity = Some(PodAffinity { topology_counts: vec![near[own]], matches_itself: true });
+            }
+            4 => class.anti_affinity = vec![apart],
             _ => {}
         }
-        class.raises = match sort {
+        class.increments = match sort {
             3 => vec![near[own]],
             4 => vec![apart],
             _ => vec![by_zone[own], by_host[own]],

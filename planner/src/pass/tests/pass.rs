@@ -401,7 +401,7 @@ fn nodes_that_a_bound_brings_are_capacity_in_the_same_pass() {
 }
 
 #[test]
-fn pools_that_nobody_plans_keep_their_replicas_and_their_nodes_are_capacity() {
+fn pools_without_an_autoscaler_keep_their_replicas_and_their_nodes_are_capacity() {
     for (what, cluster, reason) in [
         ("no autoscaler", TestCluster::new(), "NotSelected"),
         ("off", TestCluster::new().autoscaler("x", json!({ "mode": "Off" })), "AutoscalerOff"),

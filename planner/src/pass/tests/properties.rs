@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use shared_crds::QualifiedName;
 
 use crate::fixtures::{Read, TestCluster};
 use crate::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan};
@@ -220,8 +221,7 @@ proptest! {
 
 /// Whether a pod is unschedulable because of the pool's upper bound.
 fn leaves_out(plan: &ScalingPlan, decision: &PoolDecision) -> bool {
-    let (namespace, name) = crate::input::observed::key(&decision.object.metadata);
-    let id = format!("{namespace}/{name}");
+    let id = QualifiedName::of(&decision.object.metadata).to_string();
     let bound = |result: &SchedulingResult| match result {
         SchedulingResult::Unschedulable { reasons } => {
             reasons.iter().any(|r| r.pool == id && r.reason == "MaxReplicasReached")

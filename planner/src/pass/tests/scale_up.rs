@@ -16,8 +16,8 @@ fn class(cpu: i64, memory: i64) -> PodClass {
 
 fn spread_over(pods: &mut Pods, key: &str, max_skew: u32) -> PodClass {
     let topology_count = pods.spread_count(key);
-    let spreads = vec![TopologySpread { topology_count, max_skew, min_domains: 1, itself: true }];
-    PodClass { spreads, raises: vec![topology_count], ..class(20, 100) }
+    let spreads = vec![TopologySpread { topology_count, max_skew, min_domains: 1, matches_itself: true }];
+    PodClass { spreads, increments: vec![topology_count], ..class(20, 100) }
 }
 
 /// A node outside all pools in that zone, without room for any pod that requests cpu.
@@ -91,12 +91,12 @@ fn pods_that_only_other_pending_pods_make_a_place_for_are_placed_in_the_same_pas
     // The larger pod is considered first, before the smaller one is placed.
     pods.pending(
         PodClass {
-            near: Some(PodAffinity { topology_counts: vec![topology_count], itself: false }),
+            affinity: Some(PodAffinity { topology_counts: vec![topology_count], matches_itself: false }),
             ..class(900, 100)
         },
         2,
     );
-    pods.pending(PodClass { raises: vec![topology_count], ..class(500, 100) }, 1);
+    pods.pending(PodClass { increments: vec![topology_count], ..class(500, 100) }, 1);
     let cluster = TestCluster::eager()
         .pool("a", shape("a", 1000, 5000, 10, 10))
         .pool("b", shape("b", 1000, 5000, 10, 10));
@@ -112,8 +112,8 @@ fn pods_that_only_other_pending_pods_make_a_place_for_are_placed_in_the_same_pas
 fn a_pod_with_affinity_to_its_own_class_begins_a_domain_and_the_others_follow_it() {
     let mut pods = Pods::new();
     let topology_count = pods.topology_count(ZONE);
-    let near = Some(PodAffinity { topology_counts: vec![topology_count], itself: true });
-    pods.pending(PodClass { near, raises: vec![topology_count], ..class(900, 100) }, 4);
+    let affinity = Some(PodAffinity { topology_counts: vec![topology_count], matches_itself: true });
+    pods.pending(PodClass { affinity, increments: vec![topology_count], ..class(900, 100) }, 4);
     let cluster = TestCluster::eager()
         .pool("a", shape("a", 1000, 5000, 10, 3))
         .pool("b", shape("b", 1000, 5000, 10, 10));
@@ -287,7 +287,7 @@ fn timing() {
 /// A node in zone c is planned for the large pod, so everything is placed again with it; then the large pod uses the
 /// room in zone b, and the node in zone c is no longer needed.
 #[test]
-fn a_node_that_is_not_needed_after_all_keeps_nobody_out_of_another_zone() {
+fn a_node_that_is_not_needed_after_all_keeps_no_pod_out_of_another_zone() {
     let pool = |zone: &str, cpu: i64, replicas: i32| {
         merged(shape(zone, cpu, 10, 4, 1), json!({ "spec": { "replicas": replicas } }))
     };
@@ -295,9 +295,11 @@ fn a_node_that_is_not_needed_after_all_keeps_nobody_out_of_another_zone() {
         TestCluster::eager().pool("a", pool("b", 3, 0)).pool("b", pool("b", 5, 1)).pool("c", pool("c", 4, 0));
     let mut pods = Pods::new();
     let zone = pods.topology_count(ZONE);
-    let spread = |itself| vec![TopologySpread { topology_count: zone, max_skew: 1, min_domains: 1, itself }];
-    let near = Some(PodAffinity { topology_counts: vec![zone], itself: true });
-    pods.pending(PodClass { near, spreads: spread(true), raises: vec![zone], ..class(1, 0) }, 4);
+    let spread = |matches_itself| {
+        vec![TopologySpread { topology_count: zone, max_skew: 1, min_domains: 1, matches_itself }]
+    };
+    let affinity = Some(PodAffinity { topology_counts: vec![zone], matches_itself: true });
+    pods.pending(PodClass { affinity, spreads: spread(true), increments: vec![zone], ..class(1, 0) }, 4);
     pods.pending(PodClass { spreads: spread(false), ..class(4, 2) }, 1);
     let planned = pods.plan(&cluster);
     assert_eq!((planned.scale_up.added.as_slice(), planned.left()), (&[1, 0, 0][..], 0));

@@ -70,7 +70,7 @@ fn naive_node(profile: &NodeProfile, pool: Option<&Pool>, size: i64) -> NaiveNod
         profile: profile.clone(),
         capacity,
         ports: Vec::new(),
-        raises: Vec::new(),
+        increments: Vec::new(),
         pods: Vec::new(),
         open: true,
         gone: false,
@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(800))]
 
     #[test]
-    fn every_place_is_allowed_no_bound_is_broken_and_nobody_is_left_out_for_nothing(
+    fn every_place_is_allowed_no_bound_is_broken_and_no_pod_is_left_out_for_nothing(
         (cluster, placed) in cluster(),
         demand in demand(),
     ) {
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_is_left_whom_a_node_or_a_pool_with_room_would_take(
+    fn no_pod_is_left_that_a_node_or_a_pool_with_room_would_take(
         (cluster, placed) in cluster(),
         demand in demand(),
     ) {

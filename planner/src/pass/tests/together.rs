@@ -17,7 +17,7 @@ fn decided(replicas: i32, target: i32, named: &[&str]) -> Value {
 }
 
 #[test]
-fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
+fn what_a_decision_before_has_named_and_the_operator_has_not_marked_is_named_again() {
     // Two of four nodes are victims of the scale-down to two; the third is unneeded as well.
     let cluster = || {
         let pool = decided(2, 2, &["n1", "n2"]);

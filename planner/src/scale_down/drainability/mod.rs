@@ -123,7 +123,7 @@ fn not_safe(pod: &PodInfo) -> Option<Blocker> {
 
 /// What the Eviction API would answer.
 fn budget(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
-    match budgets.claim(pod) {
+    match budgets.eviction_cost(pod) {
         EvictionCost::One(id) if budgets.allowed(id) == 0 => {
             let why =
                 format!("is under PodDisruptionBudget {}, which allows no disruption now", budgets.name(id));

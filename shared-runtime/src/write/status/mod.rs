@@ -1,6 +1,6 @@
 //! Writes of the owned part of a status: one meaning, four strategies.
 
-mod anew;
+mod migrate_applied_fields;
 
 use std::fmt::Debug;
 
@@ -251,7 +251,7 @@ impl<K: StatusObject> Target<K> {
         };
         let (base, patched) = match outcome {
             Outcome::Written(object) if is_applied(&object) => {
-                match self.patch_anew(writer, options, &mut decision, object).await? {
+                match self.migrate_applied_fields(writer, options, &mut decision, object).await? {
                     Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
                         (object, true)
                     }

@@ -103,7 +103,7 @@ async fn rounds<X: WriteOperation, K: Writable>(
             Some(known) => known,
             None => match state.call(Verb::Get, operation.read()).await? {
                 Ok(seen) => (seen, ReadSource::Live),
-                Err(failed) => match settle(state, target, failed, true).await? {
+                Err(failed) => match as_outcome(state, target, failed, true).await? {
                     Ok(outcome) => return Ok(outcome),
                     Err(failed) => {
                         state.pause(failed).await?;
@@ -141,7 +141,7 @@ async fn rounds<X: WriteOperation, K: Writable>(
             refused_version.clone_from(&version);
         }
         let lost_a_race = matches!(failed.class, Class::Conflict | Class::TestFailed);
-        let failed = match settle(state, target, failed, true).await? {
+        let failed = match as_outcome(state, target, failed, true).await? {
             Ok(outcome) => return Ok(outcome),
             Err(failed) => failed,
         };
@@ -182,7 +182,7 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
             if failed.class == Class::Ambiguous && !may_repeat {
                 return Err(state.reject(failed));
             }
-            match settle(&mut state, target, failed, false).await? {
+            match as_outcome(&mut state, target, failed, false).await? {
                 Ok(outcome) => return Ok(outcome),
                 Err(failed) => state.pause(failed).await?,
             }
@@ -212,7 +212,7 @@ pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Erro
         match state.call(verb, request).await? {
             Ok(object) => Ok(Outcome::Written(object)),
             Err(failed) => {
-                settle(&mut state, target, failed, false).await?.map_err(|failed| state.reject(failed))
+                as_outcome(&mut state, target, failed, false).await?.map_err(|failed| state.reject(failed))
             }
         }
     })
@@ -221,7 +221,7 @@ pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Erro
 }
 
 /// Turns failures that are outcomes into outcomes; a conflict is an outcome only when it is not going to be retried.
-async fn settle<T, K: Writable>(
+async fn as_outcome<T, K: Writable>(
     state: &mut OperationState<'_>,
     target: Target<'_, K>,
     failed: Failed,

@@ -12,9 +12,9 @@ use kube::api::DeleteParams;
 use kube::core::{ObjectMeta, Status};
 use serde_json::Value;
 
-use super::cycle::{self, Move};
 use super::operation_state::{Failed, OperationState};
 use super::target::Target;
+use super::write_loop::{self, Move};
 use super::{Writable, wire};
 use crate::classify::Class;
 use crate::operation::{Subresource, Verb};
@@ -86,7 +86,7 @@ pub async fn json_patch<K: Writable>(
     } else {
         Err(Refusal::Body("of a JSON Patch is not an array; give a list of operations"))
     };
-    cycle::once(Target::new(api, name), options, Verb::JsonPatch, subresource, decided).await
+    write_loop::once(Target::new(api, name), options, Verb::JsonPatch, subresource, decided).await
 }
 
 /// Evicts a pod through the Eviction API, which respects `PodDisruptionBudget`s. Pass the observed UID in

@@ -2,7 +2,7 @@
 
 use super::bits::CLOSED;
 use super::place::is_within;
-use super::rules::{CountedBy, PlacementRule};
+use super::rules::{DomainKind, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex};
 use crate::reasons::Rejection;
 use crate::requirements::pod_class::PodClassId;
@@ -74,9 +74,9 @@ impl ClusterSnapshot {
         let rule = &self.classes[class];
         let Some(Some(template)) = self.templates.get(pool) else { return false };
         if template
-            .raises
+            .increments
             .iter()
-            .any(|&topology_count| self.counts[topology_count].ground != CountedBy::Ports)
+            .any(|&topology_count| self.counts[topology_count].domain_kind != DomainKind::Ports)
         {
             // Daemons on the new node may also raise the minimum of a spread: only the opened node can tell.
             let fork = self.fork();
@@ -102,26 +102,28 @@ impl ClusterSnapshot {
     /// What a new node adds to a topology count by itself, because daemons run on it.
     fn brought(&self, topology_count: usize, target: NodeOrTemplate) -> u32 {
         let NodeOrTemplate::Template(pool) = target else { return 0 };
-        let raises = |t: &super::Template| {
+        let increments = |t: &super::Template| {
             let counts = self.node_classes.list[t.node_class].counts(topology_count);
-            if counts { t.raises.iter().filter(|&&raised| raised == topology_count).count() } else { 0 }
+            if counts { t.increments.iter().filter(|&&raised| raised == topology_count).count() } else { 0 }
         };
-        let count = self.templates[pool].as_ref().map_or(0, raises);
+        let count = self.templates[pool].as_ref().map_or(0, increments);
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     /// A topology count in the domain of the target.
     fn around(&self, topology_count: usize, node_class: usize, target: NodeOrTemplate) -> u32 {
         let counts = &self.counts[topology_count];
-        match self.node_classes.list[node_class].domain(counts.ground) {
+        match self.node_classes.list[node_class].domain(counts.domain_kind) {
             Some(domain) => counts.pods[domain].saturating_add(self.brought(topology_count, target)),
             None => self.here(topology_count, target),
         }
     }
 
     fn taken_port(&self, rule: &PlacementRule, target: NodeOrTemplate) -> Option<Rejection> {
-        let mut ports =
-            rule.apart_here.iter().filter(|&&topology_count| self.here(topology_count, target) > 0);
+        let mut ports = rule
+            .anti_affinity_on_host
+            .iter()
+            .filter(|&&topology_count| self.here(topology_count, target) > 0);
         let named = |&topology_count: &usize| self.rules.ports.iter().find(|(_, id)| **id == topology_count);
         let (port, _) = ports.find_map(named)?;
         Some(Rejection::HostPortConflict(format!("{}/{}", port.port, port.protocol)))
@@ -138,10 +140,10 @@ impl ClusterSnapshot {
         for spread in rule.spreads.iter().chain(&rule.spreads_here) {
             let counts = &self.counts[spread.topology_count];
             let key = || self.rules.key(spread.topology_count).to_owned();
-            if !of.has(counts.ground) {
+            if !of.has(counts.domain_kind) {
                 return Some(Rejection::TopologyKeyMissing(key()));
             }
-            let domain = of.domain(counts.ground);
+            let domain = of.domain(counts.domain_kind);
             // A new node can add a new domain, without pods.
             let brings =
                 new && of.counts(spread.topology_count) && domain.is_none_or(|d| counts.nodes[d] == 0);
@@ -162,19 +164,19 @@ impl ClusterSnapshot {
     ) -> Option<Rejection> {
         let of = &self.node_classes.list[node_class];
         let count = |topology_count: usize| self.around(topology_count, node_class, target);
-        if let Some(near) = &rule.near {
-            let topology_counts = || near.topology_counts.iter().chain(&near.topology_counts_here);
+        if let Some(affinity) = &rule.affinity {
+            let topology_counts = || affinity.topology_counts.iter().chain(&affinity.topology_counts_on_host);
             if let Some(&topology_count) =
-                topology_counts().find(|&&topology_count| !of.has(self.counts[topology_count].ground))
+                topology_counts().find(|&&topology_count| !of.has(self.counts[topology_count].domain_kind))
             {
                 return Some(Rejection::TopologyKeyMissing(self.rules.key(topology_count).to_owned()));
             }
-            if !self.begins(near) && topology_counts().any(|&topology_count| count(topology_count) == 0) {
+            if !self.begins(affinity) && topology_counts().any(|&topology_count| count(topology_count) == 0) {
                 return Some(Rejection::PodAffinityMismatch);
             }
         }
-        let apart = rule.apart.iter().chain(&rule.apart_here);
-        apart
+        let anti_affinity = rule.anti_affinity.iter().chain(&rule.anti_affinity_on_host);
+        anti_affinity
             .copied()
             .any(|topology_count| count(topology_count) > 0)
             .then_some(Rejection::PodAntiAffinityConflict)

@@ -15,7 +15,7 @@ struct Taken {
 impl<K: StatusObject> Target<K> {
     /// Removes the guarded fields and writes them again. An earlier release applied them, and a write that replaces
     /// such a field leaves the apply as owner of the leaves that stay equal; the next apply would remove those.
-    pub(super) async fn patch_anew<D>(
+    pub(super) async fn migrate_applied_fields<D>(
         &self,
         writer: &Writer,
         options: &WriteOptions,
