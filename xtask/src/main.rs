@@ -12,6 +12,7 @@ mod features;
 mod guide;
 mod modules;
 mod package;
+mod purity;
 mod spdx;
 mod style;
 mod tidy;
