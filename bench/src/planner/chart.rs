@@ -2,7 +2,7 @@
 //! the time of a pass on every mix, and how long one new pod waits for its decision.
 
 use super::case::{Case, Mix};
-use super::growth::{self, Growth};
+use super::growth::{self, Shape};
 use super::measure::Measured;
 use super::published::{HERE, PUBLISHED};
 use super::row::pods_per_second;
@@ -61,18 +61,17 @@ pub(crate) fn svg(rows: &[(Case, Measured)]) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "numbers of pods and nodes are far below 2^52")]
-fn points(
-    rows: &[(Case, Measured)],
-    mix: Mix,
-    of: impl Fn(&Case, &Measured) -> (usize, f64),
-) -> Vec<(f64, f64)> {
-    let mut points: Vec<_> = rows.iter().filter(|(case, _)| case.mix == mix).map(|(c, m)| of(c, m)).collect();
+fn points(shape: &Shape<'_>, of: impl Fn(&Case, &Measured) -> (usize, f64)) -> Vec<(f64, f64)> {
+    let mut points: Vec<_> = shape.rows.iter().map(|(c, m)| of(c, m)).collect();
     points.sort_unstable_by_key(|point| point.0);
     points.into_iter().map(|(x, y)| (x as f64, y)).collect()
 }
 
 fn throughput(rows: &[(Case, Measured)]) -> Panel {
-    let ours = points(rows, Mix::Karpenter, |case, measured| (case.pods, pods_per_second(measured)));
+    let shapes = growth::shapes(rows);
+    let karpenter = shapes.iter().filter(|shape| shape.mix == Mix::Karpenter);
+    let ours =
+        karpenter.flat_map(|shape| points(shape, |case, measured| (case.pods, pods_per_second(measured))));
     #[expect(clippy::cast_precision_loss, reason = "thousands of pods")]
     let theirs: Vec<_> = PUBLISHED
         .iter()
@@ -89,7 +88,7 @@ fn throughput(rows: &[(Case, Measured)]) -> Panel {
                 name: "Tandem, the whole pass".to_owned(),
                 colour: colour(Mix::Karpenter),
                 dashes: "",
-                points: ours,
+                points: ours.collect(),
             },
             peer(HERE, "", theirs),
             peer("a hundred times that: the bar", "2 4", hundredfold),
@@ -99,30 +98,34 @@ fn throughput(rows: &[(Case, Measured)]) -> Panel {
 
 fn times(rows: &[(Case, Measured)]) -> Panel {
     let growth = growth::of(rows);
-    let curve = |mix: Mix| {
-        let points = points(rows, mix, |case, measured| (case.size(), measured.median_ms));
-        let exponent =
-            growth.iter().find(|g| g.mix == mix).map(|g: &Growth| format!(", n^{:.2}", g.exponent));
-        let name = format!("{}{}", mix.name(), exponent.unwrap_or_default());
-        Curve { name, colour: colour(mix), dashes: "", points }
+    let shapes = growth::shapes(rows);
+    let curve = |(at, shape): (usize, &Shape<'_>)| {
+        let points = points(shape, |case, measured| (case.size(), measured.median_ms));
+        let exponent = growth.iter().find(|g| g.name == shape.name).map(|g| format!(", n^{:.2}", g.exponent));
+        let name = format!("{}{}", shape.name, exponent.unwrap_or_default());
+        let is_first = shapes[..at].iter().all(|other| other.mix != shape.mix);
+        Curve { name, colour: colour(shape.mix), dashes: if is_first { "" } else { "7 3" }, points }
     };
-    let curves = Mix::ALL.into_iter().map(curve).filter(|curve| !curve.points.is_empty()).collect();
+    let curves = shapes.iter().enumerate().map(curve).collect();
     Panel { title: "Median time of a pass, milliseconds", x: "pods and nodes before the pass", curves }
 }
 
 fn waits(rows: &[(Case, Measured)]) -> Panel {
-    let curve = |name: &str, dashes, of: fn(&Measured) -> f64| Curve {
-        name: name.to_owned(),
-        colour: colour(Mix::Replan),
-        dashes,
-        points: points(rows, Mix::Replan, |case, measured| (case.size(), of(measured))),
-    };
-    let p99 = curve("p99", "", |measured| measured.p99_ms);
-    let median = curve("p50", "7 3", |measured| measured.median_ms);
+    let shapes = growth::shapes(rows);
+    let replan = shapes.iter().filter(|shape| shape.mix == Mix::Replan);
+    let curves = replan.enumerate().flat_map(|(at, shape)| {
+        let curve = |what: &str, dashes, of: fn(&Measured) -> f64| Curve {
+            name: format!("{what}, {}", shape.name),
+            colour: if at == 0 { colour(Mix::Replan) } else { "#8a4fbf" },
+            dashes,
+            points: points(shape, |case, measured| (case.size(), of(measured))),
+        };
+        [curve("p99", "", |measured| measured.p99_ms), curve("p50", "7 3", |measured| measured.median_ms)]
+    });
     Panel {
         title: "One new pod in a large cluster, milliseconds",
         x: "pods and nodes",
-        curves: vec![p99, median],
+        curves: curves.collect(),
     }
 }
 
@@ -226,8 +229,8 @@ mod tests {
             .map(|case| row(&case.to_string(), 0.01 + 0.001 * f64::from(u32::try_from(case.pods).unwrap())))
             .collect();
         let text = svg(&rows);
-        // Three, the five mixes, p99 and p50.
-        assert_eq!(text.matches("<polyline").count(), 3 + 5 + 2);
+        // Three, the five mixes, one of them in two shapes, and both of these as p99 and p50.
+        assert_eq!(text.matches("<polyline").count(), 3 + 6 + 4);
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
         let heights = text.split("cy=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
         assert!(heights.map(|y| y.parse::<f64>().unwrap()).all(|y| (0.0..=PANEL.1).contains(&y)));

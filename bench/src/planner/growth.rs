@@ -9,10 +9,11 @@ use super::measure::Measured;
 /// measure more finely; a cost that is quadratic in anything is above it by half at least.
 pub(crate) const MARGIN: f64 = 0.25;
 
-/// The growth of one mix.
+/// The growth of the rows of one mix and one shape.
 #[derive(Debug)]
 pub(crate) struct Growth {
-    pub(crate) mix: Mix,
+    /// The mix, with the shape if it has several.
+    pub(crate) name: String,
     /// Sizes, and the exponent from each to the next.
     steps: Vec<(usize, usize, f64)>,
     /// The exponent over all sizes: the slope of the line through the points, both axes logarithmic.
@@ -21,25 +22,50 @@ pub(crate) struct Growth {
     bound: f64,
 }
 
-/// The growth of every mix that was measured in more than one size.
-pub(crate) fn of(rows: &[(Case, Measured)]) -> Vec<Growth> {
-    let of_mix = |mix: Mix| growth(mix, &alike(rows, mix));
-    Mix::ALL.into_iter().filter_map(of_mix).collect()
+/// Rows of one mix that have as many pods on a node. A node costs more than a pod, so between rows of different shapes
+/// the cost changes without the number of objects, and no exponent describes it.
+#[derive(Debug)]
+pub(crate) struct Shape<'a> {
+    pub(crate) mix: Mix,
+    /// The mix, with the pods on a node if it has several shapes.
+    pub(crate) name: String,
+    pub(crate) rows: Vec<&'a (Case, Measured)>,
 }
 
-/// Sizes and costs of the mix's rows that have as many pods on a node as its last one. A node costs more than a pod, so
-/// between rows of different shapes the cost changes without the number of objects, and no exponent describes it.
-fn alike(rows: &[(Case, Measured)], mix: Mix) -> Vec<(usize, f64)> {
-    let of_mix = || rows.iter().filter(move |(case, _)| case.mix == mix);
-    let last = of_mix().next_back().map(|(case, _)| *case);
-    of_mix()
-        .filter(|(case, _)| last.is_some_and(|last| case.has_shape_of(last)))
-        .map(|(case, measured)| (case.size(), measured.cost_ms()))
+/// The rows by mix and shape, in their order.
+pub(crate) fn shapes(rows: &[(Case, Measured)]) -> Vec<Shape<'_>> {
+    let mut shapes: Vec<Vec<&(Case, Measured)>> = Vec::new();
+    for row in rows {
+        let alike =
+            |of: &&mut Vec<&(Case, Measured)>| of[0].0.mix == row.0.mix && of[0].0.has_shape_of(row.0);
+        match shapes.iter_mut().find(alike) {
+            Some(shape) => shape.push(row),
+            None => shapes.push(vec![row]),
+        }
+    }
+    let mixes: Vec<Mix> = shapes.iter().map(|rows| rows[0].0.mix).collect();
+    let several = |mix: Mix| mixes.iter().filter(|other| **other == mix).count() > 1;
+    shapes
+        .into_iter()
+        .map(|rows| Shape { mix: rows[0].0.mix, name: name(rows[0].0, several), rows })
         .collect()
 }
 
+fn name(Case { mix, nodes, pods }: Case, several: impl Fn(Mix) -> bool) -> String {
+    if several(mix) { format!("{} {}:1", mix.name(), pods / nodes.max(1)) } else { mix.name().to_owned() }
+}
+
+/// The growth of every shape that was measured in more than one size.
+pub(crate) fn of(rows: &[(Case, Measured)]) -> Vec<Growth> {
+    let of_shape = |Shape { name, rows, .. }: Shape<'_>| {
+        let points: Vec<_> = rows.iter().map(|(case, measured)| (case.size(), measured.cost_ms())).collect();
+        growth(name, &points)
+    };
+    shapes(rows).into_iter().filter_map(of_shape).collect()
+}
+
 #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
-fn growth(mix: Mix, points: &[(usize, f64)]) -> Option<Growth> {
+fn growth(name: String, points: &[(usize, f64)]) -> Option<Growth> {
     let logs: Vec<_> = points.iter().map(|&(size, time)| ((size as f64).ln(), time.max(1e-6).ln())).collect();
     let exponent = slope(&logs)?;
     // ln(n ln n) = ln n + ln ln n.
@@ -48,7 +74,7 @@ fn growth(mix: Mix, points: &[(usize, f64)]) -> Option<Growth> {
         .windows(2)
         .zip(logs.windows(2))
         .map(|(points, logs)| (points[0].0, points[1].0, (logs[1].1 - logs[0].1) / (logs[1].0 - logs[0].0)));
-    Some(Growth { mix, steps: steps.collect(), exponent, bound: slope(&n_log_n)? })
+    Some(Growth { name, steps: steps.collect(), exponent, bound: slope(&n_log_n)? })
 }
 
 /// The slope of the line with the least squares of distances; none for fewer than two places.
@@ -69,9 +95,7 @@ impl Growth {
         (self.exponent > most).then(|| {
             format!(
                 "{}: the cost grows as n^{:.2}, n log n is n^{:.2} here and n^{most:.2} the most",
-                self.mix.name(),
-                self.exponent,
-                self.bound
+                self.name, self.exponent, self.bound
             )
         })
     }
@@ -80,11 +104,11 @@ impl Growth {
 /// As text.
 pub(crate) fn text(growth: &[Growth]) -> String {
     let mut text = format!(
-        "growth: the exponent of a pass's median time (less what it waited for a core) over the number of objects, rows with as many pods on a node; fails above n log n + {MARGIN}"
+        "growth: the exponent of a pass's median time (less what it waited for a core) over the number of objects, of rows with as many pods on a node; fails above n log n + {MARGIN}"
     );
-    for Growth { mix, steps, exponent, bound } in growth {
+    for Growth { name, steps, exponent, bound } in growth {
         // Writing into a string does not fail.
-        let _ = write!(text, "\n{:<20} n^{exponent:.2} (n log n: n^{bound:.2})", mix.name());
+        let _ = write!(text, "\n{name:<20} n^{exponent:.2} (n log n: n^{bound:.2})");
         for (from, to, exponent) in steps {
             let _ = write!(text, "  {from}→{to}: {exponent:.2}");
         }
@@ -100,7 +124,7 @@ mod tests {
     fn grown(cost: impl Fn(f64) -> f64) -> Growth {
         let points: Vec<_> =
             [1000, 2000, 5000, 10_000, 100_000].map(|size: usize| (size, cost(size as f64))).into();
-        growth(Mix::Karpenter, &points).unwrap()
+        growth("a mix".to_owned(), &points).unwrap()
     }
 
     #[test]
@@ -128,7 +152,27 @@ mod tests {
 
     #[test]
     fn one_size_has_no_growth() {
-        assert!(growth(Mix::Replan, &[(10, 1.0)]).is_none());
-        assert!(growth(Mix::Replan, &[]).is_none());
+        assert!(growth("a mix".to_owned(), &[(10, 1.0)]).is_none());
+        assert!(growth("a mix".to_owned(), &[]).is_none());
+    }
+
+    #[test]
+    fn a_shape_that_grows_too_fast_is_not_hidden_by_another_one() {
+        let row = |text: &str, median_ms| {
+            let case: Case = text.parse().unwrap();
+            (case, Measured { median_ms, core: 1.0, ..Measured::default() })
+        };
+        let rows = [
+            row("replan/1000/30000", 10.0),
+            row("replan/3000/20000", 10.0),
+            row("replan/15000/100000", 250.0),
+            row("replan/5000/150000", 50.0),
+            row("karpenter/0/1000", 1.0),
+        ];
+        let growth = of(&rows);
+        let complaints: Vec<_> = growth.iter().map(|growth| growth.complaint().is_some()).collect();
+        assert_eq!(complaints, [false, true], "{growth:?}");
+        assert_eq!(growth[1].name, "replan 6:1");
+        assert_eq!(shapes(&rows)[2].name, "karpenter");
     }
 }

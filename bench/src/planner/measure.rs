@@ -1,6 +1,7 @@
 //! Measures one row, in this process: how long passes take, what memory they need, and whether the plan is right.
 
 use std::hint::black_box;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -18,9 +19,10 @@ const PASSES: usize = 200;
 /// Passes that are always made, however long they take.
 const LEAST: usize = 3;
 
-/// How much memory is gone through before each pass: several times what processors keep next to a core (this is twice the
-/// last-level cache that the published figures were measured with).
-const CACHES: usize = 64 << 20;
+/// The least and the most memory that is gone through before each pass. In between it is twice the processor's last-level
+/// cache: a server's can be larger than all objects of a small cluster, and would let that cluster seem quicker for its
+/// size than a large one.
+const CACHES: RangeInclusive<usize> = 64 << 20..=1 << 30;
 
 /// What was measured of a row.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -124,7 +126,8 @@ struct Caches(Vec<u8>);
 
 impl Caches {
     fn new() -> Self {
-        let mut caches = Self(vec![0; CACHES]);
+        let size = 2 * memory::last_level_cache().unwrap_or_default();
+        let mut caches = Self(vec![0; size.clamp(*CACHES.start(), *CACHES.end())]);
         caches.fill();
         caches
     }
@@ -135,7 +138,7 @@ impl Caches {
         black_box(&mut self.0);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "64 MiB")]
+    #[expect(clippy::cast_precision_loss, reason = "1 GiB at most")]
     fn mib(&self) -> f64 {
         self.0.len() as f64 / f64::from(1 << 20)
     }

@@ -67,7 +67,8 @@ fn notes() -> [&'static str; 7] {
         "a pass of ours: from the objects in the caches to the decisions and the reason for each pod and node; the peers \
          time their solvers",
         "p50 and p99: over as many passes as fit the time, 200 at most; * fewer than 100, so that the p99 is the longest",
-        "each pass finds the processor's caches full of something else, as that of an operator does",
+        "each pass finds the processor's caches full of something else, as that of an operator does (twice the last-level \
+         cache is written before it)",
         "core %: how much of a core the process had while it planned; below 95 the machine was busy, and the times are too long",
         "objects: resident before the first pass, pods and nodes as the operator caches them; peak: the most ever, objects \
          included; one process per row",
