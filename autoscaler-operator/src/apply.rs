@@ -129,6 +129,7 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
 /// The result of the announcement of `plan`.
 fn announced(written: write::Outcome<NodePool>, plan: Option<&ScaleDownPlan>) -> Announced {
     match written {
+        // Possibly read live after a conflict: the decision has looked at its generation, its replicas and its UID.
         write::Outcome::Unchanged(pool) => Announced::Ready(Box::new(pool)),
         write::Outcome::Written(pool) | write::Outcome::AlreadyDone(pool) if carries(&pool, plan) => {
             Announced::Ready(Box::new(pool))
@@ -203,8 +204,23 @@ mod tests {
             (None, None, true),
             (None, Some("another"), false),
         ] {
-            let answer = announced(write::Outcome::Written(pool(current)), own.map(list).as_ref());
-            assert_eq!(matches!(answer, Announced::Ready(_)), ready, "{own:?}, {current:?} is in the status");
+            for written in [write::Outcome::Written, write::Outcome::AlreadyDone] {
+                let answer = announced(written(pool(current)), own.map(list).as_ref());
+                assert_eq!(
+                    matches!(answer, Announced::Ready(_)),
+                    ready,
+                    "{own:?}, {current:?} is in the status"
+                );
+            }
+        }
+        // Unchanged is what the decision made of this very object, so that its list is the right one.
+        let mut fresh = pool(Some("own"));
+        fresh.metadata.resource_version = Some("7".to_owned());
+        let answer = announced(write::Outcome::Unchanged(fresh.clone()), Some(&list("own")));
+        assert!(matches!(answer, Announced::Ready(pool) if *pool == fresh));
+        for (ended, gone) in [(write::Outcome::Aborted, false), (write::Outcome::Gone, true)] {
+            let answer = announced(ended, Some(&list("own")));
+            assert!(matches!(answer, Announced::Not(of) if matches!(of, PoolOutcome::Gone) == gone));
         }
     }
 }

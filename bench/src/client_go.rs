@@ -103,7 +103,7 @@ fn built() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The program's name, with a hash of its sources.
+/// A hash of the program's sources.
 fn key(module: &Path) -> Result<String> {
     // Stable between Rust versions, which the standard hasher is not guaranteed to be.
     let mut hasher = FnvHasher::default();

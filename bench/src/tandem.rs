@@ -80,8 +80,13 @@ impl Writers {
             let mut tasks = JoinSet::new();
             let began = Instant::now();
             for ((writer, feed), starts) in ready.drain(..).zip(&session.starts) {
-                let turn =
-                    Turn { writer, feed, policy, object: session.object.clone(), starts: starts.clone() };
+                let turn = Contender {
+                    writer,
+                    feed,
+                    policy,
+                    object: session.object.clone(),
+                    starts: starts.clone(),
+                };
                 tasks.spawn(turn.run(began));
             }
             while let Some(done) = tasks.join_next().await {
@@ -103,7 +108,7 @@ impl Writers {
 }
 
 /// One writer's part of a repetition.
-struct Turn {
+struct Contender {
     writer: Writer,
     feed: Option<Feed>,
     policy: Policy,
@@ -111,7 +116,7 @@ struct Turn {
     starts: Vec<f64>,
 }
 
-impl Turn {
+impl Contender {
     async fn run(mut self, began: Instant) -> Result<(Self, Vec<f64>, u64)> {
         let mut latencies = Vec::with_capacity(self.starts.len());
         let mut give_ups = 0;
@@ -182,7 +187,8 @@ impl Turn {
                 self.writer.own = written.spec.parts.get(&part).copied().unwrap_or(new);
                 Ok(true)
             }
-            // Under the widest bursts the server's own loop can run out of time. The goal is stated, so it is stated again.
+            // Under the widest bursts the server's own loop can run out of time. The goal is stated, so it is stated
+            // again.
             Err(kube::Error::Api(status)) if status.code == 504 => {
                 let found = counters.get(&self.object).await?;
                 self.writer.own = found.spec.parts.get(&part).copied().unwrap_or(old);

@@ -230,7 +230,7 @@ pub enum WriteError {
     },
     /// A [`Protection`](crate::protect::Protection) of this client prevented the next request. A server that throttles is
     /// [`Class::Throttled`] instead.
-    #[error("held back after {} that failed: {by}", counted(*attempts))]
+    #[error("throttled by this client after {} that failed: {by}", counted(*attempts))]
     #[non_exhaustive]
     ClientThrottled {
         /// Number of attempts that failed before.

@@ -1,5 +1,5 @@
-//! What the lab has to show: every pattern about write conflicts that tutorials teach, and every wrong or incomplete claim
-//! in them.
+//! What the lab has to show: every pattern about write conflicts that tutorials teach, and every wrong or incomplete
+//! claim in them.
 
 /// The patterns to show: number and text.
 pub const ROWS: &[(&str, &str)] = &[

@@ -1,8 +1,8 @@
 //! The conflict lab: every claim about write conflicts in Kubernetes, shown on a real API server.
 //!
-//! A [`scenario`] demonstrates one thing. It runs in a [`context`], where actors send requests that are recorded, and claims
-//! are checked. The result is a list of [`event`]s, from which the narration in the terminal, the page in `docs/conflicts/`
-//! and the JSON are made, and which `cargo test` checks.
+//! A [`scenario`] demonstrates one thing. It runs in a [`context`], where actors send requests that are recorded, and
+//! claims are checked. The result is a list of [`event`]s, from which the narration in the terminal, the page in
+//! `docs/conflicts/` and the JSON are made, and which `cargo test` checks.
 
 pub mod cache;
 pub mod checklist;

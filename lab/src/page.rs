@@ -1,4 +1,5 @@
-//! The page of a scenario: the transcript of a run, without or with replacements for everything that differs between runs.
+//! The page of a scenario: the transcript of a run, without or with replacements for everything that differs between
+//! runs.
 
 use std::path::PathBuf;
 

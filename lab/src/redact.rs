@@ -63,8 +63,8 @@ impl Redactions {
         named.replace(&self.namespace, "lab")
     }
 
-    /// A server's message with the same replaced. Its versions are not marked, so if it contains the word "version", every
-    /// whole number that equals a known version is replaced.
+    /// A server's message with the same replaced. Its versions are not marked, so if it contains the word "version",
+    /// every whole number that equals a known version is replaced.
     pub fn message(&self, message: &str) -> String {
         let message = self.text(message);
         if !message.to_lowercase().contains("version") {

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 
 /// Drops fields that the operator does not read: on a real node the list of images is most of the object.
-pub(crate) fn prune(node: &mut Node) {
+pub(crate) fn transform(node: &mut Node) {
     if let Some(status) = node.status.as_mut() {
         status.images = None;
         status.volumes_attached = None;

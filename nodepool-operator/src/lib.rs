@@ -2,9 +2,9 @@
 //! drains and removes nodes, and reports. It never decides how many nodes there should be: it reads `spec.replicas`,
 //! whichever writer set it.
 //!
-//! One pass over a pool is `reconcile`: `observe → plan → apply → report`, one module each. All decisions are made in
-//! `plan`, which does no I/O; what is reported about their results is computed in `status`, which does none either. This
-//! file is the command line and the wiring.
+//! One pass over a pool is `reconcile`: observe, classify, read pods, plan, apply, count, report. All decisions are
+//! made in `plan`, which does no I/O; what is reported about their results is computed in `status`, which does none
+//! either. This file is the command line and the wiring.
 
 mod apply;
 mod cache;
@@ -100,7 +100,8 @@ const SPEC: OperatorSpec = OperatorSpec {
 async fn start(operator: Operator) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let of_a_pool = watcher::Config::default().labels(names::NODEPOOL_LABEL);
-    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &of_a_pool, cache::prune);
+    let (nodes, node_changes) =
+        operator.reflect(Api::all(operator.client.clone()), &of_a_pool, cache::transform);
     let triggers = triggers::keys(pool_changes, node_changes, operator.args.client.watch_namespace.clone());
     let ctx = Arc::new(Context::new(&operator, pools, nodes)?);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);

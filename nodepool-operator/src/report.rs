@@ -65,8 +65,8 @@ pub(crate) async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step,
         return Ok(Step::Done);
     };
     let (statements, now) = (unreadable::statements(&pool.error), Time(ctx.clock.now()));
-    let told = ctx.writer.unreadable_node_pool(&raw, &statements, &now).await;
-    Ok(if written("the status", told)?.is_conflict() { Step::Conflict } else { Step::Done })
+    let outcome = ctx.writer.unreadable_node_pool(&raw, &statements, &now).await;
+    Ok(if written("the status", outcome)?.is_conflict() { Step::Conflict } else { Step::Done })
 }
 
 async fn write_status(
@@ -82,8 +82,8 @@ async fn write_status(
         conditions: status::conditions(fresh, pool, facts, applied, &now),
         ..counts.clone()
     };
-    let told = written("the status", ctx.writer.node_pool_status(pool, decide).await)?;
-    Ok(if told.is_conflict() { Reported::Conflict } else { Reported::Done })
+    let outcome = written("the status", ctx.writer.node_pool_status(pool, decide).await)?;
+    Ok(if outcome.is_conflict() { Reported::Conflict } else { Reported::Done })
 }
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.

@@ -111,7 +111,8 @@ api_names! {
         WriteInvalid,
         /// The object holds a value that this version of the operator cannot read.
         Unreadable,
-        /// The API server does not answer a write of the operator in time, most often because of a slow admission webhook.
+        /// The API server does not answer a write of the operator in time, most often because of a slow admission
+        /// webhook.
         WriteTimedOut,
         /// `spec.replicas` is within the bounds.
         WithinBounds,
@@ -202,8 +203,8 @@ impl Statement {
 /// Longest message written. The schema allows 32 KiB as `metav1.Condition` does; this keeps the object small.
 const MAX_MESSAGE_CHARS: usize = 1024;
 
-/// The condition for `statement`, given the object's current conditions: `lastTransitionTime` moves only when `status` flips, so
-/// that an unchanged statement is an unchanged object and no write.
+/// The condition for `statement`, given the object's current conditions: `lastTransitionTime` moves only when `status`
+/// flips, so that an unchanged statement is an unchanged object and no write.
 pub fn set(existing: &[Condition], statement: &Statement, generation: Option<i64>, now: &Time) -> Condition {
     let status = match statement.status {
         Some(true) => "True",

@@ -22,8 +22,8 @@ pub const READY_TIME_ANNOTATION: &str = "tandem.dev/ready-time";
 /// Annotation on a Node: when its drain began, RFC 3339. `spec.drain.timeoutSeconds` counts from here, also across a
 /// restart of the operator.
 pub const DRAIN_STARTED_ANNOTATION: &str = "tandem.dev/drain-start-time";
-/// Annotation on a Node whose drain has begun: a user or another controller had cordoned it before, so it stays cordoned when
-/// the drain is cancelled.
+/// Annotation on a Node whose drain has begun: a user or another controller had cordoned it before, so it stays
+/// cordoned when the drain is cancelled.
 pub const WAS_CORDONED_ANNOTATION: &str = "tandem.dev/was-cordoned";
 /// Finalizer on a Node: `kubectl delete node` becomes a drain followed by the deletion.
 pub const NODE_FINALIZER: &str = "tandem.dev/drain";

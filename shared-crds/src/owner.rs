@@ -7,8 +7,8 @@ use crate::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 pub enum Owner {
     /// A user, or a `GitOps` tool.
     User,
-    /// The scaler of the pool: the Autoscaler if a `NodePoolAutoscaler` in mode `Auto` selects it; otherwise a user, an HPA
-    /// or KEDA.
+    /// The scaler of the pool: the Autoscaler if a `NodePoolAutoscaler` in mode `Auto` selects it; otherwise a user, an
+    /// HPA or KEDA.
     Scaler,
     /// The `NodePool` operator.
     NodepoolOperator,

@@ -40,7 +40,8 @@ pub struct Rule {
     pub endpoint: Endpoint,
     /// What prevents other writers from overwriting it.
     pub protection: &'static str,
-    /// The writer that fills it while it is unset, if not the owner: with a guarded write, which never changes a set value.
+    /// The writer that fills it while it is unset, if not the owner: with a guarded write, which never changes a set
+    /// value.
     pub filled_by: Option<Owner>,
 }
 
@@ -88,8 +89,8 @@ pub const NODE_POOL: &[Rule] = &[
     ),
 ];
 
-/// The list of nodes to remove. It belongs to the write of a count, so it must not be executed late: it is not part of the
-/// applied status, but written by a separate patch.
+/// The list of nodes to remove. It belongs to the write of a count, so it must not be executed late: it is not part of
+/// the applied status, but written by a separate patch.
 const SCALE_DOWN: &str = "status.autoscaling.scaleDown";
 
 /// A field below `status` that is written by a patch that tests what was there before, instead of being applied.

@@ -1,7 +1,7 @@
 //! Kubernetes quantities, read and written exactly: a whole number of nano-units, never a float.
 //!
-//! Both operators read capacities with this, so that they compute the same node. It is independent of pods and nodes; rounding
-//! to the units that the scheduler counts in is [`Exact::milli`] and [`Exact::units`].
+//! Both operators read capacities with this, so that they compute the same node. It is independent of pods and nodes;
+//! rounding to the units that the scheduler counts in is [`Exact::milli`] and [`Exact::units`].
 
 use thiserror::Error;
 
@@ -54,8 +54,8 @@ impl Exact {
         self.0 < 0
     }
 
-    /// The amount as a quantity: the greatest suffix that leaves an integer, from the family (`Ki`, `Mi`, … or `k`, `M`, …)
-    /// that `like` is written in.
+    /// The amount as a quantity: the greatest suffix that leaves an integer, from the family (`Ki`, `Mi`, … or `k`,
+    /// `M`, …) that `like` is written in.
     pub fn written_like(self, like: &str) -> String {
         let is_binary = like.ends_with('i') && self.0 % NANO == 0;
         render(self.0, if is_binary { BINARY } else { DECIMAL })

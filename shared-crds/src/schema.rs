@@ -62,11 +62,12 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Holds for a label's `key` in the namespaces of Kubernetes that a kubelet could not set on its own Node. `NodeRestriction`
-/// draws the same line (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>):
-/// labels beyond it say what a node may be trusted with (`node-role.kubernetes.io/…`,
-/// `node-restriction.kubernetes.io/…`), and are set by the cluster's administrators. The labels that planning from zero needs
-/// (zone, region, instance type, system, architecture) are allowed.
+/// Holds for a label's `key` in the namespaces of Kubernetes that a kubelet could not set on its own Node.
+/// `NodeRestriction` draws the same line
+/// (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>): labels beyond it
+/// say what a node may be trusted with (`node-role.kubernetes.io/…`, `node-restriction.kubernetes.io/…`), and are set
+/// by the cluster's administrators. The labels that planning from zero needs (zone, region, instance type, system,
+/// architecture) are allowed.
 const RESERVED_LABEL: &str = "key.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') \
     && !key.matches('^([^/]*[.])?(kubelet|node)[.]kubernetes[.]io/') \
     && !(key in ['kubernetes.io/hostname', 'kubernetes.io/os', 'kubernetes.io/arch', \
@@ -74,8 +75,8 @@ const RESERVED_LABEL: &str = "key.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') 
     'failure-domain.beta.kubernetes.io/zone', 'failure-domain.beta.kubernetes.io/region', \
     'beta.kubernetes.io/instance-type', 'beta.kubernetes.io/os', 'beta.kubernetes.io/arch'])";
 
-/// The message for labels for which [`RESERVED_LABEL`] holds. It does not name them: to the API server, an expression that
-/// puts keys of unbounded length into a message is too expensive.
+/// The message for labels for which [`RESERVED_LABEL`] holds. It does not name them: to the API server, an expression
+/// that puts keys of unbounded length into a message is too expensive.
 const RESERVED_LABEL_ADVICE: &str = "labels in the kubernetes.io and k8s.io namespaces must be ones that a kubelet may \
     set itself, such as topology.kubernetes.io/zone or node.kubernetes.io/instance-type; use a prefix of your own";
 

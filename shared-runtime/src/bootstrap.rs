@@ -100,13 +100,13 @@ impl Operator {
         &self,
         api: Api<K>,
         config: &watcher::Config,
-        prune: P,
+        transform: P,
     ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<K, P>)
     where
         P: FnMut(&mut K) + Send + 'static,
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     {
-        reflect::reflect(api, config, &self.watching(), prune)
+        reflect::reflect(api, config, &self.watching(), transform)
     }
 
     /// A cache of the values that `keep` makes from a kind's objects, and the stream of its changes; see
@@ -172,7 +172,7 @@ pub enum BootstrapError {
     #[error("cannot connect to the cluster")]
     Client(#[from] ClientError),
     /// The spec's owner is not an operator.
-    #[error("cannot make the writer")]
+    #[error("cannot create the writer")]
     Writer(#[from] NotAnOperator),
     /// The operator's own work failed.
     #[error("the operator failed")]

@@ -69,7 +69,7 @@ fn a_deletion_that_failed_is_taken_back() {
 }
 
 #[test]
-fn an_expired_floor_is_counted() {
+fn an_expired_expectation_is_counted() {
     let (write_tracker, fake, metrics) = write_tracker();
     let _feed = write_tracker.feed::<Node>().unwrap();
     write_tracker.wrote(&node("a", "u", "10"), ChangeKind::Created);

@@ -235,7 +235,7 @@ proptest! {
         let mut now = MS(0);
         let mut running: Vec<u8> = Vec::new();
         let mut asked: HashSet<u8> = HashSet::new();
-        let mut write_tracker: HashMap<u8, Duration> = HashMap::new();
+        let mut not_before: HashMap<u8, Duration> = HashMap::new();
         for step in steps {
             match step {
                 Step::Trigger(key) => { q.trigger(key, now); asked.insert(key); }
@@ -243,15 +243,15 @@ proptest! {
                 Step::Finish(outcome, random) => if let Some(key) = running.pop() {
                     q.finished(&key, outcome, now, random);
                     match outcome {
-                        RunResult::Failed => { write_tracker.insert(key, now + MS(50)); asked.insert(key); }
-                        RunResult::Conflict | RunResult::After(_) => { write_tracker.remove(&key); asked.insert(key); }
-                        RunResult::Done => { write_tracker.remove(&key); }
+                        RunResult::Failed => { not_before.insert(key, now + MS(50)); asked.insert(key); }
+                        RunResult::Conflict | RunResult::After(_) => { not_before.remove(&key); asked.insert(key); }
+                        RunResult::Done => { not_before.remove(&key); }
                     }
                 },
             }
             while let Next::Start(key) = q.next(now) {
                 prop_assert!(!running.contains(&key));
-                prop_assert!(write_tracker.get(&key).is_none_or(|floor| now >= *floor));
+                prop_assert!(not_before.get(&key).is_none_or(|earliest| now >= *earliest));
                 running.push(key);
                 asked.remove(&key);
             }

@@ -66,7 +66,7 @@ impl<K> Change<K> {
     }
 }
 
-/// Watches `api` and keeps a cache. `prune` drops unused fields before an object is kept; `managedFields` are dropped
+/// Watches `api` and keeps a cache. `transform` drops unused fields before an object is kept; `managedFields` are dropped
 /// as well, they are about half of an object's metadata. Only the owner of `spec.replicas` is kept of them.
 ///
 /// A task of its own feeds the cache until the stream is dropped; a slow reader blocks it. The stream never ends;
@@ -75,13 +75,20 @@ pub fn reflect<K, P>(
     api: Api<K>,
     config: &watcher::Config,
     watching: &Watching,
-    prune: P,
+    transform: P,
 ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<K, P>)
 where
     P: FnMut(&mut K) + Send + 'static,
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    mirrored(api, config, watching, watching.write_tracker.feed::<K>().map(observer), pruned(prune), |_| None)
+    mirrored(
+        api,
+        config,
+        watching,
+        watching.write_tracker.feed::<K>().map(observer),
+        transformed(transform),
+        |_| None,
+    )
 }
 
 /// Like [`reflect`], for objects of which little is read: `keep` turns each into the cached value, which has no room
@@ -189,10 +196,10 @@ where
 }
 
 /// Turns an object into the one that is cached.
-fn pruned<K: Resource, P: FnMut(&mut K)>(mut prune: P) -> impl FnMut(K) -> K + use<K, P> {
+fn transformed<K: Resource, P: FnMut(&mut K)>(mut transform: P) -> impl FnMut(K) -> K + use<K, P> {
     move |mut object| {
         owners(object.managed_fields_mut());
-        prune(&mut object);
+        transform(&mut object);
         object
     }
 }

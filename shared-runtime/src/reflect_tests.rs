@@ -163,7 +163,7 @@ fn what_stands_in_for_an_object_that_cannot_be_read_is_kept_until_it_goes() {
 
 #[test]
 fn fields_that_are_not_read_are_not_kept() {
-    let mut keep = pruned(|node: &mut Node| node.spec = None);
+    let mut keep = transformed(|node: &mut Node| node.spec = None);
     let kept = keep(node("a", "1"));
     assert_eq!(kept.metadata.uid.as_deref(), Some("1"));
     assert!(kept.metadata.managed_fields.as_ref().is_none_or(Vec::is_empty));

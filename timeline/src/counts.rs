@@ -29,8 +29,8 @@ impl Curve {
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     nodes: HashSet<String>,
-    /// Pods that were bound, or deleted before. A create with `generateName` is logged without a name, so pending pods are
-    /// only a number.
+    /// Pods that were bound, or deleted before. A create with `generateName` is logged without a name, so pending pods
+    /// are only a number.
     settled: HashSet<(String, String)>,
     /// Pods created and settled, by namespace.
     pods: HashMap<String, (usize, usize)>,

@@ -1,5 +1,5 @@
-//! Makes one HTML page from an API server's audit log: who wrote an object and when, which writes met a 409, and what that
-//! cost. It works with the log of any kube-apiserver; what the audit policy left out is shown as unknown.
+//! Makes one HTML page from an API server's audit log: who wrote an object and when, which writes met a 409, and what
+//! that cost. It works with the log of any kube-apiserver; what the audit policy left out is shown as unknown.
 
 mod build;
 mod cost;
@@ -23,9 +23,9 @@ use model::Model;
 use read::Log;
 use select::{Selection, Wanted};
 
-/// Prefix of an audit id that names the request's sender: `tandem-lab/RANDOM/NAME`, in the header `Audit-ID`. With it, a
-/// program whose parts send requests as one user gets a lane for each part. A user agent could distinguish them too, but the
-/// API server uses it as the name of the field manager.
+/// Prefix of an audit id that names the request's sender: `tandem-lab/RANDOM/NAME`, in the header `Audit-ID`. With it,
+/// a program whose parts send requests as one user gets a lane for each part. A user agent could distinguish them too,
+/// but the API server uses it as the name of the field manager.
 pub const AUDIT_PREFIX: &str = "tandem-lab/";
 
 /// The arguments of a command that makes a page of some objects.

@@ -246,8 +246,8 @@ fn text(body: Option<&Value>, pointer: &str) -> Option<String> {
     body?.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// The version that a write was based on: that of a PUT, or the one that a patch or a delete requires. The API server copies
-/// a PUT's version to `objectRef`, so it is known at any level; that of a patch is only in the body.
+/// The version that a write was based on: that of a PUT, or the one that a patch or a delete requires. The API server
+/// copies a PUT's version to `objectRef`, so it is known at any level; that of a patch is only in the body.
 fn base(verb: &str, level: Level, sent: Option<&Value>, object: &ObjectRef) -> Base {
     if verb == "create" {
         return Base::Any;

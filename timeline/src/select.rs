@@ -82,8 +82,8 @@ impl Selection {
         here && self.objects.iter().any(|wanted| wanted.covers(object))
     }
 
-    /// Whether requests about `object` are shown, or may be once its name is known: a create with `generateName` has it only
-    /// in the answer.
+    /// Whether requests about `object` are shown, or may be once its name is known: a create with `generateName` has it
+    /// only in the answer.
     pub(crate) fn may_cover(&self, object: &ObjectRef) -> bool {
         self.covers(object)
             || (object.name.is_empty()

@@ -1,4 +1,5 @@
-//! The chart's checks: Helm's lint, the unit tests, the rendered golden files, the generated README, and equal versions. All tools are Go modules pinned in this repository.
+//! The chart's checks: Helm's lint, the unit tests, the rendered golden files, the generated README, and equal
+//! versions. All tools are Go modules pinned in this repository.
 
 use std::path::Path;
 use std::process::Command;

@@ -11,7 +11,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "guarded")]
     write_strategy: Strategy,
 
-    /// A cluster of yours (kind, vcluster, any) instead of a control plane of its own; the ambient KUBECONFIG is never used
+    /// A cluster of yours (kind, vcluster, any) instead of a control plane of its own; the ambient KUBECONFIG is never
+    /// used
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 

@@ -1,7 +1,7 @@
 //! Checks what Cargo resolves against `deny.toml`: licences, sources, versions.
 //!
-//! cargo-deny reads the same file and checks more, above all advisories; but building it takes longer than these checks. A
-//! setting that is not checked here is refused, so that the file has no setting without an effect.
+//! cargo-deny reads the same file and checks more, above all advisories; but building it takes longer than these
+//! checks. A setting that is not checked here is refused, so that the file has no setting without an effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

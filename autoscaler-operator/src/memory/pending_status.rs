@@ -41,7 +41,14 @@ impl PendingStatus {
         match ended {
             Ok(Outcome::Gone) => self.forget(decision),
             Ok(outcome) if reports_it && outcome.is_met() => self.forget(decision),
-            Ok(_) | Err(_) => {}
+            Ok(
+                Outcome::Written(_)
+                | Outcome::AlreadyDone(_)
+                | Outcome::Unchanged(_)
+                | Outcome::Conflict(_)
+                | Outcome::Aborted,
+            )
+            | Err(_) => {}
         }
     }
 
@@ -80,45 +87,48 @@ mod tests {
     #[test]
     fn a_decision_that_no_status_reports_yet_counts_in_the_next_pass() {
         let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
-        let world = TestCluster::new()
+        let cluster = TestCluster::new()
             .autoscaler("x", json!({}))
             .pool("a", identified("1"))
             .pool("b", identified("2"));
-        let mut world = world.pending("p", 1, "4", &json!({}));
-        let plan = plan_for_cluster(&world.observed);
+        let mut cluster = cluster.pending("p", 1, "4", &json!({}));
+        let plan = plan_for_cluster(&cluster.observed);
         let (grown, other) =
             if plan.desired("a") == 1 { (plan.pool("a"), "b") } else { (plan.pool("b"), "a") };
         let now = Time(NOW.parse().unwrap());
 
         let pending = PendingStatus::default();
-        assert!(pending.missing_in(&world.observed.pools).is_empty());
+        assert!(pending.missing_in(&cluster.observed.pools).is_empty());
         pending.remember(grown, Scaled::of(grown, &now));
-        let missing = pending.missing_in(&world.observed.pools);
+        let missing = pending.missing_in(&cluster.observed.pools);
         assert_eq!(missing.keys().collect::<Vec<_>>(), [&uid(grown)], "not {other}");
         assert_eq!(missing[&uid(grown)].last_scale_up_time, Some(now.clone()));
 
-        world.observed.unreported = missing;
-        let pool = world.observed.pools.iter().find(|pool| pool.metadata.uid.as_deref() == Some(&uid(grown)));
-        let remembered = world.observed.remembered(pool.unwrap()).unwrap();
+        cluster.observed.unreported = missing;
+        let pool =
+            cluster.observed.pools.iter().find(|pool| pool.metadata.uid.as_deref() == Some(&uid(grown)));
+        let remembered = cluster.observed.remembered(pool.unwrap()).unwrap();
         assert_eq!(remembered.last_scale_up_time, Some(now));
 
         pending.forget(grown);
-        assert!(pending.missing_in(&world.observed.pools).is_empty());
+        assert!(pending.missing_in(&cluster.observed.pools).is_empty());
     }
 
     #[test]
     fn a_written_decision_is_remembered_until_a_status_reports_it_or_its_pool_is_gone() {
         let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
-        let world = TestCluster::eager().pool("a", identified("1")).pending("p", 1, "4", &json!({}));
-        let plan = plan_for_cluster(&world.observed);
+        let cluster = TestCluster::eager().pool("a", identified("1")).pending("p", 1, "4", &json!({}));
+        let plan = plan_for_cluster(&cluster.observed);
         let grown = plan.pool("a");
         let scaled = Scaled::of(grown, &Time(NOW.parse().unwrap()));
-        let pools = &world.observed.pools;
+        let pools = &cluster.observed.pools;
         let (reporting, other) = (DecisionState::Scaled(scaled.clone()), DecisionState::Failed("no".into()));
         for (what, state, ended, kept) in [
             ("it was reported", &reporting, Outcome::Written(()), false),
             ("it was reported already", &reporting, Outcome::Unchanged(()), false),
+            ("it was written by an attempt before", &reporting, Outcome::AlreadyDone(()), false),
             ("the status was not written", &reporting, Outcome::Conflict(Box::default()), true),
+            ("it was not to be written", &reporting, Outcome::Aborted, true),
             ("something else was reported", &other, Outcome::Written(()), true),
             ("the pool is gone", &other, Outcome::Gone, false),
         ] {

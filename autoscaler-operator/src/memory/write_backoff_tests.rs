@@ -80,53 +80,53 @@ fn a_refusal_is_forgotten_when_it_is_due_and_there_is_nothing_to_write_any_more(
 /// A cluster with two pools, a pod that fits on nodes of both, and the refusal of the pool that it was planned onto.
 fn refused_world() -> (TestCluster, WriteBackoff, String) {
     let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
-    let world =
+    let cluster =
         TestCluster::new().autoscaler("x", json!({})).pool("a", identified("1")).pool("b", identified("2"));
-    let world = world.pending("p", 1, "4", &json!({}));
-    let plan = plan_for_cluster(&world.observed);
+    let cluster = cluster.pending("p", 1, "4", &json!({}));
+    let plan = plan_for_cluster(&cluster.observed);
     let grown = plan.pools.iter().find(|decision| decision.changes_replicas()).unwrap();
     let name = grown.object.metadata.name.clone().unwrap();
     let mut backoff = WriteBackoff::default();
     let decision = Some(Box::new(grown.clone()));
     let refusal = Refusal { problem: "the budget is spent".into(), is_final: true, decision };
     backoff.refused(&grown.object.metadata, Write::of(grown), refusal, MS(0), 1.0);
-    (world, backoff, name)
+    (cluster, backoff, name)
 }
 
-fn waiting(world: &TestCluster, backoff: &WriteBackoff, now: Duration) -> Waiting {
-    backoff.waiting(world.observed.pools.iter().map(|pool| &pool.metadata), now)
+fn waiting(cluster: &TestCluster, backoff: &WriteBackoff, now: Duration) -> Waiting {
+    backoff.waiting(cluster.observed.pools.iter().map(|pool| &pool.metadata), now)
 }
 
 #[test]
 fn pods_go_to_another_pool_while_one_cannot_be_written_and_its_status_keeps_what_was_refused() {
-    let (mut world, backoff, refused) = refused_world();
+    let (mut cluster, backoff, refused) = refused_world();
     let other = if refused == "a" { "b" } else { "a" };
-    let now = waiting(&world, &backoff, MS(50));
-    world.observed.closed_pools = now.closed_pools();
-    let mut plan = plan_for_cluster(&world.observed);
+    let now = waiting(&cluster, &backoff, MS(50));
+    cluster.observed.closed_pools = now.closed_pools();
+    let mut plan = plan_for_cluster(&cluster.observed);
     assert_eq!((plan.desired(&refused), plan.desired(other)), (0, 1));
     now.stand_in(&mut plan);
     assert_eq!((plan.desired(&refused), plan.desired(other)), (1, 1));
     assert_eq!(plan.pool(&refused).triggering_pods, 1);
 
     // When it is due, the pool is treated like the others.
-    world.observed.closed_pools = waiting(&world, &backoff, MS(100)).closed_pools();
-    assert_eq!(plan_for_cluster(&world.observed).desired(&refused), 1);
+    cluster.observed.closed_pools = waiting(&cluster, &backoff, MS(100)).closed_pools();
+    assert_eq!(plan_for_cluster(&cluster.observed).desired(&refused), 1);
 }
 
 #[test]
 fn a_pod_without_another_pool_is_unschedulable_because_its_pool_cannot_be_written() {
-    let (mut world, backoff, refused) = refused_world();
-    world.observed.pools.retain(|pool| pool.metadata.name.as_ref() == Some(&refused));
-    world.observed.closed_pools = waiting(&world, &backoff, MS(50)).closed_pools();
-    let plan = plan_for_cluster(&world.observed);
+    let (mut cluster, backoff, refused) = refused_world();
+    cluster.observed.pools.retain(|pool| pool.metadata.name.as_ref() == Some(&refused));
+    cluster.observed.closed_pools = waiting(&cluster, &backoff, MS(50)).closed_pools();
+    let plan = plan_for_cluster(&cluster.observed);
     assert_eq!(plan.results(), ["no WriteRefused"]);
     // Nodes that were requested before still come.
     let pool = json!({ "metadata": { "uid": "1" }, "spec": { "replicas": 1 } });
-    let mut world =
+    let mut cluster =
         TestCluster::new().autoscaler("x", json!({})).pool("a", pool).pending("p", 1, "4", &json!({}));
-    world.observed.closed_pools = [("1".to_owned(), "no".to_owned())].into();
-    assert_eq!(plan_for_cluster(&world.observed).results(), ["fits upcoming ns/a"]);
+    cluster.observed.closed_pools = [("1".to_owned(), "no".to_owned())].into();
+    assert_eq!(plan_for_cluster(&cluster.observed).results(), ["fits upcoming ns/a"]);
 }
 
 #[test]

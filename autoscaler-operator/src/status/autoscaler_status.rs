@@ -72,7 +72,7 @@ fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &PoolOutcome)]) -> us
 fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &PoolOutcome)]) -> Vec<Statement> {
     use ConditionType::{Ready, Reconciling, Stalled};
     let settled = || Statement::new(Reconciling, false, Reason::Settled, "nothing to do");
-    let moving = || Statement::new(Stalled, false, Reason::Settled, "nothing waits for a person");
+    let moving = || Statement::new(Stalled, false, Reason::Settled, "no user action is required");
     let ambiguous: Vec<_> = selected
         .iter()
         .filter(|(d, _)| d.reason == PoolReason::AmbiguousSelector)
@@ -82,7 +82,7 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Pool
         selected.iter().filter(|(_, o)| o.is_refused()).map(|(d, _)| key(&d.object.metadata).1).collect();
     if !ambiguous.is_empty() {
         let message = format!(
-            "another NodePoolAutoscaler selects {} too; change one spec.nodePoolSelector, they are not scaled until then",
+            "another NodePoolAutoscaler selects {} too; these NodePools are not scaled until only one spec.nodePoolSelector matches them",
             ambiguous.join(", ")
         );
         return vec![
@@ -126,7 +126,7 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Pool
 /// not overwritten.
 fn invalid(statements: Vec<Statement>, problems: &[String]) -> Vec<Statement> {
     use ConditionType::{Ready, Stalled};
-    let message = format!("{}; it plays no part until then", problems.join("; "));
+    let message = format!("{}; it is ignored until then", problems.join("; "));
     let stalled = statements.iter().any(|s| s.type_ == Stalled && s.status == Some(true));
     let over = |statement: Statement| match statement.type_ {
         Ready if !stalled => Statement::new(Ready, false, Reason::InvalidSchedule, message.clone()),
@@ -140,8 +140,8 @@ fn invalid(statements: Vec<Statement>, problems: &[String]) -> Vec<Statement> {
 fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &PoolOutcome)]) -> Statement {
     let say =
         |status, reason, message| Statement::new(ConditionType::SchedulesValid, status, reason, message);
-    let pools = |clash| {
-        let of = selected.iter().filter(move |(decision, _)| decision.conflict == Some(clash));
+    let pools = |conflict| {
+        let of = selected.iter().filter(move |(decision, _)| decision.conflict == Some(conflict));
         of.map(|(decision, _)| key(&decision.object.metadata).1).collect::<Vec<_>>().join(", ")
     };
     let names = schedules.bounds.names.join(", ");
@@ -150,19 +150,19 @@ fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &PoolOutcome)]) -
         say(false, Reason::InvalidSchedule, schedules.problems.join("; "))
     } else if schedules.bounds.crosses() {
         let message = format!(
-            "schedules {names} are active together and ask for a lower bound above the upper one; the lower one holds, make their times or bounds apart"
+            "schedules {names} are active together and set a lower bound above the upper one; the lower one applies. Change their times or their bounds"
         );
         say(false, Reason::SchedulesCross, message)
     } else if !crossing.is_empty() {
         let message = format!(
-            "schedule {names} sets one bound beyond the other one of {crossing}; the lower one holds, let the schedule set both"
+            "schedule {names} sets one bound beyond the other bound of {crossing}; the lower one applies. Let the schedule set both"
         );
         say(false, Reason::SchedulesCross, message)
     } else if beyond.is_empty() {
-        say(true, Reason::SchedulesRead, "every schedule is followed as it stands".to_owned())
+        say(true, Reason::SchedulesRead, "every schedule is in effect as written".to_owned())
     } else {
         let message = format!(
-            "schedule {names} goes beyond spec.minReplicas or spec.maxReplicas of {beyond}, which hold for every writer; widen those of the pools"
+            "schedule {names} goes beyond spec.minReplicas or spec.maxReplicas of {beyond}, which apply to every writer; widen the bounds of the pools"
         );
         say(false, Reason::BeyondPoolBounds, message)
     }
@@ -178,10 +178,10 @@ mod tests {
 
     #[test]
     fn every_autoscaler_that_selects_a_contested_pool_says_so_also_one_that_is_off() {
-        let world = |modes: &[&str]| {
+        let cluster = |modes: &[&str]| {
             modes
                 .iter()
-                .fold(TestCluster::new(), |world, mode| world.autoscaler(mode, json!({ "mode": mode })))
+                .fold(TestCluster::new(), |cluster, mode| cluster.autoscaler(mode, json!({ "mode": mode })))
                 .pool("a", json!({}))
         };
         for (modes, expected) in [
@@ -189,14 +189,14 @@ mod tests {
             (&["Off"], &["AutoscalerOff"]),
             (&["Auto"], &["Planning"]),
         ] {
-            let world = world(modes);
-            let plan = plan_for_cluster(&world.observed);
-            let now = Time(world.observed.now);
+            let cluster = cluster(modes);
+            let plan = plan_for_cluster(&cluster.observed);
+            let now = Time(cluster.observed.now);
             let said = |autoscaler: &std::sync::Arc<NodePoolAutoscaler>| {
                 let conditions = status(autoscaler, &plan, &[PoolOutcome::Settled], &now).conditions;
                 conditions.into_iter().find(|c| c.type_ == "Ready").unwrap().reason
             };
-            assert_eq!(world.observed.autoscalers.iter().map(said).collect::<Vec<_>>(), expected);
+            assert_eq!(cluster.observed.autoscalers.iter().map(said).collect::<Vec<_>>(), expected);
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
                 json!([schedule("a", json!({ "minReplicas": 7 }))]),
                 "True/Planning",
                 Some("False/SchedulesCross"),
-                "schedule a sets one bound beyond the other one of p",
+                "schedule a sets one bound beyond the other bound of p",
             ),
             (
                 json!([schedule("a", json!({ "minReplicas": 2, "maxReplicas": 9 }))]),
@@ -251,13 +251,13 @@ mod tests {
                 "",
             ),
         ] {
-            let world = TestCluster::new()
+            let cluster = TestCluster::new()
                 .autoscaler("x", json!({ "schedules": schedules }))
                 .pool("p", json!({ "spec": { "replicas": 2, "minReplicas": 1, "maxReplicas": 5 } }));
-            let plan = plan_for_cluster(&world.observed);
-            let now = Time(world.observed.now);
+            let plan = plan_for_cluster(&cluster.observed);
+            let now = Time(cluster.observed.now);
             let conditions =
-                status(&world.observed.autoscalers[0], &plan, &[PoolOutcome::Settled], &now).conditions;
+                status(&cluster.observed.autoscalers[0], &plan, &[PoolOutcome::Settled], &now).conditions;
             let find = |type_: &str| conditions.iter().find(|c| c.type_ == type_);
             let short = |type_: &str| find(type_).map(|c| format!("{}/{}", c.status, c.reason));
             assert_eq!(short("Ready").as_deref(), Some(ready), "{schedules}");

@@ -95,7 +95,10 @@ fn scaled(events: &mut Vec<NewEvent>, observed: &Observed, decision: &PoolDecisi
         on_pool(SCALED_UP_GROUP, format!("replicas set from {current} to {desired} (max {max}): {message}"));
     } else if desired < current {
         let going = decision.victims.join(", ");
-        on_pool(SCALE_DOWN, format!("replicas set from {current} to {desired}: {message}; going: {going}"));
+        on_pool(
+            SCALE_DOWN,
+            format!("replicas set from {current} to {desired}: {message}; nodes to remove: {going}"),
+        );
     }
     let going = observed
         .nodes
@@ -106,7 +109,7 @@ fn scaled(events: &mut Vec<NewEvent>, observed: &Observed, decision: &PoolDecisi
         // The kubelet's events about a node carry the node's name as its UID, and `kubectl describe node` looks for
         // that.
         let regarding = ObjectReference { uid: node.metadata.name.clone(), ..node.object_ref(&()) };
-        let note = format!("NodePool {pool} goes to {desired} nodes: {message}");
+        let note = format!("NodePool {pool} is scaled to {desired} nodes: {message}");
         events.push(NewEvent { regarding, kind: SCALE_DOWN, note });
     }
 }

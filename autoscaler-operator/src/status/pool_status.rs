@@ -308,11 +308,11 @@ fn limited(decision: &PoolDecision) -> Statement {
         Some(PoolReason::ScaleDownLimit) => say(true, Reason::ScaleDownLimit, &decision.message),
         _ if decision.limited => {
             let max = decision.limits.max;
-            let message = format!("pending pods ask for more than the upper bound of {max} nodes");
+            let message = format!("pending pods need more than the upper bound of {max} nodes");
             say(true, Reason::TooManyReplicas, &message)
         }
         _ => {
-            let message = "the number of nodes is what pods ask for, or what the lower bound does";
+            let message = "the number of nodes is what pods need or the lower bound requires";
             say(false, Reason::DesiredWithinRange, message)
         }
     }
@@ -322,25 +322,25 @@ fn limited(decision: &PoolDecision) -> Statement {
 fn contested(decision: &PoolDecision) -> Statement {
     let say =
         |status, reason, message| Statement::new(ConditionType::ReplicasContested, status, reason, message);
-    let claim = &decision.limits.replicas_writer;
-    let Some(contest) = &claim.contest else {
+    let own_write = &decision.limits.replicas_writer;
+    let Some(contest) = &own_write.contest else {
         let message = "no writer but the Autoscaler has set spec.replicas recently".to_owned();
         return say(false, Reason::NotContested, message);
     };
     let (theirs, since) = (contest.record.replicas, contest.record.since_time.0);
     let (writer, until) = (contest.writer(), Contest::until(contest));
     let said = format!("{writer} set spec.replicas to {theirs} (seen {since})");
-    let ours = claim.written.unwrap_or_default();
+    let ours = own_write.written.unwrap_or_default();
     match contest.course {
         ContestResponse::Yield => {
             let message = format!(
-                "{said}; it was {ours} as the Autoscaler wrote it. Their number is kept until {until} as far as bounds allow, then the pool is planned again from it; spec.onContested: Reclaim would not wait"
+                "{said}; the Autoscaler had written {ours}. The value of {writer} is kept until {until} as far as the bounds allow, then the pool is planned again from it. Set spec.onContested: Reclaim to have it overwritten instead"
             );
             say(true, Reason::Yielded, message)
         }
         ContestResponse::Reclaim | ContestResponse::Reclaimed => {
             let message = format!(
-                "{said}; the Autoscaler wrote over it, since spec.onContested is Reclaim. Have {writer} stop writing spec.replicas (removing the field that is set scales the pool to its minimum), or set spec.onContested: Yield"
+                "{said}; the Autoscaler overwrote it, because spec.onContested is Reclaim. Have {writer} stop writing spec.replicas (removing the field that is set scales the pool to its minimum), or set spec.onContested: Yield"
             );
             say(true, Reason::Reclaimed, message)
         }

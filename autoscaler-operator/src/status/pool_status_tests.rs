@@ -13,18 +13,18 @@ fn at(time: &str) -> Time {
 
 /// The decision about pool `a`, and the status it leads to from the status the pool has.
 fn reported(
-    world: &TestCluster,
+    cluster: &TestCluster,
     state: &DecisionState,
 ) -> (PoolDecision, Option<AutoscalingStatus>, Vec<(String, String, String)>) {
-    let decision = plan_for_cluster(&world.observed).pool("a").clone();
+    let decision = plan_for_cluster(&cluster.observed).pool("a").clone();
     let owned = owned(&decision.object, &decision, state, &at("2026-01-01T12:00:00Z"));
     let conditions = owned.conditions.into_iter().map(|c| (c.type_, c.status, c.reason)).collect();
     (decision, owned.autoscaling, conditions)
 }
 
 /// The decision about pool `a` was written at noon.
-fn scaled(world: &TestCluster) -> DecisionState {
-    let decision = plan_for_cluster(&world.observed).pool("a").clone();
+fn scaled(cluster: &TestCluster) -> DecisionState {
+    let decision = plan_for_cluster(&cluster.observed).pool("a").clone();
     DecisionState::Scaled(Scaled::of(&decision, &at("2026-01-01T12:00:00Z")))
 }
 
@@ -39,8 +39,8 @@ fn with_status(status: &Value) -> Value {
 #[test]
 fn a_written_scale_up_is_recorded_with_its_time_and_leaves_the_list_to_the_announcement() {
     let before = json!({ "scaleDown": { "targetReplicas": 2, "decisionID": "old", "nodes": ["x"] } });
-    let world = TestCluster::eager().pool("a", with_status(&before)).pending("p", 12, "1", &json!({}));
-    let (decision, autoscaling, conditions) = reported(&world, &scaled(&world));
+    let cluster = TestCluster::eager().pool("a", with_status(&before)).pending("p", 12, "1", &json!({}));
+    let (decision, autoscaling, conditions) = reported(&cluster, &scaled(&cluster));
     let autoscaling = autoscaling.unwrap();
     assert_eq!(autoscaling.autoscaler.as_deref(), Some("all"));
     assert_eq!(autoscaling.desired_replicas, Some(3));
@@ -62,11 +62,11 @@ fn a_written_scale_up_is_recorded_with_its_time_and_leaves_the_list_to_the_annou
 #[test]
 fn victims_are_announced_with_their_uids_for_the_generation_that_the_count_makes() {
     let node = |uid: &str| json!({ "metadata": { "uid": uid } });
-    let world = TestCluster::eager()
+    let cluster = TestCluster::eager()
         .pool("a", with_status(&json!({ "autoscaler": "all" })))
         .node("a", "n1", node("u1"))
         .node("a", "n2", node("u2"));
-    let decision = plan_for_cluster(&world.observed).pool("a").clone();
+    let decision = plan_for_cluster(&cluster.observed).pool("a").clone();
     let plan = ScaleDownPlan {
         decision_id: decision.id.clone(),
         generation: Some(8),
@@ -74,7 +74,7 @@ fn victims_are_announced_with_their_uids_for_the_generation_that_the_count_makes
         nodes: vec!["n1".into(), "n2".into()],
         node_uids: vec!["u1".into(), "u2".into()],
     };
-    let victims = victims(&decision, &world.observed.nodes);
+    let victims = victims(&decision, &cluster.observed.nodes);
     let mut pool = NodePool::clone(&decision.object);
     pool.metadata.generation = Some(7);
     let announced = announcing(&pool, victims.as_ref());
@@ -82,7 +82,7 @@ fn victims_are_announced_with_their_uids_for_the_generation_that_the_count_makes
     assert_eq!(serde_json::to_value(&announced).unwrap(), expected, "and nothing else changes");
     assert_eq!(announcing(&pool, None), untouched(&pool));
 
-    let (_, autoscaling, _) = reported(&world, &scaled(&world));
+    let (_, autoscaling, _) = reported(&cluster, &scaled(&cluster));
     let autoscaling = autoscaling.unwrap();
     assert_eq!((autoscaling.last_decision.is_some(), autoscaling.last_scale_up_time), (true, None));
 }
@@ -90,14 +90,14 @@ fn victims_are_announced_with_their_uids_for_the_generation_that_the_count_makes
 #[test]
 fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
     let named = |target: i32| json!({ "scaleDown": { "targetReplicas": target, "decisionID": "x", "nodes": ["n3"] } });
-    let busy = |world: TestCluster| {
-        world
+    let busy = |cluster: TestCluster| {
+        cluster
             .node("a", "n1", json!({}))
             .node("a", "n2", json!({}))
             .running("r", "n1", "1", json!({}))
             .running("s", "n2", "1", json!({}))
     };
-    for (what, world, kept) in [
+    for (what, cluster, kept) in [
         (
             "on its way out",
             busy(TestCluster::eager().pool("a", with_status(&named(2)))).node("a", "n3", json!({})),
@@ -106,7 +106,7 @@ fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
         ("gone", busy(TestCluster::eager().pool("a", with_status(&named(2)))), false),
         ("other replicas", busy(TestCluster::eager().pool("a", with_status(&named(1)))), false),
     ] {
-        let (_, autoscaling, _) = reported(&world, &DecisionState::Settled);
+        let (_, autoscaling, _) = reported(&cluster, &DecisionState::Settled);
         assert_eq!(autoscaling.unwrap().scale_down.is_some(), kept, "{what}");
     }
 }
@@ -120,17 +120,17 @@ fn superseded(writer: Option<&str>) -> TestCluster {
     let owned = |writer| json!({ "manager": writer, "fieldsV1": { "f:spec": { "f:replicas": {} } } });
     let entries: Vec<_> = writer.map(owned).into_iter().collect();
     pool["metadata"] = json!({ "generation": 7, "managedFields": entries });
-    let mut world = TestCluster::eager().pool("a", pool);
+    let mut cluster = TestCluster::eager().pool("a", pool);
     for index in 1..=3 {
         let (node, uid) = (format!("n{index}"), format!("u{index}"));
-        world = world.node("a", &node, json!({ "metadata": { "uid": uid } })).running(
+        cluster = cluster.node("a", &node, json!({ "metadata": { "uid": uid } })).running(
             &format!("p{index}"),
             &node,
             "1",
             json!({}),
         );
     }
-    world
+    cluster
 }
 
 #[test]
@@ -165,36 +165,36 @@ fn the_list_of_a_count_that_is_slow_or_refused_stays() {
 
 #[test]
 fn nodes_of_the_decision_before_are_named_before_those_of_this_one() {
-    let world = superseded(Some("autoscaler-operator"));
-    let mut decision = plan_for_cluster(&world.observed).pool("a").clone();
+    let cluster = superseded(Some("autoscaler-operator"));
+    let mut decision = plan_for_cluster(&cluster.observed).pool("a").clone();
     assert_eq!(decision.pending_removal, ["n2"], "the very one that the other operator takes");
     decision.victims = vec!["n1".into(), "n2".into()];
-    assert_eq!(victims(&decision, &world.observed.nodes).unwrap().nodes, ["n2", "n1"]);
+    assert_eq!(victims(&decision, &cluster.observed.nodes).unwrap().nodes, ["n2", "n1"]);
 }
 
 #[test]
 fn a_recommendation_is_recorded_once_and_never_names_victims() {
-    let world = |status: &Value| {
+    let cluster = |status: &Value| {
         TestCluster::new()
             .autoscaler("r", json!({ "mode": "Recommend", "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } }))
             .pool("a", with_status(status))
             .node("a", "n1", json!({}))
             .node("a", "n2", json!({}))
     };
-    let (_, autoscaling, conditions) = reported(&world(&json!({})), &DecisionState::Settled);
+    let (_, autoscaling, conditions) = reported(&cluster(&json!({})), &DecisionState::Settled);
     let autoscaling = autoscaling.unwrap();
     assert_eq!((autoscaling.desired_replicas, autoscaling.scale_down.is_none()), (Some(0), true));
     assert_eq!(short(&conditions)[1], "ScalingActive=True/RecommendOnly");
     let first = autoscaling.last_decision.clone();
     assert!(first.is_some());
     let (_, again, _) =
-        reported(&world(&serde_json::to_value(&autoscaling).unwrap()), &DecisionState::Settled);
+        reported(&cluster(&serde_json::to_value(&autoscaling).unwrap()), &DecisionState::Settled);
     assert_eq!(again.unwrap().last_decision, first);
 }
 
 #[test]
 fn pools_that_are_not_planned_say_so_or_say_nothing() {
-    for (what, world, expected) in [
+    for (what, cluster, expected) in [
         ("no autoscaler", TestCluster::new(), vec![]),
         (
             "off",
@@ -207,7 +207,7 @@ fn pools_that_are_not_planned_say_so_or_say_nothing() {
             vec!["AbleToScale=False/AmbiguousSelector", "ScalingActive=False/AmbiguousSelector"],
         ),
     ] {
-        let (_, autoscaling, conditions) = reported(&world.pool("a", json!({})), &DecisionState::Settled);
+        let (_, autoscaling, conditions) = reported(&cluster.pool("a", json!({})), &DecisionState::Settled);
         assert_eq!(autoscaling, None, "{what}");
         assert_eq!(short(&conditions), expected, "{what}");
     }
@@ -215,13 +215,13 @@ fn pools_that_are_not_planned_say_so_or_say_nothing() {
 
 #[test]
 fn a_failed_write_and_a_bound_are_said_in_conditions() {
-    let world = TestCluster::eager().pool("a", json!({ "spec": { "maxReplicas": 1 } })).pending(
+    let cluster = TestCluster::eager().pool("a", json!({ "spec": { "maxReplicas": 1 } })).pending(
         "p",
         9,
         "1",
         &json!({}),
     );
-    let (_, autoscaling, conditions) = reported(&world, &DecisionState::Failed("forbidden".into()));
+    let (_, autoscaling, conditions) = reported(&cluster, &DecisionState::Failed("forbidden".into()));
     assert_eq!(autoscaling.unwrap().last_decision, None);
     assert_eq!(
         short(&conditions),
@@ -236,20 +236,20 @@ fn a_failed_write_and_a_bound_are_said_in_conditions() {
 
 #[test]
 fn what_was_reported_is_reported_again_in_the_next_pass() {
-    let world = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending(
+    let cluster = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending(
         "p",
         12,
         "1",
         &json!({}),
     );
-    let decision = plan_for_cluster(&world.observed).pool("a").clone();
-    let first = owned(&decision.object, &decision, &scaled(&world), &at("2026-01-01T12:00:00Z"));
+    let decision = plan_for_cluster(&cluster.observed).pool("a").clone();
+    let first = owned(&decision.object, &decision, &scaled(&cluster), &at("2026-01-01T12:00:00Z"));
     let mut pool = (*decision.object).clone();
     pool.spec.replicas = Some(decision.desired);
     pool.status = Some(first.clone());
-    let mut world = world;
-    world.observed.pools = vec![Arc::new(pool)];
-    let next = plan_for_cluster(&world.observed).pool("a").clone();
+    let mut cluster = cluster;
+    cluster.observed.pools = vec![Arc::new(pool)];
+    let next = plan_for_cluster(&cluster.observed).pool("a").clone();
     assert!(!next.changes_replicas());
     let second = owned(&next.object, &next, &DecisionState::Settled, &at("2026-01-01T12:00:30Z"));
     assert_eq!(second, first, "nothing to write");
@@ -258,8 +258,8 @@ fn what_was_reported_is_reported_again_in_the_next_pass() {
 
 #[test]
 fn a_decision_that_could_not_be_reported_is_reported_by_the_next_pass() {
-    let world = TestCluster::eager().pool("a", json!({})).pending("p", 4, "1", &json!({}));
-    let earlier = scaled(&world);
+    let cluster = TestCluster::eager().pool("a", json!({})).pending("p", 4, "1", &json!({}));
+    let earlier = scaled(&cluster);
     let later =
         TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending("p", 4, "1", &json!({}));
     let (decision, autoscaling, conditions) = reported(&later, &earlier);
@@ -277,22 +277,22 @@ fn contested(conditions: &[Condition]) -> (&str, &str, &str) {
 #[test]
 fn the_number_of_another_writer_is_reported_with_the_writer_and_the_response() {
     let fields = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
-    let world = |policy: &str, replicas: i32, status: Value| {
+    let cluster = |policy: &str, replicas: i32, status: Value| {
         TestCluster::new().autoscaler("x", json!({ "onContested": policy })).pool(
             "a",
             json!({ "metadata": { "managedFields": fields }, "spec": { "replicas": replicas }, "status": { "autoscaling": status } }),
         )
     };
     let noon = at("2026-01-01T12:00:00Z");
-    let report = |world: &TestCluster, state: &dyn Fn(&PoolDecision) -> DecisionState| {
-        let decision = plan_for_cluster(&world.observed).pool("a").clone();
+    let report = |cluster: &TestCluster, state: &dyn Fn(&PoolDecision) -> DecisionState| {
+        let decision = plan_for_cluster(&cluster.observed).pool("a").clone();
         let owned = owned(&decision.object, &decision, &state(&decision), &noon);
         (owned.autoscaling.unwrap(), owned.conditions)
     };
     let settled = |_: &PoolDecision| DecisionState::Settled;
     let scaled = |decision: &PoolDecision| DecisionState::Scaled(Scaled::of(decision, &noon));
 
-    let (first, conditions) = report(&world("Yield", 3, json!({})), &settled);
+    let (first, conditions) = report(&cluster("Yield", 3, json!({})), &settled);
     assert_eq!(
         (first.written_replicas, first.contested.is_none()),
         (Some(3), true),
@@ -300,19 +300,21 @@ fn the_number_of_another_writer_is_reported_with_the_writer_and_the_response() {
     );
     assert_eq!(contested(&conditions).1, "NotContested");
 
-    let (kept, conditions) = report(&world("Yield", 7, serde_json::to_value(&first).unwrap()), &settled);
+    let (kept, conditions) = report(&cluster("Yield", 7, serde_json::to_value(&first).unwrap()), &settled);
     assert_eq!(kept.written_replicas, Some(3));
     let record = kept.contested.clone().unwrap();
     assert_eq!((record.replicas, record.writer.as_str(), record.since_time), (7, "kubectl", noon.clone()));
     let (status, reason, message) = contested(&conditions);
     assert_eq!((status, reason), ("True", "Yielded"));
     assert!(
-        message.starts_with("kubectl set spec.replicas to 7 (seen 2026-01-01T12:00:00Z); it was 3 "),
+        message.starts_with(
+            "kubectl set spec.replicas to 7 (seen 2026-01-01T12:00:00Z); the Autoscaler had written 3. "
+        ),
         "{message}"
     );
     assert!(message.contains("kept until 2026-01-01T12:10:00Z"), "{message}");
 
-    let mut later = world("Yield", 7, serde_json::to_value(&kept).unwrap());
+    let mut later = cluster("Yield", 7, serde_json::to_value(&kept).unwrap());
     later.observed.now = "2026-01-01T12:09:00Z".parse().unwrap();
     assert_eq!(report(&later, &settled).0, kept, "nothing is written while it is kept");
     later.observed.now = "2026-01-01T12:10:00Z".parse().unwrap();
@@ -320,7 +322,7 @@ fn the_number_of_another_writer_is_reported_with_the_writer_and_the_response() {
     assert_eq!((over.written_replicas, over.contested), (Some(7), None), "accepted");
     assert_eq!(contested(&conditions).1, "NotContested");
 
-    let reclaim = world("Reclaim", 7, serde_json::to_value(&first).unwrap());
+    let reclaim = cluster("Reclaim", 7, serde_json::to_value(&first).unwrap());
     let (done, conditions) = report(&reclaim, &scaled);
     assert_eq!((done.written_replicas, done.contested.map(|record| record.replicas)), (Some(3), Some(7)));
     assert_eq!(contested(&conditions).1, "Reclaimed");
@@ -343,11 +345,11 @@ fn what_keeps_a_pool_from_its_number_is_said_as_a_horizontal_pod_autoscaler_does
             "False/DesiredWithinRange",
         ),
     ] {
-        let world = TestCluster::new()
+        let cluster = TestCluster::new()
             .autoscaler("x", json!({ "behavior": behavior }))
             .pool("a", json!({}))
             .pending("p", 3, "4", &json!({}));
-        let conditions = short(&reported(&world, &DecisionState::Settled).2);
+        let conditions = short(&reported(&cluster, &DecisionState::Settled).2);
         assert_eq!(conditions[0], format!("AbleToScale={able}"), "{behavior}");
         assert_eq!(conditions[2], format!("ScalingLimited={limited}"), "{behavior}");
     }
@@ -360,21 +362,21 @@ fn a_node_that_an_earlier_decision_named_and_that_is_not_marked_is_named_again()
         json!({ "metadata": { "labels": { "app": "web" }, "ownerReferences": [
             { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }] } })
     };
-    let world = || {
+    let cluster = || {
         let named = json!({ "scaleDown": { "targetReplicas": 2, "decisionID": "x", "nodes": ["n1", "n2"] } });
         let pool = json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": named } });
-        let world =
+        let cluster =
             TestCluster::eager().pool("a", pool).node("a", "n1", json!({})).node("a", "n2", json!({}));
-        world.node("a", "n3", json!({})).node("a", "n4", json!({})).running("r", "n4", "4", owned())
+        cluster.node("a", "n3", json!({})).node("a", "n4", json!({})).running("r", "n4", "4", owned())
     };
-    let written = |world: &TestCluster| {
-        let plan = plan_for_cluster(&world.observed);
-        let written = victims(plan.pool("a"), &world.observed.nodes).unwrap();
+    let written = |cluster: &TestCluster| {
+        let plan = plan_for_cluster(&cluster.observed);
+        let written = victims(plan.pool("a"), &cluster.observed.nodes).unwrap();
         (written.target_replicas, written.nodes)
     };
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(written(&world()), (1, names(&["n1", "n2", "n3"])));
+    assert_eq!(written(&cluster()), (1, names(&["n1", "n2", "n3"])));
     // A pod that comes in between makes the pool grow, and the same two are still the victims.
-    let grown = world().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({}));
+    let grown = cluster().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({}));
     assert_eq!(written(&grown), (3, names(&["n1", "n2"])));
 }

@@ -49,23 +49,23 @@ fn pass(
         json!({ "behavior": behavior, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
     // The API server records the operator's own writes as such.
     let fields = json!([{ "manager": "autoscaler-operator", "time": Time(written), "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
-    let mut world = TestCluster::new().autoscaler("x", spec).pool(
+    let mut cluster = TestCluster::new().autoscaler("x", spec).pool(
         "a",
         json!({ "metadata": { "managedFields": fields }, "spec": { "replicas": replicas, "maxReplicas": 30 } }),
     );
-    world.observed.now = now;
-    let mut pool = (*world.observed.pools[0]).clone();
+    cluster.observed.now = now;
+    let mut pool = (*cluster.observed.pools[0]).clone();
     let status = Some(status.clone());
     pool.status = Some(NodePoolStatus { autoscaling: status, ..Default::default() });
-    world.observed.pools = vec![Arc::new(pool)];
+    cluster.observed.pools = vec![Arc::new(pool)];
     for at in 0..replicas {
-        world = world.node("a", &format!("n{at:02}"), json!({}));
+        cluster = cluster.node("a", &format!("n{at:02}"), json!({}));
     }
     for at in 0..replicas.min(pods) {
-        world = world.running(&format!("r{at}"), &format!("n{at:02}"), "4", json!({}));
+        cluster = cluster.running(&format!("r{at}"), &format!("n{at:02}"), "4", json!({}));
     }
     let waiting = usize::try_from(pods - replicas.min(pods)).unwrap();
-    plan_for_cluster(&world.pending("p", waiting, "4", &json!({})).observed).pool("a").clone()
+    plan_for_cluster(&cluster.pending("p", waiting, "4", &json!({})).observed).pool("a").clone()
 }
 
 fn run(behavior: &Value, steps: &[Step], carried: Carried) -> Vec<Pass> {

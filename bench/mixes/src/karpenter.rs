@@ -1,10 +1,10 @@
 //! The mix of Karpenter's scheduling benchmark (`pkg/controllers/provisioning/scheduling/scheduling_benchmark_test.go`):
 //! five kinds of pods in equal parts, random requests, from zero nodes.
 //!
-//! As there, the label a pod has and the label its spread constraint counts are drawn apart, so that most of them spread
-//! over pods other than themselves. What differs: the peer has one pool with 400 instance types (1 to 400 cores, 2 GiB and
-//! 10 pods a core) in no zone at first; here a pool is one type in one zone, so there are eight sizes of that shape in
-//! each of three zones.
+//! As there, the label a pod has and the label its spread constraint counts are drawn apart, so that most of them
+//! spread over pods other than themselves. What differs: the peer has one pool with 400 instance types (1 to 400 cores,
+//! 2 GiB and 10 pods a core) in no zone at first; here a pool is one type in one zone, so there are eight sizes of that
+//! shape in each of three zones.
 
 use shared_crds::v1alpha1::Expander;
 

@@ -37,8 +37,8 @@ pub enum ExpectedPlacement {
 }
 
 impl<P> Replan<P> {
-    /// A cluster of `nodes` nodes in three zones with `pods` pods, the new one of each pass counted. On every node one pod
-    /// wants a host of its own, and every workload that spreads is spread evenly.
+    /// A cluster of `nodes` nodes in three zones with `pods` pods, the new one of each pass counted. On every node one
+    /// pod wants a host of its own, and every workload that spreads is spread evenly.
     pub fn new(nodes: usize, pods: usize, keep: Keep<'_, P>) -> Self {
         let running = pods.saturating_sub(1);
         let on_each = running.div_ceil(nodes.max(1)).max(1) as u64;

@@ -30,8 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_secs(1);
 /// Number of pods between two lines of progress.
 const TELL: usize = 5000;
-/// Maximum number of pods that wait for kwok. kwok handles waiting pods twice when it handles a node again, so with more it
-/// would lag for minutes after the last pod runs.
+/// Maximum number of pods that wait for kwok. kwok handles waiting pods twice when it handles a node again, so with
+/// more it would lag for minutes after the last pod runs.
 const AHEAD: usize = 500;
 /// Between two looks at whether it has caught up.
 const CATCH_UP: Duration = Duration::from_millis(200);

@@ -1,8 +1,8 @@
 //! `latency`: how long a pod waits until its pool is scaled, and how much memory the operators have, on a real control
 //! plane with a large cluster in it.
 //!
-//! The nodes are made by the `NodePool` operator, the pods of `DaemonSets` by their controller, the others by the bench, on
-//! chosen nodes; so the controllers of `ReplicaSets` and `StatefulSets` are off.
+//! The nodes are made by the `NodePool` operator, the pods of `DaemonSets` by their controller, the others by the
+//! bench, on chosen nodes; so the controllers of `ReplicaSets` and `StatefulSets` are off.
 
 mod deal;
 mod fill;
@@ -29,8 +29,8 @@ use crate::memory::{self, Field};
 use crate::numbers::rounded;
 use crate::page;
 
-/// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals every 10 s
-/// are late, nodes count as lost, and both operators react to that.
+/// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals
+/// every 10 s are late, nodes count as lost, and both operators react to that.
 const LEASE: &str = "--node-lease-duration-seconds=400";
 const GRACE: &str = "--node-monitor-grace-period=500s";
 /// Controllers that would create or remove the bench's objects, or wait for missing drivers.

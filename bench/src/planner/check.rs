@@ -67,8 +67,9 @@ pub(crate) fn newcomer(expected: ExpectedPlacement, plan: &ScalingPlan, pass: us
     (!right).then(|| format!("new pod of kind {}: not {expected:?} but {:?}", pass % 5, pod.result))
 }
 
-/// What must hold in any plan of Karpenter's mix, as far as the pools of the pods tell: no pool is asked for more than its
-/// new nodes have, no more pods that want a host each than hosts, and pods that want to be near their like in one zone.
+/// What must hold in any plan of Karpenter's mix, as far as the pools of the pods tell: no pool is asked for more than
+/// its new nodes have, no more pods that want a host each than hosts, and pods that want to be near their like in one
+/// zone.
 fn constraints(observed: &Observed, plan: &ScalingPlan) -> Vec<String> {
     let pods: BTreeMap<&str, &PodInfo> = observed.pods.iter().map(|pod| (name(pod), &**pod)).collect();
     let mut asked: BTreeMap<&str, Asked> = BTreeMap::new();

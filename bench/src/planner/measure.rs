@@ -157,8 +157,8 @@ fn pass(case: Case, observed: &Observed, planner: &mut Planner) -> ScalingPlan {
 }
 
 impl Measured {
-    /// Milliseconds on a core that a pass took, by its median: what growth is measured by, so that a busy machine does not
-    /// look like a steep cost.
+    /// Milliseconds on a core that a pass took, by its median: what growth is measured by, so that a busy machine does
+    /// not look like a steep cost.
     pub(crate) fn cost_ms(&self) -> f64 {
         self.median_ms * self.core
     }

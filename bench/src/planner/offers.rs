@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use planner::ScalingPlan;
 use planner::input::pod_info::PodInfo;
 use planner_mixes::ZONE_KEY;
+use shared_crds::QualifiedName;
 use shared_crds::quantity::Exact;
 
 /// New nodes of a pool, and what one of them has.
@@ -21,9 +22,7 @@ pub(crate) struct Offer<'a> {
 /// Every pool of a plan, by `namespace/name`.
 pub(crate) fn pools(plan: &ScalingPlan) -> BTreeMap<String, Offer<'_>> {
     let offers = plan.pools.iter().map(|decision| {
-        let metadata = &decision.object.metadata;
-        let part = |part: &Option<String>| part.clone().unwrap_or_default();
-        let id = format!("{}/{}", part(&metadata.namespace), part(&metadata.name));
+        let id = QualifiedName::of(&decision.object.metadata).to_string();
         let nodes = usize::try_from(decision.desired - decision.current).unwrap_or(0);
         let template = &decision.object.spec.template;
         let labels = template.metadata.as_ref().map(|m| &m.labels);

@@ -1,8 +1,8 @@
 //! A naive scheduler, to see whether the pods of Karpenter's mix have a place on the nodes that a plan adds.
 //!
-//! It shares no code with the planner: all nodes are there, pods come one by one, every constraint is looked up on every
-//! node. It is greedy, so it tries a few orders, and takes the plan's word for the zone of pods that want to be near their
-//! like. What it places can be placed; what it does not place might be placed by a cleverer one.
+//! It shares no code with the planner: all nodes are there, pods come one by one, every constraint is looked up on
+//! every node. It is greedy, so it tries a few orders, and takes the plan's word for the zone of pods that want to be
+//! near their like. What it places can be placed; what it does not place might be placed by a cleverer one.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ struct Node<'a> {
 /// How many of the pods find a place in the best of the orders.
 pub(crate) fn placed(observed: &Observed, plan: &ScalingPlan) -> usize {
     let pools = offers::pools(plan);
-    let fates: BTreeMap<&str, &str> = plan
+    let placements: BTreeMap<&str, &str> = plan
         .pods
         .iter()
         .filter_map(|outcome| match &outcome.result {
@@ -53,7 +53,7 @@ pub(crate) fn placed(observed: &Observed, plan: &ScalingPlan) -> usize {
         .pods
         .iter()
         .filter_map(|pod| {
-            let pool = *fates.get(offers::name(pod))?;
+            let pool = *placements.get(offers::name(pod))?;
             Some(wish(pod, pool, pools.get(pool)?.zone))
         })
         .collect();

@@ -3,7 +3,8 @@
 //!
 //! An Autoscaler may give up on a request, crash, or lose its lease while the request is in flight; the server may
 //! execute it at any time after that, or never. The guards of each request are those that `shared_runtime::write` sends
-//! with the strategy `guarded`; a [`OperatorFlaw`] removes one guard, and [`OperatorFlaw::Everything`] is an earlier implementation.
+//! with the strategy `guarded`; a [`OperatorFlaw`] removes one guard, and [`OperatorFlaw::Everything`] is an earlier
+//! implementation.
 //!
 //! Decisions are based on live reads: a stale cache is equivalent to a decision that takes long. Refused requests end
 //! in a new decision, as in the operator.

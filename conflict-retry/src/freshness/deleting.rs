@@ -3,8 +3,8 @@
 use super::Expectations;
 use super::expectations::Key;
 
-/// A running deletion, from [`Expectations::deleting`]. Until this is dropped, the object counts as deleted: a cached copy of
-/// it is stale.
+/// A running deletion, from [`Expectations::deleting`]. Until this is dropped, the object counts as deleted: a cached
+/// copy of it is stale.
 ///
 /// If it is dropped without [`Self::acknowledged`], the deletion counts as not made, even when its caller was cancelled
 /// or its answer was lost. The cache may then contain a deleted object until the watch catches up; acknowledged

@@ -1,9 +1,9 @@
 //! Read your own writes: after a write is acknowledged, no decision may be based on an older cached copy of the object.
 //!
-//! [`Expectations`] records the acknowledged writes of one kind and the events of its watch, and reports whether a cached
-//! copy is stale. The pure module `expectations` decides what is remembered and when it is forgotten; versions are compared as
-//! Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from, and with the
-//! feature `runtime` a `Watched` is a kube reflector together with its expectations.
+//! [`Expectations`] records the acknowledged writes of one kind and the events of its watch, and reports whether a
+//! cached copy is stale. The pure module `expectations` decides what is remembered and when it is forgotten; versions
+//! are compared as Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from,
+//! and with the feature `runtime` a `Watched` is a kube reflector together with its expectations.
 //!
 //! ```
 //! use conflict_retry::freshness::{ChangeKind, Expectations, Freshness};

@@ -265,8 +265,9 @@ impl Attempts {
         }
     }
 
-    /// What to do at `now` (time since the start), after [`Attempts::next`] has returned a delay for a conflict. `news` tells whether, since the last call, the watch has brought a version newer than the
-    /// refused one; events that arrive in between cost nothing.
+    /// What to do at `now` (time since the start), after [`Attempts::next`] has returned a delay for a conflict. `news`
+    /// tells whether, since the last call, the watch has brought a version newer than the refused one; events that
+    /// arrive in between cost nothing.
     ///
     /// Nothing is ever sent from the refused version. After any other failure only the delay matters, and the result is
     /// then [`WaitStep::Read`].

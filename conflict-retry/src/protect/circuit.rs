@@ -85,13 +85,13 @@ impl CircuitBreaker {
         // The permit is created first: a listener that panics must not leave the probe's place taken.
         let transition = ticket.transition();
         let permit = Permit { shared: Arc::clone(&self.shared), transition, ticket: Some(ticket) };
-        self.shared.tell(transition);
+        self.shared.report(transition);
         Ok(permit)
     }
 }
 
 impl Shared {
-    fn tell(&self, transition: Option<Transition>) {
+    fn report(&self, transition: Option<Transition>) {
         if let (Some(listener), Some(transition)) = (&self.listener, transition) {
             listener(transition);
         }
@@ -126,7 +126,7 @@ impl Permit {
         let failed = answer.is_some_and(counts_as_failure);
         let ticket = self.ticket.take()?;
         let transition = lock(&self.shared.breaker).record(ticket, self.shared.origin.elapsed(), failed);
-        self.shared.tell(transition);
+        self.shared.report(transition);
         transition
     }
 }

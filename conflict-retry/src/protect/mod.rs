@@ -10,8 +10,8 @@
 //! that use the protections directly must keep to it:
 //!
 //! 1. [`KeyQueue::lock`], for the whole operation: workers of one process do not compete for an object;
-//! 2. [`RetryBudget::operation`], for the whole operation, and before each attempt but the first [`BudgetedOperation::retry`],
-//!    held while that attempt runs (not while it waits to begin);
+//! 2. [`RetryBudget::operation`], for the whole operation, and before each attempt but the first
+//!    [`BudgetedOperation::retry`], held while that attempt runs (not while it waits to begin);
 //! 3. `RateLimiter::take`, before each request;
 //! 4. `CircuitBreaker::admit` last, right before the request: the only probe must not spend its time waiting.
 //!

@@ -72,7 +72,7 @@ impl<K: Hash + Eq + Clone> KeyQueue<K> {
     /// poll; dropping the future gives it up.
     pub async fn lock(&self, key: K) -> KeyGuard<K> {
         let (mutex, place) = self.enter(key);
-        KeyGuard { _held: mutex.lock_owned().await, place }
+        KeyGuard { _guard: mutex.lock_owned().await, place }
     }
 
     /// Like [`Self::lock`], until `cancel` is cancelled.
@@ -102,7 +102,7 @@ impl<K: Hash + Eq + Clone> KeyQueue<K> {
 pub struct KeyGuard<K: Hash + Eq> {
     // Fields are dropped in order. The lock must go first: if the place were dropped first, the entry could be removed,
     // and a new caller would get a new lock while this one is still held.
-    _held: OwnedMutexGuard<()>,
+    _guard: OwnedMutexGuard<()>,
     place: Place<K>,
 }
 

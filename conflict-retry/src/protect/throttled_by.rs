@@ -8,8 +8,8 @@ pub enum ThrottledBy {
     #[cfg(feature = "circuit-breaker")]
     #[error(transparent)]
     CircuitBreaker(#[from] super::CircuitOpen),
-    /// The policy's deadline passed while the request waited for its turn, in the queue or for the rate limiter.
-    #[error("its turn did not come within {0:?}; try again later, or allow more time")]
+    /// The policy's deadline passed while the request waited, in the queue or for the rate limiter.
+    #[error("no permission to send within {0:?}; try again later, or allow more time")]
     WaitTimeout(std::time::Duration),
     /// Too many retries are running.
     #[error(transparent)]

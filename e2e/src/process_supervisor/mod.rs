@@ -30,9 +30,9 @@ pub fn served_by(binary: &Path) {
     client::set_binary(binary);
 }
 
-/// Turns this process into a supervisor if its arguments request it. A binary that starts programs through this crate and
-/// is not a test (a test uses the `process_supervisor` binary that Cargo builds next to it) calls this first in `main`, and
-/// returns at once when the result is `true`.
+/// Turns this process into a supervisor if its arguments request it. A binary that starts programs through this crate
+/// and is not a test (a test uses the `process_supervisor` binary that Cargo builds next to it) calls this first in
+/// `main`, and returns at once when the result is `true`.
 ///
 /// # Errors
 /// When the process was started as a supervisor and failed.

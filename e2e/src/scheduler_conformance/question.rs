@@ -27,8 +27,8 @@ pub enum ObservedPlacement {
 }
 
 impl ObservedPlacement {
-    /// Whether `prediction` contradicts the result. A pool that was not tried counts as well: if the planner had promised a
-    /// node of it, that node would have been created.
+    /// Whether `prediction` contradicts the result. A pool that was not tried counts as well: if the planner had
+    /// promised a node of it, that node would have been created.
     pub fn contradicts(&self, prediction: &SimulatedResult) -> bool {
         !matches!(
             (self, prediction),

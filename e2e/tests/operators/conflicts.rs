@@ -25,9 +25,9 @@ use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 use shared_crds::ownership::{self, Owner};
 use tokio::sync::Mutex;
 
-/// Writes per second by the concurrent writer, in addition to those of both operators. A read and a write take some 10 ms, on a
-/// busy machine 100 ms; at this rate one attempt in eight still succeeds there, so `retry` and `patch` stay within
-/// their budgets.
+/// Writes per second by the concurrent writer, in addition to those of both operators. A read and a write take some 10
+/// ms, on a busy machine 100 ms; at this rate one attempt in eight still succeeds there, so `retry` and `patch` stay
+/// within their budgets.
 const CONCURRENT_RATE: u64 = 20;
 
 /// A strategy is judged by its number of attempts, and on a machine that also runs another such test it needs more.
@@ -176,8 +176,8 @@ fn operators_conflicts(costs: &RequestCosts) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn guarded_writes_conflict_with_a_changed_spec_only_and_lose_nothing() {
     let costs = under_load("guarded").await;
-    // The concurrent writer changes bounds, which decisions are based on; its changes of labels and annotations must not cause
-    // conflicts.
+    // The concurrent writer changes bounds, which decisions are based on; its changes of labels and annotations must
+    // not cause conflicts.
     let conflicts = costs.totals.iter().filter(|row| !row.writer.contains("admin")).map(|row| row.conflicts);
     assert_eq!(conflicts.sum::<u64>(), 0, "\n{costs}");
 }

@@ -192,30 +192,30 @@ async fn a_list_that_an_earlier_release_applied_stays_when_something_else_change
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_delete_of_a_node_does_not_take_a_node_that_was_rescued_meanwhile() {
+async fn a_late_delete_of_a_node_does_not_take_a_node_that_was_uncordoned_meanwhile() {
     let cluster = tandem::definitions_only().await.unwrap();
     let client = cluster.client().await.unwrap();
     let nodes: Api<Node> = Api::all(client.clone());
-    let closed: Node = serde_json::from_value(json!({
+    let cordoned: Node = serde_json::from_value(json!({
         "metadata": {"name": "late-delete", "finalizers": ["tandem.dev/test"]},
         "spec": {"unschedulable": true},
     }))
     .unwrap();
-    let before = nodes.create(&PostParams::default(), &closed).await.unwrap();
+    let before = nodes.create(&PostParams::default(), &cordoned).await.unwrap();
     let (broken, held) = cut_off(client.clone());
     let sent =
         writer(broken.clone(), WriteStrategy::Guarded).delete_unchanged(&Api::all(broken), &before).await;
     assert!(sent.unwrap_err().maybe_written());
 
     let open = Patch::Merge(json!({"spec": {"unschedulable": false}}));
-    let rescued = nodes.patch("late-delete", &PatchParams::default(), &open).await.unwrap();
+    let uncordoned = nodes.patch("late-delete", &PatchParams::default(), &open).await.unwrap();
     let code = arrive(&client, &held).await;
     let after = nodes.get("late-delete").await.unwrap();
     assert_eq!(after.metadata.deletion_timestamp, None, "a node that was wanted again went ({code})");
     assert_eq!(code, 409);
     // After a new decision, the node is deleted.
     let writer = writer(client, WriteStrategy::Guarded);
-    let deleted = writer.delete_unchanged(&nodes, &rescued).await.unwrap();
+    let deleted = writer.delete_unchanged(&nodes, &uncordoned).await.unwrap();
     let is_accepted = matches!(deleted, DeleteOutcome::Deleted | DeleteOutcome::Terminating(_));
     assert!(is_accepted, "{}", deleted.label());
     let let_go = Patch::Merge(json!({"metadata": {"finalizers": null}}));

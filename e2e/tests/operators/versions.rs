@@ -213,13 +213,13 @@ async fn a_pool_without_replicas_has_no_scale_to_read_and_can_be_scaled_all_the_
 
 /// Where attempts took their object from, and how many of them conflicted.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     watch: AtomicU32,
     live: AtomicU32,
     conflicts: AtomicU32,
 }
 
-impl Observer for Tally {
+impl Observer for Counts {
     fn attempt(&self, event: &AttemptEvent<'_>) {
         if event.class == Some(&Class::Conflict) {
             self.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -235,7 +235,7 @@ impl Observer for Tally {
 const COUNT: &str = "example.com/count";
 
 /// A writer with its own client and cache: adds one, `times` times, and reads its own write after each.
-async fn add_ones(name: String, namespace: String, times: u32, tally: Arc<Tally>) -> anyhow::Result<()> {
+async fn add_ones(name: String, namespace: String, times: u32, counts: Arc<Counts>) -> anyhow::Result<()> {
     let pools = Api::<NodePool>::namespaced(cluster().await.client().await?, &namespace);
     let (store, mut writer) = reflector::store();
     let watched = Watched::new(store.clone(), Expectations::new("nodepools"));
@@ -252,7 +252,7 @@ async fn add_ones(name: String, namespace: String, times: u32, tally: Arc<Tally>
     store.wait_until_ready().await?;
     let of = ObjectRef::<NodePool>::new("x").within(&namespace);
     let object = watched.object(of.clone());
-    let options = conflict_retry::WriteOptions::new(name).with_observer(tally);
+    let options = conflict_retry::WriteOptions::new(name).with_observer(counts);
     for _ in 0..times {
         let outcome = conflict_retry::update(&pools, "x", &options, object.source(), |pool| {
             let annotations = pool.metadata.annotations.get_or_insert_default();
@@ -274,10 +274,10 @@ async fn writers_that_a_watch_feeds_lose_nothing_read_their_own_writes_and_seldo
     const WRITERS: u32 = 8;
     const EACH: u32 = 5;
     let (pools, namespace) = pool().await;
-    let tally = Arc::new(Tally::default());
+    let counts = Arc::new(Counts::default());
     let writers = (0..WRITERS).map(|number| {
         let (name, namespace) = (format!("writer-{number}"), namespace.name().to_owned());
-        tokio::spawn(add_ones(name, namespace, EACH, Arc::clone(&tally)))
+        tokio::spawn(add_ones(name, namespace, EACH, Arc::clone(&counts)))
     });
     for writer in futures::future::join_all(writers).await {
         writer.unwrap().unwrap();
@@ -285,7 +285,7 @@ async fn writers_that_a_watch_feeds_lose_nothing_read_their_own_writes_and_seldo
     let annotations = pools.get("x").await.unwrap().metadata.annotations.unwrap();
     assert_eq!(annotations[COUNT], (WRITERS * EACH).to_string());
     let count = |count: &AtomicU32| count.load(Ordering::Relaxed);
-    let (watch, live, conflicts) = (count(&tally.watch), count(&tally.live), count(&tally.conflicts));
+    let (watch, live, conflicts) = (count(&counts.watch), count(&counts.live), count(&counts.conflicts));
     println!("{watch} attempts from the watch, {live} from a live read, {conflicts} conflicts");
     assert!(conflicts > 0, "no writer met a conflict, so nothing was shown");
     assert_eq!(watch + live, WRITERS * EACH + conflicts);

@@ -44,14 +44,14 @@ pub(crate) fn cached<K: Clone>(copy: &K) -> Source<'static, K> {
 
 /// Records each request that the write functions report: `put`, or `put!conflict` for one that failed.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counts {
     pub(crate) since_taken: Mutex<Vec<String>>,
     pub(crate) all: Mutex<Vec<(Verb, Option<&'static str>)>>,
     /// Number of requests of the last operation, as reported at its end.
     pub(crate) summed_up: Mutex<u32>,
 }
 
-impl Observer for Tally {
+impl Observer for Counts {
     fn attempt(&self, event: &AttemptEvent<'_>) {
         let failed = event.class.map(|class| format!("!{}", class.label())).unwrap_or_default();
         self.since_taken.lock().unwrap().push(format!("{}{failed}", event.verb));
@@ -63,7 +63,7 @@ impl Observer for Tally {
     }
 }
 
-impl Tally {
+impl Counts {
     pub(crate) fn take(&self) -> String {
         std::mem::take(&mut *self.since_taken.lock().unwrap()).join(" ")
     }
@@ -130,17 +130,17 @@ impl<T: Ending> Ending for Result<T, WriteError> {
 pub(crate) struct Table {
     pub(crate) lines: Vec<String>,
     pub(crate) wrong: Vec<String>,
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) counts: Arc<Counts>,
 }
 
 impl Table {
     pub(crate) fn new() -> Self {
         let head = format!("{:<48} {:>4} {:<20} {}", "case", "HTTP", "reason", "class");
-        Self { lines: vec![head], wrong: Vec::new(), tally: Arc::default() }
+        Self { lines: vec![head], wrong: Vec::new(), counts: Arc::default() }
     }
 
     pub(crate) fn options(&self) -> WriteOptions {
-        WriteOptions::new("taxonomy").with_observer(self.tally.clone())
+        WriteOptions::new("taxonomy").with_observer(self.counts.clone())
     }
 
     /// Options with one attempt, without retries.
@@ -181,10 +181,10 @@ impl Table {
         expected: &str,
         requests: &str,
     ) {
-        self.tally.take();
+        self.counts.take();
         let found = ending.await.ending();
-        let sent = self.tally.take();
-        let summed_up = std::mem::take(&mut *self.tally.summed_up.lock().unwrap());
+        let sent = self.counts.take();
+        let summed_up = std::mem::take(&mut *self.counts.summed_up.lock().unwrap());
         if usize::try_from(summed_up) != Ok(sent.split_whitespace().count()) {
             self.wrong(&format!("{call}: {summed_up} requests at the end, but [{sent}]"));
         }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 
 use crate::bench::{
-    AGENT, Bench, Ending, FUTURE, GIVEN_UP, NAMESPACE, PATIENCE, SERVER_TIMEOUT, Table, Tally, applied,
+    AGENT, Bench, Counts, Ending, FUTURE, GIVEN_UP, NAMESPACE, PATIENCE, SERVER_TIMEOUT, Table, applied,
     cached, colour, connect, grow, make, typed,
 };
 use crate::refused::dynamic;
@@ -93,9 +93,9 @@ pub(crate) async fn throttled(bench: &Bench, table: &mut Table) {
 
     let (sitting, _) = take_the_seat().await;
     let options = &table.options();
-    table.tally.take();
+    table.counts.take();
     let outcome = conflict_retry::update(pools, "busy", options, Source::Live, grow).await;
-    let sent = table.tally.take();
+    let sent = table.counts.take();
     let rejected = sent.split(' ').take_while(|request| *request == "get!throttled").count();
     table.check(&format!("update: {} by {sent}", outcome.ending()), {
         matches!(outcome, Ok(Outcome::Written(_))) && rejected > 0 && sent.ends_with("get!throttled get put")
@@ -285,8 +285,8 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     };
     // Long enough for a write on a busy machine, short enough to wait for.
     let timeout = Duration::from_secs(3);
-    let tally = Arc::new(Tally::default());
-    let options = &WriteOptions::new("lossy").with_observer(tally.clone()).with_attempt_timeout(timeout);
+    let counts = Arc::new(Counts::default());
+    let options = &WriteOptions::new("lossy").with_observer(counts.clone()).with_attempt_timeout(timeout);
     let rows = [
         (Loss::Request, "written", "put!ambiguous get put", "get update:200"),
         (Loss::Answer, "already_done", "put!ambiguous get", "update:200 get"),
@@ -304,7 +304,7 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
         proxy.lose(loss);
         let outcome = conflict_retry::update(&maps, &name, options, cached(&map), colour).await;
         assert!(proxy.has_lost());
-        let (found, sent) = (outcome.ending(), tally.take());
+        let (found, sent) = (outcome.ending(), counts.take());
         let stored = bench.set_up::<ConfigMap>().get(&name).await.unwrap();
         let right = (found.as_str(), sent.as_str()) == (ending, requests)
             && stored.data.as_ref().is_some_and(|data| data["k"] == "blue")
@@ -340,7 +340,7 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     table.check("the write was carried out", changed.data.as_ref().is_some_and(|data| data["k"] == "blue"));
     proxy.lose(Loss::Answer);
     let outcome = conflict_retry::put_once(&maps, "once", Subresource::Main, options, &changed).await;
-    let (found, sent) = (outcome.ending(), tally.take());
+    let (found, sent) = (outcome.ending(), counts.take());
     table.check(
         &format!("put_once: {found} by {sent}"),
         (&*found, &*sent) == ("error: unknown", "put!ambiguous"),
@@ -364,12 +364,12 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     table.answer("a refused connection", Verb::Get, Err::<(), _>(answer.await.unwrap()), 0, &class);
     let few = options.clone().with_policy(RetryPolicy::default().with_max_attempts(2.try_into().unwrap()));
     let outcome = conflict_retry::update(&maps, "once", &few, Source::Live, colour).await;
-    let (found, sent) = (outcome.ending(), tally.take());
+    let (found, sent) = (outcome.ending(), counts.take());
     let wanted = ("error: exhausted(transient)", "get!transient get!transient");
     table.check(&format!("update, two attempts allowed: {found} by {sent}"), (&*found, &*sent) == wanted);
     let back = async {
         eventually(PATIENCE, "the update has been refused", async || {
-            Ok(tally.seen().contains("put!transient").then_some(()))
+            Ok(counts.seen().contains("put!transient").then_some(()))
         })
         .await
         .unwrap();
@@ -384,7 +384,7 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
         }),
         back
     );
-    let (found, sent) = (outcome.ending(), tally.take());
+    let (found, sent) = (outcome.ending(), counts.take());
     let right = found == "written" && sent.starts_with("put!transient") && sent.ends_with(" get put");
     table.check(&format!("update, until it is back: {found} by {sent}"), right);
 }
@@ -408,9 +408,9 @@ pub(crate) async fn frozen(bench: &Bench, table: &mut Table) {
         .push(format!("    (the PUT that was given up was {}carried out)", if done { "" } else { "not " }));
 
     let base = after;
-    let tally = Arc::new(Tally::default());
+    let counts = Arc::new(Counts::default());
     let options = &WriteOptions::new("frozen")
-        .with_observer(tally.clone())
+        .with_observer(counts.clone())
         .with_attempt_timeout(SERVER_TIMEOUT * 2)
         .with_policy(RetryPolicy::default().with_deadline(Some(PATIENCE * 2)));
     let client = connect(bench.cluster.kubeconfig_path(), "frozen", |_| {}).await;
@@ -418,7 +418,7 @@ pub(crate) async fn frozen(bench: &Bench, table: &mut Table) {
     let frozen = FrozenProcess::freeze(etcd).await.unwrap();
     let thaw = async {
         eventually(PATIENCE, "the PUT is given up", async || {
-            Ok(tally.seen().contains("put!ambiguous").then_some(()))
+            Ok(counts.seen().contains("put!ambiguous").then_some(()))
         })
         .await
         .unwrap();
@@ -431,7 +431,7 @@ pub(crate) async fn frozen(bench: &Bench, table: &mut Table) {
         }),
         thaw
     );
-    let (found, sent) = (outcome.ending(), tally.take());
+    let (found, sent) = (outcome.ending(), counts.take());
     let stored = maps.get("frozen").await.unwrap();
     let met = stored.data.as_ref().is_some_and(|data| data["k"] == "green");
     let right =
@@ -446,9 +446,9 @@ pub(crate) async fn killed(bench: &Bench, table: &mut Table) {
     let mut changed = map.clone();
     let _ = colour(&mut changed);
     let maps = &bench.set_up::<ConfigMap>();
-    let tally = Arc::new(Tally::default());
+    let counts = Arc::new(Counts::default());
     let two = RetryPolicy::default().with_max_attempts(2.try_into().unwrap());
-    let options = &WriteOptions::new("killed").with_observer(tally.clone()).with_policy(two);
+    let options = &WriteOptions::new("killed").with_observer(counts.clone()).with_policy(two);
     let client = connect(bench.cluster.kubeconfig_path(), "killed", |_| {}).await;
     let watched = &Api::<ConfigMap>::namespaced(client, NAMESPACE);
     let frozen = FrozenProcess::freeze(etcd).await.unwrap();
@@ -465,7 +465,7 @@ pub(crate) async fn killed(bench: &Bench, table: &mut Table) {
         death
     );
     table.answer("a store that dies, PUT", Verb::Put, answer, GIVEN_UP, &Class::Ambiguous);
-    let (found, sent) = (outcome.ending(), tally.take());
+    let (found, sent) = (outcome.ending(), counts.take());
     let wanted = ("error: exhausted(ambiguous)", "put!ambiguous get!ambiguous");
     let right = (&*found, &*sent) == wanted && outcome.unwrap_err().maybe_written();
     table.check(&format!("update, two attempts allowed: {found}, maybe written, by {sent}"), right);
@@ -474,9 +474,9 @@ pub(crate) async fn killed(bench: &Bench, table: &mut Table) {
 /// An API server that is stopped and started.
 pub(crate) async fn restarted(bench: &Bench, table: &mut Table) {
     let map = bench.map("restarted").await;
-    let tally = Arc::new(Tally::default());
+    let counts = Arc::new(Counts::default());
     let patient = RetryPolicy::default().with_deadline(Some(PATIENCE * 2));
-    let options = &WriteOptions::new("restarted").with_observer(tally.clone()).with_policy(patient);
+    let options = &WriteOptions::new("restarted").with_observer(counts.clone()).with_policy(patient);
     let client = connect(bench.cluster.kubeconfig_path(), "restarted", |_| {}).await;
     let maps = &Api::<ConfigMap>::namespaced(client, NAMESPACE);
     bench.cluster.stop_api_server().await.unwrap();
@@ -485,7 +485,7 @@ pub(crate) async fn restarted(bench: &Bench, table: &mut Table) {
         bench.cluster.start_api_server()
     );
     started.unwrap();
-    let (found, sent) = (outcome.ending(), tally.take());
+    let (found, sent) = (outcome.ending(), counts.take());
     let right = found == "written" && sent.starts_with("put!transient") && sent.ends_with(" get put");
     table.lines.push("an API server that is stopped and started".to_owned());
     table.check(&format!("update: {found} by {sent}"), right);

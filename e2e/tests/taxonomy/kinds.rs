@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 
-use crate::bench::{Ending, Tally, cached, grow, to, typed};
+use crate::bench::{Counts, Ending, cached, grow, to, typed};
 
 /// Tries the write functions on a kind: on its own object, as typed or dynamic data.
 async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
@@ -22,8 +22,8 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
     if let Subresource::Scale = part.subresource {
         return scaled(api, name).await;
     }
-    let tally = Arc::new(Tally::default());
-    let options = &options.with_observer(tally.clone());
+    let counts = Arc::new(Counts::default());
+    let options = &options.with_observer(counts.clone());
     let status = part.subresource == Subresource::Status;
     let stale = api.get(name).await.unwrap();
     let touch = async || {
@@ -48,14 +48,14 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
     } else {
         conflict_retry::update(api, name, options, cached(&stale), set).await
     };
-    assert_eq!((&*outcome.ending(), &*tally.take()), ("written", "put!conflict get put"));
+    assert_eq!((&*outcome.ending(), &*counts.take()), ("written", "put!conflict get put"));
     is(first).await;
     let outcome = if status {
         conflict_retry::update_status(api, name, options, Source::Live, set).await
     } else {
         conflict_retry::update(api, name, options, Source::Live, set).await
     };
-    assert_eq!((&*outcome.ending(), &*tally.take()), ("unchanged", "get"));
+    assert_eq!((&*outcome.ending(), &*counts.take()), ("unchanged", "get"));
 
     let mut patch = json!({});
     put_in(&mut patch, part.path, second);
@@ -63,24 +63,24 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
     let outcome =
         conflict_retry::merge_patch(api, name, part.subresource, options, cached(&stale), want).await;
     let requests = "merge_patch!conflict get merge_patch";
-    assert_eq!((&*outcome.ending(), &*tally.take()), ("written", requests));
+    assert_eq!((&*outcome.ending(), &*counts.take()), ("written", requests));
     is(second).await;
 }
 
 /// A scale from a wrong count, and then one without a change.
 async fn scaled<K: Writable>(api: &Api<K>, name: &str) {
-    let tally = Arc::new(Tally::default());
-    let options = &WriteOptions::new("kinds").with_observer(tally.clone());
+    let counts = Arc::new(Counts::default());
+    let options = &WriteOptions::new("kinds").with_observer(counts.clone());
     let seen = ScaleView { replicas: Some(4), ..ScaleView::of(&api.get(name).await.unwrap(), Some(4), None) };
     for count in [0, 3] {
         let outcome = conflict_retry::scale(api, name, options, Source::Copy(seen.clone()), to(count)).await;
         let requests = "json_patch!test_failed get json_patch";
-        assert_eq!((&*outcome.ending(), &*tally.take()), ("written", requests));
+        assert_eq!((&*outcome.ending(), &*counts.take()), ("written", requests));
         let stored = api.get_scale(name).await.unwrap().spec.unwrap().replicas.unwrap_or_default();
         assert_eq!(stored, count);
     }
     let outcome = conflict_retry::scale(api, name, options, Source::Live, to(3)).await;
-    assert_eq!((&*outcome.ending(), &*tally.take()), ("unchanged", "get"));
+    assert_eq!((&*outcome.ending(), &*counts.take()), ("unchanged", "get"));
 }
 
 /// Sets the value at `path`, creating the objects on the way there.
@@ -164,21 +164,21 @@ async fn a_finalizer_holds_a_deletion_until_the_write_function_takes_it_away() {
     let cluster = tandem::definitions_only().await.unwrap();
     let namespace = cluster.namespace("kinds").await.unwrap();
     let pools = &Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
-    let tally = Arc::new(Tally::default());
-    let options = &WriteOptions::new("kinds").with_observer(tally.clone());
+    let counts = Arc::new(Counts::default());
+    let options = &WriteOptions::new("kinds").with_observer(counts.clone());
     let mut held = objects::pool("held", 0, 5);
     held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
     conflict_retry::create(pools, options, &held).await.unwrap();
     let ended = conflict_retry::delete(pools, "held", options, &DeleteParams::default()).await;
     assert_eq!(ended.ending(), "terminating");
-    tally.take();
+    counts.take();
     let freed = conflict_retry::update(pools, "held", options, Source::Live, |pool| {
         pool.finalizers_mut().clear();
         UpdateDecision::Write
     });
-    assert_eq!((&*freed.await.ending(), &*tally.take()), ("written", "get put"));
+    assert_eq!((&*freed.await.ending(), &*counts.take()), ("written", "get put"));
     let freed = conflict_retry::update(pools, "held", options, Source::Live, grow);
-    assert_eq!((&*freed.await.ending(), &*tally.take()), ("gone", "get!not_found"));
+    assert_eq!((&*freed.await.ending(), &*counts.take()), ("gone", "get!not_found"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

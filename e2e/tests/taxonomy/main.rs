@@ -26,7 +26,7 @@ use crate::refused::{
 /// Compares the API server's audit log with the requests reported to the observer, in order.
 async fn check_against_the_audit_log(bench: &Bench, table: &mut Table) {
     let reported: Vec<(&str, bool)> = table
-        .tally
+        .counts
         .all
         .lock()
         .unwrap()

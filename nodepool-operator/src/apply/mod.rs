@@ -214,12 +214,12 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, result: &mut PassResul
     }
     let in_flight = observed.in_flight().count().saturating_sub(plan.withdraw.len());
     let existing = observed.nodes.len() + observed.unreadable.len() + in_flight;
-    for (asked, name) in plan.request.iter().enumerate() {
+    for (index, name) in plan.request.iter().enumerate() {
         let request = MachineRequest {
             pool: &observed.key,
             name,
             spec: &pool.spec.provider,
-            existing: existing + asked,
+            existing: existing + index,
         };
         match ctx.provisioner.request(request, observed.now).await {
             Ok(expected) => {

@@ -1,8 +1,7 @@
 //! Measures for how long this process has observed nodes and pods in their current state, with a monotonic clock.
 //!
-//! It is a memory and decides nothing: the plan uses it in addition to the wall clock ([`NodeTimes`],
-//! [`PodTimes`]). A restart
-//! empties it, so a timeout then takes its full time once more.
+//! It is a memory and decides nothing: the plan uses it in addition to the wall clock ([`NodeTimes`], [`PodTimes`]). A
+//! restart empties it, so a timeout then takes its full time once more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -43,9 +43,9 @@ pub(crate) fn leave(
     }
 }
 
-/// The next step of a leaving node, whatever its finalizers. `pods` are the result of a live list after the node was cordoned; `None` when there
-/// was no list. `timeout` is `spec.drain.timeoutSeconds`, `None` for no limit: after it, pods are deleted instead of
-/// evicted. The node still waits until they have ended.
+/// The next step of a leaving node, whatever its finalizers. `pods` are from a list after the node was cordoned; `None`
+/// when there was none. `timeout` is `spec.drain.timeoutSeconds`, `None` for no limit: after it, pods are deleted
+/// instead of evicted. The node still waits until they have ended.
 fn next(
     leaving: Leaving,
     pods: Option<&[Pod]>,

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use shared_crds::{NodePool, names};
+use shared_crds::{NodePool, QualifiedName, names};
 
 /// Namespace and name of a pool. Nodes carry them in two labels.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub(crate) struct PoolKey {
 
 impl std::fmt::Display for PoolKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        QualifiedName::from((&*self.namespace, &*self.name)).fmt(f)
     }
 }
 
@@ -71,6 +71,6 @@ impl PodName {
 
 impl std::fmt::Display for PodName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        QualifiedName::from((&*self.namespace, &*self.name)).fmt(f)
     }
 }

@@ -29,6 +29,7 @@ pub(crate) mod numbers;
 pub(crate) mod observed_time;
 pub(crate) mod patches;
 pub(crate) mod pods;
+mod pool_finalizer;
 pub(crate) mod sizing;
 pub(crate) mod slots;
 pub(crate) mod supply;
@@ -51,7 +52,7 @@ mod unread_tests;
 use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::{NodePool, names};
+use shared_crds::NodePool;
 
 pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::Plan;
@@ -160,7 +161,6 @@ fn active(
         }
     });
 
-    let has_finalizer = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
     // While a node cannot be read, the number of nodes is not known, not even that it is zero.
     let all_read = observed.unread().next().is_none();
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
@@ -171,11 +171,7 @@ fn active(
         Err(_) => (Vec::new(), Vec::new()),
     };
     Plan {
-        pool: match (deleting, has_finalizer) {
-            (false, false) => PoolStep::AddFinalizer,
-            (true, true) if !has_nodes && all_read => PoolStep::RemoveFinalizer,
-            _ => PoolStep::Keep,
-        },
+        pool: pool_finalizer::step(pool, has_nodes || !all_read),
         fill: (pool.spec.replicas.is_none() && !deleting && all_read)
             .then(|| i32::try_from(sizing.wanted).unwrap_or(i32::MAX)),
         wanted: sizing.wanted,

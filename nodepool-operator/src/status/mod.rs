@@ -1,5 +1,5 @@
-//! **What is reported** about a pool: the `NodePool` operator's part of the status, and events. Like `plan`, it is computed
-//! from its arguments and from nothing else. The writer decides which fields may be written, and how.
+//! **What is reported** about a pool: the `NodePool` operator's part of the status, and events. Like `plan`, it is
+//! computed from its arguments and from nothing else. The writer decides which fields may be written, and how.
 //!
 //! | file | contains |
 //! |---|---|
@@ -185,7 +185,7 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
 fn stalled(facts: &Facts, applied: &Applied) -> Statement {
     match stalled_reason(facts, applied) {
         Some((reason, message)) => Statement::new(ConditionType::Stalled, true, reason, message),
-        None => Statement::new(ConditionType::Stalled, false, Reason::Settled, "nothing stands in the way"),
+        None => Statement::new(ConditionType::Stalled, false, Reason::Settled, "not stalled"),
     }
 }
 
@@ -207,7 +207,7 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     }
     match &facts.failure {
         Some(failure) => say(false, failure.reason, &failure.message),
-        None if facts.in_flight > 0 => say(true, Reason::Provisioning, "the provider is making nodes"),
-        None => say(true, Reason::Provisioned, "the provider owes no node"),
+        None if facts.in_flight > 0 => say(true, Reason::Provisioning, "the provider is creating nodes"),
+        None => say(true, Reason::Provisioned, "the provider has created every requested node"),
     }
 }

@@ -5,8 +5,10 @@ pub mod rejections;
 pub mod summary;
 pub mod unplanned;
 
+use std::hash::Hasher as _;
 use std::sync::Arc;
 
+use fnv::FnvHasher;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::UnneededNode;
@@ -171,16 +173,14 @@ pub fn decision_id(pool: &NodePool, desired: i32, victims: &[String]) -> String 
     let desired = desired.to_string();
     let uid = pool.metadata.uid.as_deref().or(pool.metadata.name.as_deref()).unwrap_or_default();
     let head = [uid, previous.map_or("", |d| d.id.as_str()), &replicas, &desired];
-    let hash = head.into_iter().chain(victims.iter().map(String::as_str)).fold(FNV_OFFSET, |hash, part| {
-        // The zero byte keeps ("ab", "c") apart from ("a", "bc").
-        part.bytes().chain([0]).fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
-    });
-    format!("{hash:016x}")
+    let mut hasher = FnvHasher::default();
+    for part in head.into_iter().chain(victims.iter().map(String::as_str)) {
+        hasher.write(part.as_bytes());
+        // Keeps ("ab", "c") apart from ("a", "bc").
+        hasher.write_u8(0);
+    }
+    format!("{:016x}", hasher.finish())
 }
-
-/// <https://datatracker.ietf.org/doc/html/draft-eastlake-fnv>: offset basis and prime for 64 bits.
-const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,7 @@ pub(crate) struct PassResults<'a> {
     pub(crate) pools: &'a [Pool],
     pub(crate) demand: &'a Demand,
     pub(crate) names: &'a ResourceNames,
-    /// The pending pods in it, and no node removed.
+    /// With the pending pods placed, and before any node is removed.
     pub(crate) snapshot: &'a ClusterSnapshot,
     pub(crate) scale_up: &'a ScaleUp,
     pub(crate) scale_down: &'a ScaleDown,

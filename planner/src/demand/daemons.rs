@@ -8,6 +8,7 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use shared_crds::QualifiedName;
 
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
@@ -103,7 +104,7 @@ fn daemon(object: &DaemonSet, names: &mut ResourceNames, warnings: &mut Vec<Stri
         Ok(request) => request,
         Err(problem) => {
             let says = format!("counts as asking for nothing: {problem} in its requests");
-            warnings.push(format!("DaemonSet {namespace}/{name} {says}"));
+            warnings.push(format!("DaemonSet {} {says}", QualifiedName::from((namespace, name))));
             return None;
         }
     };

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shared_crds::NodePoolAutoscaler;
 use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
 use shared_crds::v1alpha1::Headroom;
+use shared_crds::{NodePoolAutoscaler, QualifiedName};
 
 use super::Demand;
 use crate::input::observed::key;
@@ -39,10 +39,10 @@ pub fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames) {
                     demand.classes.push(PodClass { request, constraint_set, ..PodClass::default() });
                 }
                 Err(problem) => {
-                    let (namespace, name) = key(&autoscaler.metadata);
+                    let name = QualifiedName::of(&autoscaler.metadata);
                     let field = format!("spec.headroom[{at}].requests");
                     demand.warnings.push(format!(
-                        "headroom of NodePoolAutoscaler {namespace}/{name} is left out: {problem} in {field}"
+                        "headroom of NodePoolAutoscaler {name} is left out: {problem} in {field}"
                     ));
                 }
             }

@@ -119,7 +119,7 @@ impl Demand {
 
     /// Reads `all_pods`, which are sorted by namespace and name; `all_nodes` are those of the pass. `reference` is the
     /// amount of each resource that a large node has; the size of a pod is measured against it.
-    pub fn of(
+    pub(crate) fn of(
         observed: &Observed,
         all_pods: &[Arc<PodInfo>],
         all_nodes: &[Arc<Node>],

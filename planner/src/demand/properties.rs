@@ -1,7 +1,7 @@
 //! Property tests: pod classes and topology counts give the same answer for every two pods as their constraints
 //! evaluated directly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodAffinityTerm};
@@ -316,6 +316,26 @@ proptest! {
             prop_assert_eq!(read(&all, &mut interner), read(&all, &mut PodInterner::default()));
             kept = all;
             prop_assert!(interner.len() <= kept.len(), "it forgets who is gone");
+        }
+    }
+
+    #[test]
+    fn pods_that_share_their_shape_are_read_as_if_each_had_its_own(
+        written in prop::collection::vec(varied_pod(), 1..6), copies in 1..4_usize,
+    ) {
+        let own = pods(written.iter().flat_map(|pod| vec![pod.clone(); copies]).collect());
+        let mut shapes = PodShapes::default();
+        let share = |pod: &Arc<PodInfo>| {
+            let mut pod = PodInfo::clone(pod);
+            shapes.share(&mut pod);
+            Arc::new(pod)
+        };
+        let shared: Vec<_> = own.iter().map(share).collect();
+        let distinct: BTreeSet<_> = shared.iter().map(|pod| format!("{:?}", pod.shape().id())).collect();
+        prop_assert!(distinct.len() <= written.len(), "copies share");
+        let mut interner = PodInterner::default();
+        for pass in ["first", "second"] {
+            prop_assert_eq!(read(&shared, &mut interner), read(&own, &mut PodInterner::default()), "{}", pass);
         }
     }
 

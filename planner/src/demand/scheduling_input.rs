@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use shared_crds::QualifiedName;
 
 use super::interner::{InternedPodId, InternedPods, PodInterner};
 use super::storage::Storage;
@@ -82,16 +83,13 @@ impl<'p> SchedulingInput<'p> {
         requirements: &PodRequirements,
         storage: &Storage<'_>,
     ) -> Vec<VolumeTerms> {
-        let (namespace, name) = pod.key();
+        let name = QualifiedName::from(pod.key());
         if let Err(problem) = &requirements.request {
             self.unmeasured.push(index);
-            self.warnings.push(format!(
-                "pod {namespace}/{name} counts as asking for nothing: {problem} in its requests"
-            ));
+            self.warnings.push(format!("pod {name} counts as asking for nothing: {problem} in its requests"));
         }
         if let Some(problem) = &requirements.problem {
-            self.warnings
-                .push(format!("pod {namespace}/{name} is planned without one of its constraints: {problem}"));
+            self.warnings.push(format!("pod {name} is planned without one of its constraints: {problem}"));
         }
         if !requirements.claims {
             return Vec::new();

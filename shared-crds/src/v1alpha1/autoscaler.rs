@@ -76,7 +76,8 @@ pub struct NodePoolAutoscalerSpec {
     #[serde(default)]
     #[schemars(default)]
     pub mode: AutoscalerMode,
-    /// onContested says what happens when another writer has changed a pool's replicas since the autoscaler last wrote them.
+    /// onContested says what happens when another writer has changed a pool's replicas since the autoscaler last wrote
+    /// them.
     #[serde(default)]
     #[schemars(default)]
     pub on_contested: OnContested,
@@ -262,7 +263,8 @@ pub enum AutoscalerMode {
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDownSpec {
     /// utilizationThresholdPercent is the share of a node's cpu, and of its memory, below which the node is removed if
-    /// its pods fit on other nodes; pods of a DaemonSet count. 0 means that only nodes without requests of pods are removed.
+    /// its pods fit on other nodes; pods of a DaemonSet count. 0 means that only nodes whose pods request nothing are
+    /// removed.
     #[serde(default = "half")]
     #[schemars(range(min = 0, max = 100))]
     pub utilization_threshold_percent: i32,
@@ -274,7 +276,8 @@ pub struct ScaleDownSpec {
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 0, max = 604_800))]
     pub delay_after_add_seconds: i32,
-    /// maxNodes is how many nodes of all pools of this autoscaler may be in removal at the same time; absent means any number.
+    /// maxNodes is how many nodes of all pools of this autoscaler may be removed at the same time; absent means any
+    /// number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_nodes: Option<i32>,

@@ -1,9 +1,9 @@
 //! The rule by which both operators decide whether a list of nodes to remove is in force.
 //!
-//! A list and its count are two writes, so a list can exist whose count was never written, because its author crashed or
-//! lost its lease. A user who then writes the same number did not mean those nodes. Also, a list replaces the previous one
-//! while the previous count is still set: when nodes must be removed because of the Autoscaler's count, those are removed
-//! that it has named, for this count or for the next.
+//! A list and its count are two writes, so a list can exist whose count was never written, because its author crashed
+//! or lost its lease. A user who then writes the same number did not mean those nodes. Also, a list replaces the
+//! previous one while the previous count is still set: when nodes must be removed because of the Autoscaler's count,
+//! those are removed that it has named, for this count or for the next.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
@@ -11,8 +11,8 @@ use super::{NodePool, ScaleDownPlan};
 use crate::names::AUTOSCALER_OPERATOR;
 
 impl NodePool {
-    /// The plan in force: that of the decision whose count the pool has. The API server records who wrote the count; where
-    /// it does not, the rest of the spec must be unchanged since the plan was made.
+    /// The plan in force: that of the decision whose count the pool has. The API server records who wrote the count;
+    /// where it does not, the rest of the spec must be unchanged since the plan was made.
     pub fn scale_down_in_force(&self) -> Option<&ScaleDownPlan> {
         let plan = self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref()?;
         let is_unsaid = self.replicas_writers().next().is_none();
@@ -21,10 +21,10 @@ impl NodePool {
         (is_written && self.spec.replicas == Some(plan.target_replicas)).then_some(plan)
     }
 
-    /// The plan whose nodes are removed first when there are more nodes than the pool's count: the one in force; or, while
-    /// the API server records the Autoscaler as the writer of the count, the one that it announced later from the same
-    /// spec: it did not decide on a pool whose count, bounds or template have changed since. The plan does not authorise
-    /// a removal: the count determines how many nodes are removed.
+    /// The plan whose nodes are removed first when there are more nodes than the pool's count: the one in force; or,
+    /// while the API server records the Autoscaler as the writer of the count, the one that it announced later from the
+    /// same spec: it did not decide on a pool whose count, bounds or template have changed since. The plan does not
+    /// authorise a removal: the count determines how many nodes are removed.
     pub fn scale_down_first(&self) -> Option<&ScaleDownPlan> {
         let announced = || self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref();
         let follows = self.metadata.generation.and_then(|generation| generation.checked_add(1));
@@ -41,8 +41,8 @@ impl NodePool {
         self.replicas_writers().any(|entry| entry.manager.as_deref() == Some(AUTOSCALER_OPERATOR))
     }
 
-    /// The writer of `spec.replicas`, if the API server records it: in a pool that was created without them, a write through
-    /// `/scale` leaves no entry.
+    /// The writer of `spec.replicas`, if the API server records it: in a pool that was created without them, a write
+    /// through `/scale` leaves no entry.
     pub fn replicas_writers(&self) -> impl Iterator<Item = &ManagedFieldsEntry> {
         let owns = |entry: &&ManagedFieldsEntry| {
             entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())

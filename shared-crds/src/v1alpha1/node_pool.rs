@@ -108,10 +108,10 @@ use super::template::NodeTemplate;
     }
 ]))]
 pub struct NodePoolSpec {
-    /// replicas is the number of nodes wanted. Leave it out of manifests when something scales the pool: where it is unset
-    /// nodepool-operator fills in the number of existing nodes, within the bounds, so a new pool starts at minReplicas and
-    /// taking the field out of a manifest removes no node. It has no default, because a removed default would reset what an
-    /// autoscaler wrote.
+    /// replicas is the number of nodes wanted. Leave it out of manifests when something scales the pool: where it is
+    /// unset nodepool-operator fills in the number of existing nodes, within the bounds, so a new pool starts at
+    /// minReplicas and taking the field out of a manifest removes no node. It has no default, because a removed default
+    /// would reset what an autoscaler wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,
@@ -128,7 +128,7 @@ pub struct NodePoolSpec {
     pub weight: Option<i32>,
     /// template says what one node of the pool looks like.
     pub template: NodeTemplate,
-    /// provider says which provider creates the nodes.
+    /// provider configures what creates the machines of the nodes.
     pub provider: ProviderSpec,
     /// drain says how pods leave a node before it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,8 +139,8 @@ pub struct NodePoolSpec {
     #[serde(default = "default_provisioning_timeout")]
     #[schemars(range(min = 1, max = 86_400))]
     pub provisioning_timeout_seconds: i32,
-    /// paused stops both operators from changing anything about this pool; status is still reported, and it is still recorded
-    /// on a node that it has been Ready.
+    /// paused stops both operators from changing anything about this pool; status is still reported, and it is still
+    /// recorded on a node that it has been Ready.
     #[serde(default)]
     pub paused: bool,
 }
@@ -189,11 +189,11 @@ pub struct SimulatedProvider {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainSpec {
-    /// timeoutSeconds is how long pods are evicted, which a disruption budget can delay. After that, the remaining pods are
-    /// deleted regardless of their budgets, each with its own grace period, and the node is removed when they have ended, or
-    /// when no kubelet has confirmed that for half a minute after the grace period. Absent or 0 means no limit, so a
-    /// disruption budget is never violated. nodepool-operator has to watch the drain for that long itself, so after a
-    /// restart of the operator the full time of a drain starts again.
+    /// timeoutSeconds is how long pods are evicted, which a disruption budget can delay. After that, the remaining pods
+    /// are deleted regardless of their budgets, each with its own grace period, and the node is removed when they have
+    /// ended, or when no kubelet has confirmed that for half a minute after the grace period. Absent or 0 means no
+    /// limit, so a disruption budget is never violated. nodepool-operator has to watch the drain for that long itself,
+    /// so after a restart of the operator the full time of a drain starts again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub timeout_seconds: Option<i32>,
@@ -206,8 +206,8 @@ impl NodePoolSpec {
         self.replicas_or(self.min_replicas)
     }
 
-    /// The number of nodes the pool should have when `present` exist: like [`effective_replicas`](Self::effective_replicas),
-    /// but an unset count means the existing ones.
+    /// The number of nodes the pool should have when `present` exist: like
+    /// [`effective_replicas`](Self::effective_replicas), but an unset count means the existing ones.
     pub fn replicas_or(&self, present: i32) -> i32 {
         self.replicas.unwrap_or(present).max(self.min_replicas).min(self.max_replicas).max(0)
     }

@@ -29,8 +29,8 @@ pub struct ScaleDownPlan {
 }
 
 impl ScaleDownPlan {
-    /// Whether the plan means this node, and not a later one with the same name. A plan of an earlier release has only names,
-    /// which are used while the operators are upgraded one after the other.
+    /// Whether the plan means this node, and not a later one with the same name. A plan of an earlier release has only
+    /// names, which are used while the operators are upgraded one after the other.
     pub fn means(&self, node: &Node) -> bool {
         let metadata = &node.metadata;
         let known = |uid: &String| self.node_uids.is_empty() || self.node_uids.contains(uid);

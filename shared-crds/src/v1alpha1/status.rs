@@ -101,15 +101,16 @@ pub struct AutoscalingStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub written_replicas: Option<i32>,
-    /// contested is the number that another writer set in spec.replicas after the Autoscaler, and that writer; it is kept for
-    /// ten minutes.
+    /// contested is the number that another writer set in spec.replicas after the Autoscaler, and that writer; it is
+    /// kept for ten minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contested: Option<ContestedReplicas>,
-    /// scaleDown names the nodes to remove once the Autoscaler has set replicas to its targetReplicas. The NodePool operator
-    /// then removes no other node, so both operators always mean the same nodes.
+    /// scaleDown names the nodes to remove once the Autoscaler has set replicas to its targetReplicas. The NodePool
+    /// operator then removes no other node, so both operators always mean the same nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScaleDownPlan>,
-    /// unneededNodes are the nodes that no pod needs, and since when; stored here, they survive a restart of the Autoscaler.
+    /// unneededNodes are the nodes that no pod needs, and since when; stored here, they survive a restart of the
+    /// Autoscaler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub unneeded_nodes: Vec<UnneededNode>,

@@ -44,7 +44,7 @@ impl Writer {
         }
     }
 
-    /// Deletes exactly this object: another one of the same name is spared.
+    /// Deletes exactly this object: another one of the same name is not (`Conflict`).
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<DeleteOutcome<K>, WriterError>
     where
@@ -54,8 +54,8 @@ impl Writer {
         self.delete_if(api, object, preconditions).await
     }
 
-    /// Deletes this object in its observed version: one that has changed since is spared. For a deletion that a change
-    /// by another writer can make unwanted: it may be carried out long after it was sent.
+    /// Deletes this object in its observed version: one that has changed since is not (`Conflict`). For a deletion that
+    /// a change by another writer can make unwanted: it may be carried out long after it was sent.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<DeleteOutcome<K>, WriterError>
     where

@@ -21,9 +21,9 @@ fn parsed(args: &[&str]) -> Result<EditArgs, clap::Error> {
 
 /// Applies flags to a world of a pool `a` with nodes `a1` and `a2`, and of a pool `b` in two namespaces.
 fn edited(args: &[&str]) -> Result<(TestCluster, Vec<String>), String> {
-    let mut world = world();
-    let notes = apply(&parsed(args).unwrap(), &mut world.observed).map_err(|error| error.to_string())?;
-    Ok((world, notes))
+    let mut cluster = cluster();
+    let notes = apply(&parsed(args).unwrap(), &mut cluster.observed).map_err(|error| error.to_string())?;
+    Ok((cluster, notes))
 }
 
 fn owned(kind: &str) -> serde_json::Value {
@@ -31,7 +31,7 @@ fn owned(kind: &str) -> serde_json::Value {
         { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] } })
 }
 
-fn world() -> TestCluster {
+fn cluster() -> TestCluster {
     let mut mirror = json!({});
     mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("x");
     let mut ending = owned("ReplicaSet");
@@ -61,7 +61,7 @@ fn file(name: &str, text: &str) -> PathBuf {
 
 #[test]
 fn the_pods_of_a_node_that_is_gone_become_pending_where_a_controller_recreates_them() {
-    let (world, notes) = edited(&["--remove-node", "a1"]).unwrap();
+    let (cluster, notes) = edited(&["--remove-node", "a1"]).unwrap();
     assert_eq!(
         notes,
         [
@@ -74,21 +74,21 @@ fn the_pods_of_a_node_that_is_gone_become_pending_where_a_controller_recreates_t
         ]
     );
     // Sorted by name: ending-0, web. Replicas stay, so the node is replaced.
-    assert_eq!(world.plan().results(), ["fits a2", "fits upcoming ns/a"]);
-    let (world, _) = edited(&["--remove-node", "a1", "--pool", "a=1"]).unwrap();
+    assert_eq!(cluster.plan().results(), ["fits a2", "fits upcoming ns/a"]);
+    let (cluster, _) = edited(&["--remove-node", "a1", "--pool", "a=1"]).unwrap();
     // Both pools are alike, and the smaller one grows first.
-    assert_eq!(world.plan().results(), ["fits a2", "grows ns/b"]);
-    assert_eq!((world.plan().desired("a"), world.plan().desired("b")), (1, 1));
+    assert_eq!(cluster.plan().results(), ["fits a2", "grows ns/b"]);
+    assert_eq!((cluster.plan().desired("a"), cluster.plan().desired("b")), (1, 1));
 }
 
 #[test]
 fn a_pool_keeps_without_a_node_what_it_had_less_one() {
-    let mut world = world();
-    keep_without(&mut world.observed, "a1").unwrap();
-    let spec = &world.observed.pools[0].spec;
+    let mut cluster = cluster();
+    keep_without(&mut cluster.observed, "a1").unwrap();
+    let spec = &cluster.observed.pools[0].spec;
     assert_eq!((spec.replicas, spec.min_replicas), (Some(1), 1));
-    keep_without(&mut world.observed, "a2").unwrap();
-    let spec = &world.observed.pools[0].spec;
+    keep_without(&mut cluster.observed, "a2").unwrap();
+    let spec = &cluster.observed.pools[0].spec;
     assert_eq!((spec.replicas, spec.min_replicas), (Some(0), 0));
 }
 
@@ -118,9 +118,9 @@ fn pods_are_added_from_whatever_makes_pods() {
             name,
             &format!("apiVersion: v1\nkind: {kind}\nmetadata: {{ name: x, namespace: n }}\n{body}"),
         );
-        let (world, _) = edited(&[&["--add-pods", path.to_str().unwrap()], count].concat()).unwrap();
+        let (cluster, _) = edited(&[&["--add-pods", path.to_str().unwrap()], count].concat()).unwrap();
         std::fs::remove_file(path).unwrap();
-        let new = &world.observed.pods[7..];
+        let new = &cluster.observed.pods[7..];
         assert_eq!(new.len(), added, "{kind}");
         let names: std::collections::BTreeSet<_> = new.iter().map(|pod| pod.key().1).collect();
         assert_eq!(names.len(), added, "{kind}: every pod has a name of its own");
@@ -133,7 +133,7 @@ fn pods_are_added_from_whatever_makes_pods() {
         assert_eq!(container.resources.as_ref().unwrap().requests.as_ref().unwrap()["cpu"].0, "2", "{kind}");
         let owner = new[0].owners().first().map(|owner| owner.kind.as_str());
         assert_eq!(owner, (!matches!(kind, "Pod" | "List")).then_some(kind), "{kind}");
-        assert_eq!(world.plan().pods.len(), added, "{kind}: pending");
+        assert_eq!(cluster.plan().pods.len(), added, "{kind}: pending");
     }
 }
 
@@ -143,12 +143,13 @@ fn added_pods_keep_clear_of_names_that_are_taken() {
         "taken",
         "kind: Pod\nmetadata: { name: big, namespace: apps }\nspec: { containers: [{ name: c }] }",
     );
-    let mut world = TestCluster::eager().pending("big", 1, "1", &json!({ "metadata": { "name": "big-1" } }));
+    let mut cluster =
+        TestCluster::eager().pending("big", 1, "1", &json!({ "metadata": { "name": "big-1" } }));
     let args = parsed(&["--add-pods", path.to_str().unwrap(), "--count", "2"]).unwrap();
-    let notes = apply(&args, &mut world.observed).unwrap();
+    let notes = apply(&args, &mut cluster.observed).unwrap();
     std::fs::remove_file(path).unwrap();
     assert_eq!(notes, ["what if there were 2 more pods of Pod apps/big: big-0 to big-2"]);
-    assert_eq!(plan(&world.observed).pods.len(), 3);
+    assert_eq!(plan(&cluster.observed).pods.len(), 3);
 }
 
 #[test]

@@ -41,7 +41,6 @@ struct PodResult {
     namespace: String,
     name: String,
     /// `Moves`, `NeedsNewNode`, `NoPlace`, `Lost` or `GoesWithNode`.
-    #[serde(rename = "fate")]
     result: &'static str,
     /// The pool it would go to.
     node_pool: String,

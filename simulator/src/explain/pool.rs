@@ -42,7 +42,7 @@ pub(super) struct PoolFacts {
     /// Pending pods that it grows for, as `namespace/name`.
     triggering_pods: Vec<String>,
     /// Pending pods that no pool takes, and why this one does not.
-    refused: Vec<Refusal>,
+    refused: Vec<PoolRejection>,
     history: History,
 }
 
@@ -57,7 +57,7 @@ struct PoolNode {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Refusal {
+struct PoolRejection {
     reason: &'static str,
     message: String,
     pods: Vec<String>,
@@ -143,7 +143,7 @@ fn triggering(plan: &ScalingPlan, pool: &str) -> Vec<String> {
     plan.pods.iter().filter(|pod| grows(&pod.result)).map(pod_name).collect()
 }
 
-fn refused(plan: &ScalingPlan, pool: &str) -> Vec<Refusal> {
+fn refused(plan: &ScalingPlan, pool: &str) -> Vec<PoolRejection> {
     let mut by_reason = BTreeMap::<(&str, &str), Vec<String>>::new();
     for pod in &plan.pods {
         let SchedulingResult::Unschedulable { reasons } = &pod.result else { continue };
@@ -153,7 +153,7 @@ fn refused(plan: &ScalingPlan, pool: &str) -> Vec<Refusal> {
     }
     by_reason
         .into_iter()
-        .map(|((reason, message), pods)| Refusal { reason, message: message.to_owned(), pods })
+        .map(|((reason, message), pods)| PoolRejection { reason, message: message.to_owned(), pods })
         .collect()
 }
 
@@ -172,7 +172,7 @@ pub(super) fn text(facts: &PoolFacts) -> String {
             named(triggering_pods)
         ));
     }
-    for Refusal { reason, message, pods } in refused {
+    for PoolRejection { reason, message, pods } in refused {
         text.push_str(&format!(
             "It refuses {} ({reason}: {message}): {}.\n",
             counted(pods.len()),

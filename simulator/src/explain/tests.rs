@@ -11,12 +11,12 @@ fn input(observed: &Observed) -> Input {
     Input { observed: observed.clone(), priority_classes: Vec::new(), warnings: Vec::new() }
 }
 
-fn text(world: &TestCluster, kind: Kind, name: &str) -> String {
-    explained(input(&world.observed), kind, name, Format::Text).unwrap().0
+fn text(cluster: &TestCluster, kind: Kind, name: &str) -> String {
+    explained(input(&cluster.observed), kind, name, Format::Text).unwrap().0
 }
 
-fn json_of(world: &TestCluster, kind: Kind, name: &str) -> Value {
-    serde_json::from_str(&explained(input(&world.observed), kind, name, Format::Json).unwrap().0).unwrap()
+fn json_of(cluster: &TestCluster, kind: Kind, name: &str) -> Value {
+    serde_json::from_str(&explained(input(&cluster.observed), kind, name, Format::Json).unwrap().0).unwrap()
 }
 
 fn owned() -> Value {
@@ -25,7 +25,7 @@ fn owned() -> Value {
 }
 
 /// Three pools, of which `b` is tainted and `c` is like `a`; a node of `a` is full.
-fn world() -> TestCluster {
+fn cluster() -> TestCluster {
     TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 1 } }))
         .pool("b", json!({ "spec": { "template": { "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } } } }))
@@ -37,9 +37,9 @@ fn world() -> TestCluster {
 
 #[test]
 fn a_pod_is_explained_with_the_answer_of_every_pool() {
-    let world = world().pending("new", 1, "4", &json!({}));
+    let cluster = cluster().pending("new", 1, "4", &json!({}));
     assert_eq!(
-        text(&world, Kind::Pod, "apps/new-000"),
+        text(&cluster, Kind::Pod, "apps/new-000"),
         "\
 Pod apps/new-000 waits for a node: NodePool ns/a grows for it and for others like it, from 1 to 2 nodes.
 
@@ -50,7 +50,7 @@ ns/b             refuses it      UntoleratedTaint: the pod does not tolerate the
 ns/c             could take it   could grow for it as well
 "
     );
-    let facts = json_of(&world, Kind::Pod, "new-000");
+    let facts = json_of(&cluster, Kind::Pod, "new-000");
     assert_eq!(facts["outcome"], "TriggersScaleUp");
     let answers: Vec<_> =
         facts["pools"].as_array().unwrap().iter().map(|pool| pool["answer"].clone()).collect();
@@ -59,8 +59,8 @@ ns/c             could take it   could grow for it as well
 
 #[test]
 fn a_pod_that_no_pool_takes_is_explained_with_the_reasons() {
-    let world = world().pending("big", 1, "64", &json!({}));
-    let text = text(&world, Kind::Pod, "big-000");
+    let cluster = cluster().pending("big", 1, "64", &json!({}));
+    let text = text(&cluster, Kind::Pod, "big-000");
     assert!(text.starts_with("Pod apps/big-000 waits for a node: no NodePool can take it.\n"), "{text}");
     assert!(
         text.contains("InsufficientCpu: the pod asks for 64 of cpu; an empty node of the pool offers 4"),
@@ -71,13 +71,13 @@ fn a_pod_that_no_pool_takes_is_explained_with_the_reasons() {
 #[test]
 fn a_pod_that_is_not_planned_is_explained_with_its_state() {
     let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
-    let world = world().pending("gated", 1, "1", &gated).pending("small", 1, "1", &json!({}));
+    let cluster = cluster().pending("gated", 1, "1", &gated).pending("small", 1, "1", &json!({}));
     for (pod, state, part) in [
         ("web", "Bound", "has a place on node a1"),
         ("gated-000", "Gated", "spec.schedulingGates"),
         ("small-000", "Pending", "node a1 of NodePool ns/a has room for it; no pool has to grow"),
     ] {
-        let facts = json_of(&world, Kind::Pod, pod);
+        let facts = json_of(&cluster, Kind::Pod, pod);
         assert_eq!(facts["state"], state);
         assert!(facts["message"].as_str().unwrap().contains(part), "{facts}");
     }
@@ -85,11 +85,11 @@ fn a_pod_that_is_not_planned_is_explained_with_its_state() {
 
 #[test]
 fn a_pool_that_only_gets_recommendations_says_so_to_pods_and_to_people() {
-    let world = TestCluster::new()
+    let cluster = TestCluster::new()
         .autoscaler("advisor", json!({ "mode": "Recommend" }))
         .pool("a", json!({}))
         .pending("new", 2, "3", &json!({}));
-    let pod = text(&world, Kind::Pod, "new-000");
+    let pod = text(&cluster, Kind::Pod, "new-000");
     assert!(
         pod.contains(
             "no NodePool grows for it: NodePool ns/a would, but its NodePoolAutoscaler is in mode Recommend"
@@ -102,7 +102,7 @@ fn a_pool_that_only_gets_recommendations_says_so_to_pods_and_to_people() {
         ),
         "{pod}"
     );
-    let pool = text(&world, Kind::Pool, "ns/a");
+    let pool = text(&cluster, Kind::Pool, "ns/a");
     assert_eq!(
         pool,
         "\
@@ -111,12 +111,12 @@ NodePoolAutoscaler advisor (mode Recommend) reports this and writes nothing.
 It grows for 2 pending pods: apps/new-000, apps/new-001.
 "
     );
-    assert_eq!(json_of(&world, Kind::Pool, "a")["written"], false);
+    assert_eq!(json_of(&cluster, Kind::Pool, "a")["written"], false);
 }
 
 #[test]
 fn a_node_says_where_each_of_its_pods_would_go() {
-    let world = world()
+    let cluster = cluster()
         .pool("d", json!({ "spec": { "replicas": 1 } }))
         .node("d", "d1", json!({}))
         .running("small", "a1", "1", owned())
@@ -124,7 +124,7 @@ fn a_node_says_where_each_of_its_pods_would_go() {
         .running("daemon", "a1", "0", json!({ "metadata": { "ownerReferences": [
             { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "o", "uid": "u", "controller": true }] } }))
         .running("other", "d1", "1500m", owned());
-    let facts = json_of(&world, Kind::Node, "a1");
+    let facts = json_of(&cluster, Kind::Node, "a1");
     let results: Vec<_> = facts["pods"]
         .as_array()
         .unwrap()
@@ -133,7 +133,7 @@ fn a_node_says_where_each_of_its_pods_would_go() {
             format!(
                 "{} {} {}{}",
                 pod["name"].as_str().unwrap(),
-                pod["fate"].as_str().unwrap(),
+                pod["result"].as_str().unwrap(),
                 pod["nodePool"].as_str().unwrap(),
                 pod["node"].as_str().unwrap()
             )
@@ -144,17 +144,17 @@ fn a_node_says_where_each_of_its_pods_would_go() {
         ["bare Lost ", "daemon GoesWithNode ", "small Moves ns/dd1", "web NeedsNewNode ns/a"]
     );
     assert_eq!((facts["nodePool"].as_str(), facts["removable"].as_bool()), (Some("ns/a"), Some(false)));
-    let text = text(&world, Kind::Node, "a1");
+    let text = text(&cluster, Kind::Node, "a1");
     assert!(text.starts_with("Node a1 of NodePool ns/a stays. "), "{text}");
     assert!(text.contains("apps/small    yes           moves to node d1\n"), "{text}");
 }
 
 #[test]
 fn a_node_that_goes_says_since_when_nothing_needs_it() {
-    let world =
+    let cluster =
         TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).node("a", "a1", json!({}));
     assert_eq!(
-        text(&world, Kind::Node, "a1"),
+        text(&cluster, Kind::Node, "a1"),
         "\
 Node a1 of NodePool ns/a could go. Unneeded: nothing needs the node.
 It goes with the decision of this moment.
@@ -162,7 +162,7 @@ Nothing has needed it since 2026-01-01T12:00:00Z.
 No pods are on it.
 "
     );
-    let pool = text(&world, Kind::Pool, "a");
+    let pool = text(&cluster, Kind::Pool, "a");
     assert!(pool.contains("These nodes go: a1.\n"), "{pool}");
     assert!(pool.contains("a1     yes        Unneeded   2026-01-01T12:00:00Z\n"), "{pool}");
 }
@@ -174,9 +174,9 @@ fn a_pool_is_explained_with_its_history() {
         "lastDecision": { "id": "x", "fromReplicas": 1, "toReplicas": 3, "reason": "ScaleUp", "message": "2 nodes for 9 pending pods", "time": "2026-01-01T10:00:00Z" },
         "scaleEvents": [{ "change": -1, "time": "2026-01-01T09:00:00Z" }, { "change": 2, "time": "2026-01-01T10:00:00Z" }],
         "recommendations": [{ "replicas": 3, "time": "2026-01-01T10:00:00Z" }] } });
-    let world = TestCluster::eager()
+    let cluster = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 3, "minReplicas": 3 }, "status": status }));
-    let text = text(&world, Kind::Pool, "a");
+    let text = text(&cluster, Kind::Pool, "a");
     assert!(
         text.ends_with(
             "\
@@ -194,7 +194,7 @@ Wanted within the stabilisation windows: 3 since 2026-01-01T10:00:00Z.
 
 #[test]
 fn unknown_names_are_answered_with_the_nearest() {
-    let world = world().pool("a", json!({ "metadata": { "namespace": "other" } }));
+    let cluster = cluster().pool("a", json!({ "metadata": { "namespace": "other" } }));
     for (kind, name, expected) in [
         (Kind::Pod, "wob", "there is no pod wob; did you mean web?"),
         (Kind::Pod, "apps/wob", "there is no pod apps/wob; did you mean apps/web?"),
@@ -202,7 +202,7 @@ fn unknown_names_are_answered_with_the_nearest() {
         (Kind::Pool, "ns/z", "there is no NodePool ns/z; did you mean ns/a?"),
         (Kind::Pool, "a", "there are several: ns/a, other/a; name the namespace too"),
     ] {
-        let failed = explained(input(&world.observed), kind, name, Format::Text).unwrap_err();
+        let failed = explained(input(&cluster.observed), kind, name, Format::Text).unwrap_err();
         assert_eq!(failed.to_string(), expected);
     }
 }

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1000);
 
 /// Counts for one object so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct Counts {
     /// Received watch events.
     pub(super) events: usize,
     /// Started reconciles.
@@ -109,13 +109,13 @@ impl<'a> Controller<'a> {
     }
 
     /// The counts for the selected object.
-    pub(super) fn tally(&self) -> Tally {
+    pub(super) fn counts(&self) -> Counts {
         let target = format!("foos/{}", self.name());
         let requests = self.actor.requests();
         let count = |is: fn(&RecordedRequest) -> bool| {
             requests.iter().filter(|request| request.target == target && is(request)).count()
         };
-        Tally {
+        Counts {
             events: self.inbox.events.load(Ordering::SeqCst),
             reconciles: self.reconciles,
             failed: self.failed,

@@ -4,7 +4,7 @@ use anyhow::Result;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::controller::{Controller, Tally};
+use super::controller::{Controller, Counts};
 use super::{create, label, put, version_of};
 use crate::context::ScenarioContext;
 use crate::event::Table;
@@ -25,25 +25,25 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("A controller lists and watches Foos. Each event puts the object's name into its work queue, where a name has one slot.");
     let mut controller = Controller::start(ctx).await?;
     controller.care_for("hello");
-    let mut tally = controller.tally();
+    let mut counts = controller.counts();
 
     ctx.say("Alice makes a Foo. The reconcile looks at it and does nothing.");
     let mut copy = create(&alice, "hello").await?;
-    let made = run_until_idle(&mut controller, &mut tally).await?;
+    let made = run_until_idle(&mut controller, &mut counts).await?;
     ctx.check_eq("one event, one reconcile, and the queue is empty", &made.counts(), &(1, 1));
 
     ctx.say("She sends the same object again. The server answers 200 and writes nothing.");
     let before = version_of(&copy)?;
     copy = put(&alice, &copy).await?;
     ctx.check_eq("the version stays", &version_of(&copy)?, &before);
-    let same = run_until_idle(&mut controller, &mut tally).await?;
+    let same = run_until_idle(&mut controller, &mut counts).await?;
     ctx.check_eq("no event, no reconcile", &same.counts(), &(0, 0));
 
     ctx.say("She changes it three times before the controller has time for it.");
     for step in ["one", "two", "three"] {
         label(&alice, "hello", json!(step)).await?;
     }
-    let changed = run_until_idle(&mut controller, &mut tally).await?;
+    let changed = run_until_idle(&mut controller, &mut counts).await?;
     ctx.check_eq("three events, one reconcile", &changed.counts(), &(3, 1));
     ctx.check_eq(
         "the one reconcile saw the last of the three changes",
@@ -52,7 +52,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     );
     ctx.check_eq(
         "a controller that takes each call for a change has counted 2, and there were 4",
-        &(tally.reconciles, tally.events),
+        &(counts.reconciles, counts.events),
         &(2, 4),
     );
     ctx.check_eq("it has sent nothing but a list and a watch", &controller.actor.requests().len(), &2);
@@ -80,13 +80,13 @@ impl Settled {
 }
 
 /// Runs empty reconciles until the queue is empty. `before` is the result of the previous call.
-async fn run_until_idle(controller: &mut Controller<'_>, before: &mut Tally) -> Result<Settled> {
+async fn run_until_idle(controller: &mut Controller<'_>, before: &mut Counts) -> Result<Settled> {
     let mut saw = None;
     while let Some(copy) = controller.turn().await? {
         saw = copy.labels().get("name").cloned();
         controller.ended(Ok(()))?;
     }
-    let after = controller.tally();
+    let after = controller.counts();
     let settled = Settled {
         events: after.events - before.events,
         reconciles: after.reconciles - before.reconciles,

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::controller::{Controller, Tally};
+use super::controller::{Controller, Counts};
 use super::{create, put, say_hello, saying, version_of};
 use crate::context::{Actor, ScenarioContext};
 use crate::event::{Table, version};
@@ -33,7 +33,11 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 }
 
 /// The naive half. The watch is delayed during the first reconcile, so that the cache is certainly stale.
-async fn puts_always(ctx: &ScenarioContext, alice: &Actor, controller: &mut Controller<'_>) -> Result<Tally> {
+async fn puts_always(
+    ctx: &ScenarioContext,
+    alice: &Actor,
+    controller: &mut Controller<'_>,
+) -> Result<Counts> {
     ctx.say("Its first reconcile function sets the greeting to “Hello” and puts the object, each time. Alice makes a Foo for it. The events of the watch are held back until the first reconcile is over.");
     controller.care_for("always");
     create(alice, "always").await?;
@@ -65,7 +69,7 @@ async fn puts_always(ctx: &ScenarioContext, alice: &Actor, controller: &mut Cont
         ctx.check_eq("the second PUT changes nothing: the version stays", &version_of(&again)?, &after);
     }
     ctx.check("so there is no event and no third reconcile", controller.turn().await?.is_none());
-    Ok(controller.tally())
+    Ok(controller.counts())
 }
 
 /// The right half.
@@ -73,7 +77,7 @@ async fn compares_first(
     ctx: &ScenarioContext,
     alice: &Actor,
     controller: &mut Controller<'_>,
-) -> Result<Tally> {
+) -> Result<Counts> {
     ctx.say(
         "Its second reconcile function uses `update`, which compares before it sends. Nothing is held back.",
     );
@@ -91,7 +95,7 @@ async fn compares_first(
         &outcomes,
         &vec!["written", "unchanged"],
     );
-    let tally = controller.tally();
-    ctx.check_eq("it has sent one PUT", &tally.puts, &1);
-    Ok(tally)
+    let counts = controller.counts();
+    ctx.check_eq("it has sent one PUT", &counts.puts, &1);
+    Ok(counts)
 }

@@ -5,7 +5,7 @@ use conflict_retry::{Source, UpdateDecision, WriteOptions, update};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::controller::{Controller, Tally};
+use super::controller::{Controller, Counts};
 use super::{create, greeting_of, label, put, saying};
 use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
@@ -30,25 +30,25 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let mut play = Play { ctx, alice, bob, controller };
     let mut table = Table::new(&["the conflict is", "reconciles", "pool read", "PUTs", "409s"]);
 
-    let (tally, reads) = play.returned().await?;
-    row(&mut table, "returned", &tally, reads);
-    let (tally, reads) = play.dropped().await?;
-    row(&mut table, "neither returned nor retried", &tally, reads);
-    let (tally, reads) = play.retried().await?;
-    row(&mut table, "retried by update", &tally, reads);
+    let (counts, reads) = play.returned().await?;
+    row(&mut table, "returned", &counts, reads);
+    let (counts, reads) = play.dropped().await?;
+    row(&mut table, "neither returned nor retried", &counts, reads);
+    let (counts, reads) = play.retried().await?;
+    row(&mut table, "retried by update", &counts, reads);
 
     ctx.say("Now the controller drops every event that leaves the generation as it was, as controller-runtime's GenerationChangedPredicate does. A label is metadata and moves no generation.");
     play.controller.compare_generations();
-    let (tally, reads) = play.forgotten().await?;
-    row(&mut table, "neither, with a generation predicate", &tally, reads);
-    let (tally, reads) = play.returned_under_a_filter().await?;
-    row(&mut table, "returned, with a generation predicate", &tally, reads);
+    let (counts, reads) = play.forgotten().await?;
+    row(&mut table, "neither, with a generation predicate", &counts, reads);
+    let (counts, reads) = play.returned_under_a_filter().await?;
+    row(&mut table, "returned, with a generation predicate", &counts, reads);
     ctx.table(table);
     Ok(())
 }
 
-fn row(table: &mut Table, what: &str, tally: &Tally, reads: usize) {
-    table.row(&[&what, &tally.reconciles, &reads, &tally.puts, &tally.conflicts]);
+fn row(table: &mut Table, what: &str, counts: &Counts, reads: usize) {
+    table.row(&[&what, &counts.reconciles, &reads, &counts.puts, &counts.conflicts]);
 }
 
 struct Play<'a> {
@@ -102,29 +102,29 @@ impl Play<'_> {
         Ok(())
     }
 
-    async fn returned(&mut self) -> Result<(Tally, usize)> {
+    async fn returned(&mut self) -> Result<(Counts, usize)> {
         self.ctx.say("Way A. Alice makes a Foo and puts her name in the label. Before the controller comes to it, Bob puts in his, and the watch is slow: its events are held back. The controller decides from its cache and returns each conflict; its own work queue, no part of the server, calls it again, after 5 ms, 10 ms, 20 ms, …");
         let before = self.controller.actor.requests().len();
         let gate = self.begin("returned").await?;
-        while self.controller.tally().reconciles < 3 && !self.controller.is_idle() {
+        while self.controller.counts().reconciles < 3 && !self.controller.is_idle() {
             let copy = self.controller.next().await?;
             let result = self.reconcile(&copy).await?;
             self.controller.ended(result)?;
         }
-        let tally = self.controller.tally();
+        let counts = self.controller.counts();
         self.ctx.check_eq(
             "three reconciles, three conflicts: the queue does not know that the cache is old",
-            &(tally.reconciles, tally.conflicts),
+            &(counts.reconciles, counts.conflicts),
             &(3, 3),
         );
         self.ctx.check_eq("the rest of the reconcile was done three times too", &self.reads(before), &3);
         self.ctx.say("Now the watch brings what Bob did.");
         drop(gate);
         self.run_until_idle().await?;
-        Ok((self.controller.tally(), self.reads(before)))
+        Ok((self.controller.counts(), self.reads(before)))
     }
 
-    async fn dropped(&mut self) -> Result<(Tally, usize)> {
+    async fn dropped(&mut self) -> Result<(Counts, usize)> {
         self.ctx.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. Here every event calls a reconcile, and the write that won is an event which the watch has yet to bring.");
         let before = self.controller.actor.requests().len();
         let gate = self.begin("dropped").await?;
@@ -137,11 +137,11 @@ impl Play<'_> {
         self.controller.catch_up().await?;
         self.ctx.check("with Bob's event the queue has it again", !self.controller.is_idle());
         self.run_until_idle().await?;
-        Ok((self.controller.tally(), self.reads(before)))
+        Ok((self.controller.counts(), self.reads(before)))
     }
 
     /// A dropped conflict, where the event of the winning write is dropped too.
-    async fn forgotten(&mut self) -> Result<(Tally, usize)> {
+    async fn forgotten(&mut self) -> Result<(Counts, usize)> {
         self.ctx.say("The conflict is neither returned nor retried, as before.");
         let before = self.controller.actor.requests().len();
         let gate = self.begin("forgotten").await?;
@@ -160,10 +160,10 @@ impl Play<'_> {
         self.ctx.check("but the queue is empty: nothing calls the reconcile", self.controller.is_idle());
         let stored = self.controller.stored().await?;
         self.ctx.check_eq("the write is forgotten: the greeting is not written", &greeting_of(&stored), &"");
-        Ok((self.controller.tally(), self.reads(before)))
+        Ok((self.controller.counts(), self.reads(before)))
     }
 
-    async fn returned_under_a_filter(&mut self) -> Result<(Tally, usize)> {
+    async fn returned_under_a_filter(&mut self) -> Result<(Counts, usize)> {
         self.ctx.say("The same filter, and the conflict is returned: the queue needs no event.");
         let before = self.controller.actor.requests().len();
         let gate = self.begin("filtered").await?;
@@ -173,10 +173,10 @@ impl Play<'_> {
         self.controller.ended(result)?;
         drop(gate);
         self.run_until_idle().await?;
-        Ok((self.controller.tally(), self.reads(before)))
+        Ok((self.controller.counts(), self.reads(before)))
     }
 
-    async fn retried(&mut self) -> Result<(Tally, usize)> {
+    async fn retried(&mut self) -> Result<(Counts, usize)> {
         self.ctx.say("Way B. The same with `update`, which after the conflict reads the Foo from the server and asks for a new decision.");
         let before = self.controller.actor.requests().len();
         let gate = self.begin("retried").await?;
@@ -189,10 +189,10 @@ impl Play<'_> {
             UpdateDecision::Write
         });
         self.ctx.check_eq("it is written", &outcome.await?.label(), &"written");
-        let tally = self.controller.tally();
+        let counts = self.controller.counts();
         self.ctx.check_eq(
             "with one conflict, in one reconcile",
-            &(tally.conflicts, tally.reconciles),
+            &(counts.conflicts, counts.reconciles),
             &(1, 1),
         );
         self.controller.ended(Ok(()))?;
@@ -200,7 +200,7 @@ impl Play<'_> {
         self.ctx.say("The events come later, and find nothing to do.");
         drop(gate);
         self.run_until_idle().await?;
-        Ok((self.controller.tally(), self.reads(before)))
+        Ok((self.controller.counts(), self.reads(before)))
     }
 }
 

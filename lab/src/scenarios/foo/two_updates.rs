@@ -6,7 +6,7 @@ use conflict_retry::freshness::Version;
 use conflict_retry::{RetryError, RetryPolicy, retry_on_conflict};
 use kube::ResourceExt as _;
 
-use super::controller::{Controller, Tally};
+use super::controller::{Controller, Counts};
 use super::{create, greeting_of, put, say_hello, saying, version_of};
 use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
@@ -39,7 +39,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     create(&alice, "alternating").await?;
     let seen = look_at(&mut controller, Way::FromTheAnswer).await?;
     seen.add_row(&mut table, "two goals, from the answer");
-    ctx.check_eq("no request met a conflict", &seen.tally.conflicts, &0);
+    ctx.check_eq("no request met a conflict", &seen.counts.conflicts, &0);
     ctx.check("no reconcile began with an old copy", !seen.was_behind);
     goes_on(ctx, &seen);
     ctx.say("So a stale cache does not cause the loop, which goes on with a cache that is never behind. Does it cause the conflicts? That half of the claim holds:");
@@ -52,7 +52,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     seen.add_row(&mut table, "two goals, from one copy");
     ctx.check_eq(
         "every second reconcile fails: the controller is in conflict with itself",
-        &seen.tally.failed,
+        &seen.counts.failed,
         &(LOOKED_AT / 2),
     );
     ctx.check("no reconcile began with an old copy", !seen.was_behind);
@@ -64,8 +64,8 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     create(&alice, "retried").await?;
     let seen = look_at(&mut controller, Way::WithRetry).await?;
     seen.add_row(&mut table, "two goals, with a retry");
-    ctx.check_eq("no reconcile failed", &seen.tally.failed, &0);
-    ctx.check_eq("each met a conflict, which the retry hides", &seen.tally.conflicts, &LOOKED_AT);
+    ctx.check_eq("no reconcile failed", &seen.counts.failed, &0);
+    ctx.check_eq("each met a conflict, which the retry hides", &seen.counts.conflicts, &LOOKED_AT);
     goes_on(ctx, &seen);
 
     ctx.say("At last one goal: the Foo says “Hello”, and `update` writes that where it is not so.");
@@ -75,7 +75,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     seen.add_row(&mut table, "one goal, written if not met");
     ctx.check_eq(
         "two reconciles and one PUT, of which none fails",
-        &(seen.tally.reconciles, seen.tally.puts, seen.tally.conflicts),
+        &(seen.counts.reconciles, seen.counts.puts, seen.counts.conflicts),
         &(2, 1, 0),
     );
     ctx.check("then the queue is empty", !seen.goes_on);
@@ -85,7 +85,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 
 /// The observations of one way.
 struct Seen {
-    tally: Tally,
+    counts: Counts,
     /// Whether a reconcile began with a stale copy.
     was_behind: bool,
     /// Whether another reconcile was queued at the end.
@@ -96,7 +96,7 @@ struct Seen {
 
 impl Seen {
     fn add_row(&self, table: &mut Table, what: &str) {
-        let Tally { reconciles, failed, puts, conflicts, events: _ } = self.tally;
+        let Counts { reconciles, failed, puts, conflicts, events: _ } = self.counts;
         let then = if self.goes_on { "goes on" } else { "quiet" };
         table.row(&[&what, &reconciles, &failed, &puts, &conflicts, &then]);
     }
@@ -106,7 +106,7 @@ fn goes_on(ctx: &ScenarioContext, seen: &Seen) {
     let last = seen.said.len().saturating_sub(1);
     ctx.check(
         &format!("after {LOOKED_AT} reconciles the queue has it again, and it says what it said two reconciles before"),
-        seen.goes_on && seen.tally.reconciles == LOOKED_AT && seen.said[last] == seen.said[last.saturating_sub(2)],
+        seen.goes_on && seen.counts.reconciles == LOOKED_AT && seen.said[last] == seen.said[last.saturating_sub(2)],
     );
 }
 
@@ -121,7 +121,7 @@ async fn look_at(controller: &mut Controller<'_>, way: Way) -> Result<Seen> {
         said.push(greeting_of(&controller.stored().await?).to_owned());
     }
     controller.catch_up().await?;
-    Ok(Seen { tally: controller.tally(), was_behind, goes_on: !controller.is_idle(), said })
+    Ok(Seen { counts: controller.counts(), was_behind, goes_on: !controller.is_idle(), said })
 }
 
 /// The same code with a cache that is one event behind.
@@ -160,11 +160,11 @@ async fn behind(
     }
     controller.catch_up().await?;
     let seen =
-        Seen { tally: controller.tally(), was_behind: true, goes_on: !controller.is_idle(), said: vec![] };
+        Seen { counts: controller.counts(), was_behind: true, goes_on: !controller.is_idle(), said: vec![] };
     seen.add_row(table, "two goals, from a cache behind");
     ctx.check_eq(
         "when nothing is held back any more, no further conflict comes, and the loop goes on",
-        &(seen.tally.reconciles, seen.tally.conflicts, seen.goes_on),
+        &(seen.counts.reconciles, seen.counts.conflicts, seen.goes_on),
         &(LOOKED_AT, 1, true),
     );
     Ok(())
@@ -186,13 +186,13 @@ async fn at_speed(ctx: &ScenarioContext, alice: &Actor, controller: &mut Control
         controller.catch_up().await
     })
     .await?;
-    let tally = controller.tally();
+    let counts = controller.counts();
     let mut table = Table::new(&["reconciles", "failed", "PUTs", "409s"]);
-    table.row(&[&tally.reconciles, &tally.failed, &tally.puts, &tally.conflicts]);
+    table.row(&[&counts.reconciles, &counts.failed, &counts.puts, &counts.conflicts]);
     ctx.live_table(table);
     ctx.check(
         &format!("after {AT_SPEED} reconciles it is not done either"),
-        tally.reconciles == AT_SPEED && !controller.is_idle(),
+        counts.reconciles == AT_SPEED && !controller.is_idle(),
     );
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Several writers of one object, each of which sets a label of its own once.
 //!
-//! A PUT is refused only if that of another writer was granted since the read. So a writer among `k` meets at most `k - 1`
-//! conflicts, and one that gives up after `s` has lost to `s` writes of others: at least `min(s, k)` succeed, however the race goes.
+//! A PUT is refused only if that of another writer was granted since the read. So a writer among `k` meets at most
+//! `k - 1` conflicts, and one that gives up after `s` has lost to `s` writes of others: at least `min(s, k)` succeed,
+//! however the race goes.
 
 use std::time::Duration;
 

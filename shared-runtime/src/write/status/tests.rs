@@ -16,6 +16,8 @@ use crate::write::unobserved;
 #[serde(from = "Value")]
 enum Fallible {
     Replicas(i32),
+    /// With the Autoscaler's list of nodes to remove.
+    List,
     Broken,
 }
 
@@ -37,6 +39,12 @@ impl Serialize for Fallible {
             Self::Replicas(replicas) => {
                 json!({ "replicas": replicas, "selector": "s" }).serialize(serializer)
             }
+            Self::List => json!({
+                "replicas": 2,
+                "selector": "s",
+                "autoscaling": { "scaleDown": { "decisionID": "d", "targetReplicas": 1, "nodes": ["n"] } },
+            })
+            .serialize(serializer),
             Self::Broken => Err(S::Error::custom("broken")),
         }
     }
@@ -77,14 +85,21 @@ fn pool() -> FalliblePool {
     FalliblePool { metadata, status: Some(Fallible::default()) }
 }
 
-/// The requests of a status write whose decisions are `decisions`, and which ends in an error for the last of them.
+/// The requests of a status write by the `NodePool` operator whose decisions are `decisions`, and which ends in an error
+/// for the last of them.
 async fn failing(strategy: WriteStrategy, decisions: &[Fallible]) -> Vec<String> {
+    failing_for(Owner::NodepoolOperator, strategy, decisions).await
+}
+
+async fn failing_for(owner: Owner, strategy: WriteStrategy, decisions: &[Fallible]) -> Vec<String> {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
-    let (client, log) = server(|asked: &Asked| match asked.method {
+    let (client, log) = server(move |asked: &Asked| match asked.method {
         http::Method::GET => (200, serde_json::to_value(pool()).unwrap()),
+        http::Method::PATCH if owner == Owner::AutoscalerOperator => {
+            (200, serde_json::to_value(pool()).unwrap())
+        }
         _ => panic!("unexpected request {asked:?}"),
     });
-    let owner = Owner::NodepoolOperator;
     let writer = Writer::new(client, owner, strategy, &clock, unobserved()).unwrap();
     let mut decisions = decisions.iter();
     let decide = |_: &FalliblePool| *decisions.next().unwrap();
@@ -107,4 +122,14 @@ async fn a_later_decision_that_cannot_be_serialised_sends_nothing_either() {
     let decisions = [Fallible::Replicas(3), Fallible::Broken];
     assert_eq!(failing(WriteStrategy::Retry, &decisions).await, [read]);
     assert_eq!(failing(WriteStrategy::Patch, &decisions).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_serialised_after_the_list_was_written_sends_nothing_more() {
+    let failing = async |decisions: &[Fallible]| {
+        failing_for(Owner::AutoscalerOperator, WriteStrategy::Guarded, decisions).await
+    };
+    assert_eq!(failing(&[Fallible::List, Fallible::Broken]).await, [""; 0]);
+    let patch = "PATCH /apis/tandem.dev/v1alpha1/namespaces/ns/nodepools/p/status";
+    assert_eq!(failing(&[Fallible::List, Fallible::List, Fallible::Broken]).await, [patch]);
 }
