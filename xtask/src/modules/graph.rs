@@ -25,6 +25,21 @@ pub(super) fn circles(modules: &BTreeMap<ModulePath, Module>) -> Vec<String> {
     circles
 }
 
+/// The modules at the root that use a later one of `order`, and those that have no place in it.
+pub(super) fn backward(modules: &BTreeMap<ModulePath, Module>, order: &[&str]) -> Vec<String> {
+    let place = |name: &str| order.iter().position(|known| *known == name);
+    let root = modules.get(&ModulePath::new()).into_iter().flat_map(|root| &root.children);
+    let unknown = root.filter(|name| place(name).is_none());
+    let mut complaints: Vec<_> =
+        unknown.map(|name| format!("the module {name} has no place in the order of modules")).collect();
+    for ((from, to), example) in arrows(modules).remove(&ModulePath::new()).unwrap_or_default() {
+        if place(&from).zip(place(&to)).is_some_and(|(from, to)| from < to) {
+            complaints.push(format!("{from} uses {to}, which comes after it ({example})"));
+        }
+    }
+    complaints
+}
+
 fn arrows(modules: &BTreeMap<ModulePath, Module>) -> Arrows {
     let mut arrows = Arrows::new();
     for (from, module) in modules {

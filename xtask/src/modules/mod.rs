@@ -1,4 +1,4 @@
-//! Checks that the modules of a crate have no cycle of uses.
+//! Checks that the modules of a crate have no cycle of uses, and that the planner's use only earlier ones.
 //!
 //! The uses are read from the sources with `syn`, without tests. A re-exported name counts as a use of the module that
 //! defines it. A directory counts as one module among its siblings, and its children are checked among themselves; uses
@@ -15,7 +15,28 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
-/// The cycles of all crates of the workspace, one line each.
+/// The crate whose modules have an order, and the order: `planner/src/lib.rs` and `ARCHITECTURE.md` describe it.
+const ORDERED: (&str, &[&str]) = (
+    "planner",
+    &[
+        "numbers",
+        "time",
+        "reasons",
+        "resources",
+        "requirements",
+        "input",
+        "limits",
+        "pools",
+        "demand",
+        "snapshot",
+        "scale_up",
+        "scale_down",
+        "decision",
+        "pass",
+    ],
+);
+
+/// The cycles of all crates of the workspace, and what breaks the order of one, a line each.
 pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
     let mut complaints = Vec::new();
     for name in workspace::members()? {
@@ -31,7 +52,13 @@ pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
 fn of_crate(name: &str, root: &Path) -> anyhow::Result<Vec<String>> {
     let modules = tree::load(root).with_context(|| format!("cannot read the modules of {name}"))?;
     let circles = graph::circles(&modules);
-    Ok(circles.into_iter().map(|circle| format!("{name}: a circle of modules: {circle}")).collect())
+    let mut complaints: Vec<_> =
+        circles.into_iter().map(|circle| format!("{name}: a circle of modules: {circle}")).collect();
+    if name == ORDERED.0 {
+        let backward = graph::backward(&modules, ORDERED.1);
+        complaints.extend(backward.into_iter().map(|what| format!("{name}: {what}")));
+    }
+    Ok(complaints)
 }
 
 #[cfg(test)]
@@ -39,13 +66,17 @@ mod tests {
     use super::*;
 
     fn complaints(files: &[(&str, &str)]) -> Vec<String> {
+        complaints_of("c", files)
+    }
+
+    fn complaints_of(name: &str, files: &[(&str, &str)]) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = dir.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        of_crate("c", &dir.path().join("lib.rs")).unwrap()
+        of_crate(name, &dir.path().join("lib.rs")).unwrap()
     }
 
     #[test]
@@ -83,5 +114,19 @@ mod tests {
             ("b.rs", "use crate::a::A; pub struct B;"),
         ];
         assert_eq!(complaints(&files), Vec::<String>::new());
+    }
+    #[test]
+    fn a_room_that_uses_a_later_one_or_has_no_place_is_named() {
+        let files = [
+            ("lib.rs", "mod input; mod pools; mod odd; pub use pools::P;"),
+            ("input.rs", "use crate::pools::P;"),
+            ("pools.rs", "pub struct P; #[cfg(test)] mod tests { use crate::odd; }"),
+            ("odd.rs", ""),
+        ];
+        let found = complaints_of("planner", &files);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().any(|line| line.contains("input") && line.contains("pools")), "{found:?}");
+        assert!(found.iter().any(|line| line.contains("odd")), "{found:?}");
+        assert_eq!(complaints_of("another", &files), Vec::<String>::new());
     }
 }
