@@ -1,5 +1,5 @@
-//! Applies limits, schedules and another writer's `spec.replicas` to a finished plan: which of them cut it, the
-//! message, when to plan again, and what to remember in status.
+//! Reports the limits of a finished plan: which of them cut it, the message, when to plan again, and what to remember
+//! in status. The number of nodes is not changed here.
 
 use k8s_openapi::jiff::Timestamp;
 
