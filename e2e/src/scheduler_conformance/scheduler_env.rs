@@ -25,7 +25,7 @@ use crate::cluster::{Cluster, ClusterOptions};
 
 /// How long the scheduler may take for one pod: a second when it is busy, this long when the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The node and namespace that the comparison ignores; see [`SchedulerEnv::settle`].
+/// The node and namespace that the comparison ignores; see [`SchedulerEnv::wait_for_nodes`].
 pub const PROBE_NODE: &str = "probe-node";
 /// The probe node's label. A pod that selects its newest value is placed once the scheduler has read that node.
 const REVISION_LABEL: &str = "revision";
