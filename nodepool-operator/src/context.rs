@@ -22,7 +22,6 @@ use crate::memory::tracker::Tracker;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
 use crate::provider::provisioner::Provisioner;
-use crate::provider::simulated::Simulated;
 
 /// The dependencies of a reconcile.
 pub(crate) struct Context {
@@ -44,7 +43,7 @@ pub(crate) struct Context {
     pub nodes: Store<Node>,
     /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
-    /// The provider, with a record of its requests and failures.
+    /// The providers, with a record of their failures.
     pub provisioner: Provisioner,
     /// Recently listed pods and recent eviction results of draining nodes.
     pub drains: Drains,
@@ -70,7 +69,7 @@ impl Context {
             pools,
             nodes,
             unreadable: operator.unreadable.clone(),
-            provisioner: Provisioner::new(Box::new(Simulated::default())),
+            provisioner: Provisioner::new(),
             drains: Drains::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
             visited: Mutex::default(),
@@ -100,7 +99,7 @@ impl Context {
             pools: store().0,
             nodes: store().0,
             unreadable: UnreadableObjects::default(),
-            provisioner: Provisioner::new(Box::new(Simulated::default())),
+            provisioner: Provisioner::new(),
             drains: Drains::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),
@@ -126,9 +125,9 @@ impl Context {
     }
 
     /// Drops everything remembered about the pool: the pool and its nodes are gone.
-    pub(crate) async fn forget(&self, key: &PoolKey) {
+    pub(crate) fn forget(&self, key: &PoolKey) {
         self.invalidate(key);
         self.tracker.forget(key);
-        self.provisioner.drop_pool(key).await;
+        self.provisioner.forget(key);
     }
 }

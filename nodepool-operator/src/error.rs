@@ -8,6 +8,7 @@ use shared_runtime::metrics::MetricsError;
 use shared_runtime::write::WriterError;
 
 use crate::outcome::{Rejected, RejectedWrite};
+use crate::provider::ProviderError;
 
 /// What a creation writes, as named in [`Error::Write`].
 pub(crate) const NEW_NODE: &str = "a new node";
@@ -38,6 +39,14 @@ pub(crate) enum Error {
         what: &'static str,
         /// The writer's error.
         source: WriterError,
+    },
+    /// A call to the provider failed.
+    #[error("cannot delete {what}")]
+    Provider {
+        /// What was to be deleted.
+        what: &'static str,
+        /// The provider's error.
+        source: ProviderError,
     },
     /// A metric could not be registered.
     #[error("cannot register the metrics")]
@@ -73,6 +82,7 @@ impl Categorised for Error {
             Self::List { source, .. } => client_category(source),
             Self::ListTimeout { .. } => "timeout",
             Self::Write { source, .. } => source.category(),
+            Self::Provider { .. } => "provider",
             Self::Metrics(_) => "metrics",
         }
     }

@@ -27,7 +27,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::plan::observed_time::PodTimes;
 use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, slots};
-use crate::provider::ProvisionError;
+use crate::provider::ProviderError;
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.
@@ -42,7 +42,7 @@ pub(crate) struct Seen {
     /// The input of the plan.
     pub observed: Observed,
     /// Machines that failed since the last visit.
-    pub failed_machines: Vec<ProvisionError>,
+    pub failed_machines: Vec<ProviderError>,
 }
 
 /// Observes the pool; `None` when the cache does not contain our last write of it yet.
@@ -57,8 +57,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     }
     let now = ctx.clock.now();
     let (nodes, unreadable) = nodes(ctx, key, pool.as_deref()).await?;
-    let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
-    let (supply, failed_machines) = ctx.provisioner.supply(key, generation, now).await;
+    let (supply, failed_machines) = ctx.provisioner.supply(key, pool.as_deref(), now).await;
     let times = ctx.tracker.record_nodes(key, &nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.recent_lists(names);

@@ -43,7 +43,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
         return Ok(Step::Conflict);
     }
     if applied.finalizer_removed || (seen.observed.pool.is_none() && plan.nodes.is_empty()) {
-        ctx.forget(&key).await;
+        ctx.forget(&key);
         return Ok(Step::Done);
     }
     if applied.extent == Extent::CutShort {

@@ -97,6 +97,8 @@ api_names! {
         QuotaExceeded,
         /// The provider failed to create a node.
         ProvisioningFailed,
+        /// The provider does not answer.
+        ProviderUnreachable,
         /// A node did not become Ready in `provisioningTimeoutSeconds`.
         ProvisioningTimedOut,
         /// The provider has created every requested node.

@@ -22,8 +22,8 @@ use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{NodeAction, Plan, PoolKey, PoolStep, patches};
-use crate::provider::MachineRequest;
+use crate::plan::{NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
+use crate::provider::{Deletion, MachineRequest};
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
 /// made, and an operator that is told to stop must finish within the Pod's termination grace period.
@@ -73,10 +73,9 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult
     let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
     let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
     all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut result).await;
-    for name in plan.withdraw.iter().chain(&plan.fulfilled) {
-        ctx.provisioner.drop_request(&seen.observed.key, name).await;
+    for name in &plan.withdraw {
+        result.absorb(withdraw(ctx, seen, name).await);
     }
-    result.applied.withdrawn += plan.withdraw.len();
     if gained {
         all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut result).await;
         request(ctx, plan, seen, &mut result).await;
@@ -175,13 +174,21 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
             // the name of one of the pool's slots.
             if is_foreign(&api, seen, &name).await? {
                 ctx.provisioner.slot_taken(&seen.observed.key, &name);
-                ctx.provisioner.drop_request(&seen.observed.key, &name).await;
+                withdraw(ctx, seen, &name).await?;
             }
             ctx.invalidate(&seen.observed.key);
             applied.extent = Extent::Conflict;
         }
     }
     Ok(applied)
+}
+
+/// Deletes a machine that has no Node.
+async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
+    let Observed { key, pool, .. } = &seen.observed;
+    let deleted = ctx.provisioner.delete(key, pool.as_deref(), name).await;
+    let Deletion::Gone = deleted.map_err(|source| Error::Provider { what: "a machine", source })?;
+    Ok(Applied { withdrawn: 1, ..Applied::default() })
 }
 
 async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
@@ -221,7 +228,7 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, result: &mut PassResul
             spec: &pool.spec.provider,
             existing: existing + index,
         };
-        match ctx.provisioner.request(request, observed.now).await {
+        match ctx.provisioner.create(request, observed.now).await {
             Ok(expected) => {
                 let applied = &mut result.applied;
                 applied.requested += 1;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
+use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
 use shared_runtime::error::chain;
 use shared_runtime::write::{DeleteOutcome, EvictOutcome, Outcome, WriterError};
@@ -12,7 +13,8 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::memory::drains::{PodRemoval, RemovalResult};
 use crate::outcome::{Applied, Blocked, Extent};
-use crate::plan::{NodeAction, NodeStep, PodName, patches};
+use crate::plan::{NodeAction, NodeStep, PodName, PoolKey, patches};
+use crate::provider::Deletion;
 
 /// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
 /// `deadline` is left for the next pass.
@@ -112,7 +114,8 @@ async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<boo
     }
 }
 
-/// Deletes the node unless it is already being deleted, and removes its finalizer.
+/// Deletes the node unless it is already being deleted, then its machine, and removes its finalizer. Once the Node is
+/// being deleted, nothing brings it back, so the machine goes only then, and again after a restart.
 async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
     if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
         return Ok(());
@@ -120,6 +123,7 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
     let Some(patch) = patches::remove_node_finalizer(node) else {
         return Ok(());
     };
+    delete_machine(ctx, node).await?;
     let api: Api<Node> = Api::all(ctx.client.clone());
     match written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)? {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
@@ -127,6 +131,18 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
         }
         Outcome::Conflict(_) | Outcome::Aborted => applied.extent = Extent::Conflict,
     }
+    Ok(())
+}
+
+/// Deletes the machine of a node of a pool.
+async fn delete_machine(ctx: &Context, node: &Node) -> Result<(), Error> {
+    let (Some(key), Some(name)) = (PoolKey::of_node(node), node.metadata.name.as_deref()) else {
+        return Ok(());
+    };
+    let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
+    let deleted = ctx.provisioner.delete(&key, pool.as_deref(), name).await;
+    let Deletion::Gone =
+        deleted.map_err(|source| Error::Provider { what: "the machine of a node", source })?;
     Ok(())
 }
 

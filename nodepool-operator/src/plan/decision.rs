@@ -24,8 +24,6 @@ pub(crate) struct Plan {
     pub request: Vec<String>,
     /// Requests to withdraw, by node name.
     pub withdraw: Vec<String>,
-    /// Requests whose Node exists, by node name.
-    pub fulfilled: Vec<String>,
     /// Node objects to create for machines that run now.
     pub register: Vec<Node>,
     /// When to reconcile again without an event; `None` when only an event can change anything.

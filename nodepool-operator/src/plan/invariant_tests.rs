@@ -14,7 +14,7 @@ use serde_json::Value;
 use shared_crds::{NodePool, names};
 
 use super::supply::{Machine, MachineState};
-use super::testing::{ALWAYS, always, at, facts_after, key, pod, pool, set_ready};
+use super::testing::{ALWAYS, always, at, facts_after, key, pod, pool, set_ready, supply};
 use super::*;
 use crate::outcome::Applied;
 
@@ -63,7 +63,7 @@ impl ModelCluster {
             nodes,
             unreadable: BTreeSet::new(),
             recent: ObservedPods::default(),
-            supply: Supply { machines: self.machines.iter().map(machine).collect(), ..Supply::default() },
+            supply: Supply { machines: self.machines.iter().map(machine).collect(), ..supply() },
             now,
         }
     }
@@ -102,7 +102,7 @@ impl ModelCluster {
     fn apply(&mut self, plan: &Plan, mut budget: usize) -> Applied {
         let (withdrawn, requested) = (plan.withdraw.len(), plan.request.len());
         let mut applied = Applied { withdrawn, requested, ..Applied::default() };
-        for name in plan.withdraw.iter().chain(&plan.fulfilled) {
+        for name in &plan.withdraw {
             self.machines.remove(name);
         }
         for name in &plan.request {
@@ -164,6 +164,7 @@ impl ModelCluster {
             NodeAction::Replace => self.delete(&name, &step.member.node),
             NodeAction::Remove => {
                 self.delete(&name, &step.member.node);
+                self.machines.remove(&name);
                 if let Some(patch) = patches::remove_node_finalizer(&step.member.node) {
                     self.patch(&name, &patch);
                 }

@@ -91,7 +91,7 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
     };
     Plan {
         nodes: steps(members, action),
-        withdraw: observed.supply.machines.iter().map(|machine| machine.name.clone()).collect(),
+        withdraw: observed.in_flight().map(|machine| machine.name.clone()).collect(),
         requeue_at,
         ..Plan::default()
     }
@@ -105,7 +105,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>) -> P
         (true, false) => NodeAction::Keep,
         (false, _) => NodeAction::Wait,
     };
-    let (template_hash, invalid) = reported(&Blueprint::of(&observed.key, pool));
+    let (template_hash, invalid) = reported(&Blueprint::of(&observed.key, pool, &observed.supply.source));
     Plan {
         wanted: sizing::wanted(observed, pool, &members),
         template_hash,
@@ -124,12 +124,14 @@ fn active(
 ) -> Plan {
     let now = observed.now;
     let deleting = pool.metadata.deletion_timestamp.is_some();
-    let blueprint = Blueprint::of(&observed.key, pool);
+    let blueprint = Blueprint::of(&observed.key, pool, &observed.supply.source);
     let start_timeout = membership::start_timeout(pool);
-    // A node counts as never started only after its pods were listed.
+    // A node counts as never started only after its pods were listed. Without the finalizer its machine would be left
+    // when the Node goes, and become a Node again: it gets the finalizer first.
     let never_started: BTreeSet<String> = members
         .iter()
         .filter(|member| member.has_timed_out(start_timeout, now) && pods.of(member.name()).is_some())
+        .filter(|member| member.has_finalizer)
         .map(|member| member.name().to_owned())
         .collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
@@ -148,7 +150,7 @@ fn active(
             NodeAction::Replace
         } else if sizing.uncordon.contains(member.name()) {
             NodeAction::Uncordon
-        } else if victims.contains(member.name()) {
+        } else if victims.contains(member.name()) && member.has_finalizer {
             NodeAction::Cordon
         } else if !member.stays() {
             drain::leave(member, pods, drain_timeout, now)
@@ -161,8 +163,9 @@ fn active(
         }
     });
 
-    // While a node cannot be read, the number of nodes is not known, not even that it is zero.
-    let all_read = observed.unread().next().is_none();
+    // While a node cannot be read or the machines cannot be listed, the number of nodes is not known, not even that it is
+    // zero.
+    let all_read = observed.unread().next().is_none() && !observed.supply.is_unknown;
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let (template_hash, invalid) = reported(&blueprint);
     let (register, request) = match blueprint {
@@ -170,8 +173,11 @@ fn active(
         // It is not known what the nodes should look like.
         Err(_) => (Vec::new(), Vec::new()),
     };
+    // Machines that are withdrawn now are gone when the next pass lists none.
+    let has_machines = observed.in_flight().next().is_some();
+    let machines_gone = (deleting && has_machines).then_some(now);
     Plan {
-        pool: pool_finalizer::step(pool, has_nodes || !all_read),
+        pool: pool_finalizer::step(pool, has_nodes || has_machines || !all_read),
         fill: (pool.spec.replicas.is_none() && !deleting && all_read)
             .then(|| i32::try_from(sizing.wanted).unwrap_or(i32::MAX)),
         wanted: sizing.wanted,
@@ -180,9 +186,8 @@ fn active(
         nodes,
         request,
         withdraw: sizing.withdraw,
-        fulfilled: observed.fulfilled().map(|machine| machine.name.clone()).collect(),
         register,
-        requeue_at: requeue_at.into_iter().chain(unread).min(),
+        requeue_at: requeue_at.into_iter().chain(unread).chain(machines_gone).min(),
     }
 }
 

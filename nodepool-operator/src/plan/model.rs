@@ -26,7 +26,7 @@ pub(crate) struct Observed {
     pub unreadable: BTreeSet<String>,
     /// Pods of draining nodes that were listed a moment ago.
     pub recent: ObservedPods,
-    /// The state of the provider's requests.
+    /// What the provider says.
     pub supply: Supply,
     /// The time of the decision, from the wall clock, which may be adjusted.
     pub now: Timestamp,
@@ -76,12 +76,6 @@ impl Observed {
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = &Machine> {
         let existing = self.existing();
         self.supply.machines.iter().filter(move |machine| !existing.contains(machine.name.as_str()))
-    }
-
-    /// The machines whose Node exists.
-    pub(crate) fn fulfilled(&self) -> impl Iterator<Item = &Machine> {
-        let existing = self.existing();
-        self.supply.machines.iter().filter(move |machine| existing.contains(machine.name.as_str()))
     }
 
     /// The names of the pool's unreadable nodes, without those that are known to be foreign.

@@ -85,12 +85,11 @@ fn requests_in_flight_count_and_a_running_machine_registers() {
 }
 
 #[test]
-fn a_request_whose_node_exists_is_fulfilled_and_does_not_count_twice() {
+fn a_machine_whose_node_exists_does_not_count_twice_and_stays() {
     let mut observed = observed(pool(2), nodes(1));
     observed.supply.machines = vec![machine("n-000", MachineState::Running)];
     let plan = plan(&observed);
-    assert_eq!(plan.fulfilled, ["n-000"]);
-    assert!(plan.register.is_empty());
+    assert!(plan.register.is_empty() && plan.withdraw.is_empty());
     assert_eq!(plan.request.len(), 1);
 }
 
@@ -165,9 +164,8 @@ fn nodes_of_a_pool_that_is_gone_are_drained_only_when_they_are_deleted() {
 
 #[test]
 fn a_pool_with_an_invalid_spec_requests_nothing_and_reports_why() {
-    let mut pool = pool(2);
-    pool.spec.provider.simulated = None;
-    let observed = observed(pool, []);
+    let mut observed = observed(pool(2), []);
+    observed.supply.source = Err("spec.provider is invalid: no such thing".to_owned());
     assert!(plan(&observed).request.is_empty());
     let facts = facts(&observed);
     assert_eq!(facts.in_flight, 0);

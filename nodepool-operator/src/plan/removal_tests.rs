@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use shared_crds::v1alpha1::{AutoscalingStatus, DrainSpec, NodePoolStatus, ScaleDownPlan};
@@ -9,7 +10,7 @@ use shared_crds::{NodePool, names};
 
 use super::testing::{
     SOON, actions, at, deleted, draining, machine, node, nodes, observed, plan, plan_with, pod, pods, pool,
-    set_ready, with_action,
+    set_ready, starting, with_action,
 };
 use super::*;
 use crate::outcome::Applied;
@@ -217,4 +218,38 @@ fn a_pool_being_deleted_drains_every_node_and_loses_its_finalizer_last() {
     assert_eq!(with_action(&plan_busy, &NodeAction::Cordon).len(), 2);
     assert_eq!((plan_busy.pool, plan_busy.withdraw.len()), (PoolStep::Keep, 1));
     assert_eq!(plan(&observed(pool, [])).pool, PoolStep::RemoveFinalizer);
+}
+
+#[test]
+fn a_pool_keeps_its_finalizer_while_a_machine_of_it_is_listed_or_the_machines_are_not_known() {
+    let mut pool = pool(1);
+    pool.metadata.deletion_timestamp = Some(Time(at(90)));
+    let mut observed = observed(pool, []);
+    observed.supply.machines = vec![machine("m", SOON)];
+    let first = plan(&observed);
+    assert_eq!((first.pool, &first.withdraw[..]), (PoolStep::Keep, &["m".to_owned()][..]));
+    assert_eq!(first.requeue_at, Some(observed.now), "whether it is gone is looked at at once");
+    observed.supply.machines.clear();
+    observed.supply.is_unknown = true;
+    assert_eq!(plan(&observed).pool, PoolStep::Keep);
+    observed.supply.is_unknown = false;
+    assert_eq!(plan(&observed).pool, PoolStep::RemoveFinalizer);
+}
+
+#[test]
+fn a_node_without_the_finalizer_gets_it_before_it_leaves() {
+    let without = |mut node: Node| {
+        node.metadata.finalizers = None;
+        node
+    };
+    let excess = plan(&observed(pool(0), [without(node(0)), node(1)]));
+    assert_eq!(
+        actions(&excess),
+        [("n-000".to_owned(), NodeAction::Adopt), ("n-001".to_owned(), NodeAction::Cordon)]
+    );
+    let mut observed = observed(pool(1), [without(starting(0))]);
+    observed.now = at(10_000);
+    let late = plan_with(&observed, &pods([("n-000", vec![])]));
+    assert_eq!(actions(&late), [("n-000".to_owned(), NodeAction::Adopt)]);
+    assert!(late.request.is_empty(), "it still counts");
 }

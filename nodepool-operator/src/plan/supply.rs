@@ -1,4 +1,4 @@
-//! The state of the provider's requests for the pool, as data: the planner's view of `provider`.
+//! What the provider says about the pool and its machines, as data: the planner's view of `provider`.
 
 use std::collections::BTreeSet;
 
@@ -47,11 +47,29 @@ pub(crate) struct ProvisioningFailure {
     pub retry_at: Timestamp,
 }
 
-/// The state of the provider's requests for one pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How the machines of a pool become Nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeSource {
+    /// The operator creates the Node of a running machine, with these additions to the template.
+    Operator {
+        /// Labels that every Node gets, whatever the template says.
+        labels: &'static [(&'static str, &'static str)],
+        /// Annotations that every Node gets.
+        annotations: &'static [(&'static str, &'static str)],
+        /// What comes before the node's name in `spec.providerID`.
+        provider_id_prefix: &'static str,
+    },
+}
+
+/// What is known of the machines of one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Supply {
-    /// Requests that have neither failed nor been fulfilled.
+    /// How its machines become Nodes; otherwise what is wrong with `spec.provider`, for the user.
+    pub source: Result<NodeSource, String>,
+    /// Every machine that has not failed.
     pub machines: Vec<Machine>,
+    /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it.
+    pub is_unknown: bool,
     /// Names of the pool's slots that foreign nodes occupy.
     pub taken: BTreeSet<String>,
     /// The last failure, until a node is made again; `None` without one.
@@ -61,6 +79,6 @@ pub(crate) struct Supply {
 impl Supply {
     /// Whether a node may be requested from the provider at `now`.
     pub(crate) fn may_request(&self, now: Timestamp) -> bool {
-        self.failure.as_ref().is_none_or(|failure| failure.retry_at <= now)
+        !self.is_unknown && self.failure.as_ref().is_none_or(|failure| failure.retry_at <= now)
     }
 }

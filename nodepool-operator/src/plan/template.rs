@@ -11,11 +11,9 @@ use shared_crds::quantity::{Exact, InvalidQuantity};
 use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplate, NodeTemplateSpec};
 use shared_crds::{NodePool, names};
 
+use super::supply::NodeSource;
 use super::{PoolKey, hash};
 
-/// Label and annotation by which kwok recognises its nodes:
-/// <https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/>.
-const KWOK_NODE: &str = "kwok.x-k8s.io/node";
 /// Longest value of a label, and so the longest pool name that a node can carry.
 const MAX_LABEL_VALUE: usize = 63;
 
@@ -25,9 +23,9 @@ pub(crate) enum Invalid {
     /// The name does not fit in a label.
     #[error("the pool's name has {0} characters, and nodes carry it in a label, which holds 63")]
     NameTooLong(usize),
-    /// The spec names no provider that this version supports.
-    #[error("spec.provider names no provider that this version knows (simulated)")]
-    NoProvider,
+    /// The provider cannot make nodes from the spec.
+    #[error("{0}")]
+    Provider(String),
     /// A value is not a valid quantity.
     #[error("spec.template.spec.{list}.{resource}: {source}")]
     Quantity {
@@ -53,21 +51,26 @@ pub(crate) struct Blueprint {
     pub hash: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
+    provider_id_prefix: &'static str,
     taints: Vec<Taint>,
     capacity: BTreeMap<String, Quantity>,
     allocatable: BTreeMap<String, Quantity>,
 }
 
 impl Blueprint {
-    /// Computes the node template of `pool`.
-    pub(crate) fn of(key: &PoolKey, pool: &NodePool) -> Result<Self, Invalid> {
+    /// Computes the node template of `pool`, whose machines become Nodes as `source` says.
+    pub(crate) fn of(
+        key: &PoolKey,
+        pool: &NodePool,
+        source: &Result<NodeSource, String>,
+    ) -> Result<Self, Invalid> {
         let longest = key.name.len().max(key.namespace.len());
         if longest > MAX_LABEL_VALUE {
             return Err(Invalid::NameTooLong(longest));
         }
-        if pool.spec.provider.simulated.is_none() {
-            return Err(Invalid::NoProvider);
-        }
+        let NodeSource::Operator { labels: own_labels, annotations: own_annotations, provider_id_prefix } =
+            source.clone().map_err(Invalid::Provider)?;
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let template = &pool.spec.template;
         let hash = template_hash(template).ok_or(Invalid::Encoding)?;
         let capacity = capacity(&template.spec);
@@ -75,22 +78,22 @@ impl Blueprint {
 
         // The template may set another operating system or architecture, but not another pool.
         let mut labels = BTreeMap::from(
-            [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")]
-                .map(|(k, v)| (k.to_owned(), v.to_owned())),
+            [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")].map(|pair| owned(&pair)),
         );
         labels.extend(metadata.labels);
-        labels.insert(KWOK_NODE.to_owned(), "fake".to_owned());
+        labels.extend(own_labels.iter().map(owned));
         labels.insert(names::NODEPOOL_LABEL.to_owned(), key.name.clone());
         labels.insert(names::NODEPOOL_NAMESPACE_LABEL.to_owned(), key.namespace.clone());
 
         let mut annotations = metadata.annotations;
-        annotations.insert(KWOK_NODE.to_owned(), "fake".to_owned());
+        annotations.extend(own_annotations.iter().map(owned));
         annotations.insert(names::TEMPLATE_HASH_ANNOTATION.to_owned(), hash.clone());
 
         Ok(Self {
             hash,
             labels,
             annotations,
+            provider_id_prefix,
             taints: taints(&template.spec),
             allocatable: allocatable(&capacity, &template.spec.reserved)?,
             capacity,
@@ -111,7 +114,7 @@ impl Blueprint {
                 ..ObjectMeta::default()
             },
             spec: Some(NodeSpec {
-                provider_id: Some(format!("kwok://{name}")),
+                provider_id: Some(format!("{}{name}", self.provider_id_prefix)),
                 taints: (!self.taints.is_empty()).then(|| self.taints.clone()),
                 ..NodeSpec::default()
             }),
@@ -182,10 +185,10 @@ mod tests {
     use shared_crds::v1alpha1::{NodeTaint, TaintEffect};
 
     use super::*;
-    use crate::plan::testing::{self, key};
+    use crate::plan::testing::{self, SOURCE, key};
 
     #[test]
-    fn a_node_carries_its_pool_the_template_and_what_kwok_needs() {
+    fn a_node_carries_its_pool_the_template_and_what_its_provider_adds() {
         let mut pool = testing::pool(3);
         pool.spec.template = serde_json::from_value(serde_json::json!({
             "metadata": { "labels": { "tier": "gpu", "kubernetes.io/arch": "arm64" }, "annotations": { "note": "x" } },
@@ -197,7 +200,7 @@ mod tests {
             },
         }))
         .unwrap();
-        let blueprint = Blueprint::of(&key(), &pool).unwrap();
+        let blueprint = Blueprint::of(&key(), &pool, &SOURCE).unwrap();
         insta::assert_yaml_snapshot!(blueprint.node("web-abcde-0"));
     }
 
@@ -211,7 +214,7 @@ mod tests {
         let mut pool = testing::pool(1);
         pool.spec.template.spec.taints = vec![taint("lasting")];
         pool.spec.template.spec.startup_taints = vec![taint("startup")];
-        let node = Blueprint::of(&key(), &pool).unwrap().node("n");
+        let node = Blueprint::of(&key(), &pool, &SOURCE).unwrap().node("n");
         let taints = node.spec.unwrap().taints.unwrap();
         assert_eq!(taints.iter().map(|t| t.value.as_deref()).collect::<Vec<_>>(), [Some("lasting")]);
     }
@@ -221,7 +224,7 @@ mod tests {
         let pool = testing::pool(1);
         let mut other = pool.clone();
         other.spec.max_replicas += 1;
-        let hash = |pool: &NodePool| Blueprint::of(&key(), pool).unwrap().hash;
+        let hash = |pool: &NodePool| Blueprint::of(&key(), pool, &SOURCE).unwrap().hash;
         assert_eq!(hash(&pool), hash(&other));
         other.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
         assert_ne!(hash(&pool), hash(&other));
@@ -229,20 +232,17 @@ mod tests {
 
     #[test]
     fn an_invalid_spec_is_refused_with_a_message() {
-        let refused = |change: fn(&mut NodePool)| {
-            let mut pool = testing::pool(1);
-            change(&mut pool);
-            Blueprint::of(&key(), &pool).unwrap_err().to_string()
-        };
-        assert!(refused(|p| p.spec.provider.simulated = None).contains("spec.provider"));
+        let invalid = Err("spec.provider is invalid: no such thing".to_owned());
+        let refused = Blueprint::of(&key(), &testing::pool(1), &invalid).unwrap_err();
+        assert_eq!(refused.to_string(), "spec.provider is invalid: no such thing");
         let reserved = |amount: &str| {
             let mut pool = testing::pool(1);
             pool.spec.template.spec.reserved.insert("cpu".into(), Quantity(amount.into()));
-            Blueprint::of(&key(), &pool).unwrap_err().to_string()
+            Blueprint::of(&key(), &pool, &SOURCE).unwrap_err().to_string()
         };
         assert!(reserved("99").contains("reserved.cpu is more than"));
         assert!(reserved("1Zi").contains("reserved.cpu: \"1Zi\" is not a quantity"));
         let long = PoolKey { namespace: "default".into(), name: "a".repeat(64) };
-        assert_eq!(Blueprint::of(&long, &testing::pool(1)).unwrap_err(), Invalid::NameTooLong(64));
+        assert_eq!(Blueprint::of(&long, &testing::pool(1), &SOURCE).unwrap_err(), Invalid::NameTooLong(64));
     }
 }

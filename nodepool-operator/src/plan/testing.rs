@@ -12,7 +12,7 @@ use shared_crds::{NodePool, names};
 
 use super::membership::Member;
 use super::observed_time::{NodeTime, NodeTimes};
-use super::supply::{Machine, MachineState};
+use super::supply::{Machine, MachineState, NodeSource};
 use super::template::Blueprint;
 use super::{NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
 use crate::outcome::Applied;
@@ -24,6 +24,18 @@ pub(crate) fn key() -> PoolKey {
 
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
+}
+
+/// A provider whose Nodes the operator creates.
+pub(crate) const SOURCE: Result<NodeSource, String> = Ok(NodeSource::Operator {
+    labels: &[("kwok.x-k8s.io/node", "fake")],
+    annotations: &[("kwok.x-k8s.io/node", "fake")],
+    provider_id_prefix: "kwok://",
+});
+
+/// Such a provider without machines and failures.
+pub(crate) fn supply() -> Supply {
+    Supply { source: SOURCE, machines: vec![], is_unknown: false, taken: BTreeSet::new(), failure: None }
 }
 
 /// A pool that already has its finalizer.
@@ -63,7 +75,7 @@ pub(crate) fn pool(replicas: i32) -> NodePool {
 /// A node of the pool as the operator makes it, created at second 0, named `n-<index>`, Ready and annotated so.
 pub(crate) fn node(index: usize) -> Node {
     let name = format!("n-{index:03}");
-    let mut node = Blueprint::of(&key(), &pool(1)).unwrap().node(&name);
+    let mut node = Blueprint::of(&key(), &pool(1), &SOURCE).unwrap().node(&name);
     node.metadata.uid = Some(format!("uid-{name}"));
     node.metadata.creation_timestamp = Some(Time(at(0)));
     annotate(&mut node, names::READY_TIME_ANNOTATION, "1970-01-01T00:00:05Z");
@@ -135,7 +147,7 @@ pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) ->
         nodes,
         unreadable: BTreeSet::new(),
         recent: ObservedPods::default(),
-        supply: Supply::default(),
+        supply: supply(),
         now: at(100),
     }
 }

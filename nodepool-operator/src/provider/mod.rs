@@ -1,10 +1,13 @@
-//! The interface to machine providers: one trait, so that the rest of the operator knows no provider by name.
+//! The interface to machine providers, so that the rest of the operator knows no provider by name: what depends on the
+//! provider of a pool (whether its spec is valid, how a machine becomes a Node) is data that the provider returns.
 //!
-//! A provider makes machines and reports their state. It does not decide how many, and it writes no Kubernetes object:
-//! the planner and the writer turn a machine into a Node.
+//! A provider makes machines under names that the operator chooses, and reports their state. It does not decide how
+//! many, and it writes no Node: the planner and the writer turn a machine into one.
 
+#[cfg(test)]
+mod contract_tests;
 pub(crate) mod provisioner;
-pub(crate) mod simulated;
+mod simulated;
 
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
@@ -12,13 +15,14 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::ProviderSpec;
 
 use crate::plan::PoolKey;
+use crate::plan::supply::NodeSource;
 
 /// A request for one machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MachineRequest<'a> {
     /// The pool it is for.
     pub pool: &'a PoolKey,
-    /// The name its Node will have.
+    /// The name its Node will have, which is also the key of the request.
     pub name: &'a str,
     /// The pool's `spec.provider`.
     pub spec: &'a ProviderSpec,
@@ -26,32 +30,37 @@ pub(crate) struct MachineRequest<'a> {
     pub existing: usize,
 }
 
-/// A provider did not make a machine. The text is for the user.
+/// A call to a provider failed, or a machine was not made. The text is for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ProvisionError {
-    /// The pool has reached its quota, this number of machines.
-    #[error("the provider's quota of {0} nodes for this pool is used up")]
-    Quota(i32),
-    /// A machine did not start, for this reason.
-    #[error("the provider could not start a machine for node {0}")]
-    Failed(String),
-    /// The spec names a provider that this version does not support.
-    #[error("the pool names no provider that this version knows")]
-    Unknown,
+pub(crate) enum ProviderError {
+    /// There is no quota or no capacity left. Asked again after the backoff, and at once when the spec changes.
+    #[error("the provider has no capacity left: {0}")]
+    Quota(String),
+    /// The spec asks for what the provider does not have. Nothing is requested until the spec changes.
+    #[error("spec.provider is invalid: {0}")]
+    Invalid(String),
+    /// It failed and may succeed later. Asked again after the backoff.
+    #[error("the provider failed: {0}")]
+    Transient(String),
+    /// There was no answer, so it is not known what the call did or which machines there are. Asked again after the
+    /// backoff; until then nothing is concluded from what is missing.
+    #[error("the provider does not answer: {0}")]
+    Unreachable(String),
 }
 
-impl ProvisionError {
+impl ProviderError {
     /// The reason as conditions and metrics show it.
     pub(crate) const fn reason(&self) -> Reason {
         match self {
             Self::Quota(_) => Reason::QuotaExceeded,
-            Self::Failed(_) => Reason::ProvisioningFailed,
-            Self::Unknown => Reason::InvalidSpec,
+            Self::Invalid(_) => Reason::InvalidSpec,
+            Self::Transient(_) => Reason::ProvisioningFailed,
+            Self::Unreachable(_) => Reason::ProviderUnreachable,
         }
     }
 }
 
-/// State of a requested machine.
+/// State of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It is being made and expected at this time; `None` when the provider does not know.
@@ -59,26 +68,59 @@ pub(crate) enum Progress {
     /// It runs.
     Running,
     /// It will never run.
-    Failed(ProvisionError),
+    Failed(ProviderError),
 }
 
-/// Makes machines. Every method may be called again with the same arguments: after a crash it is not known which calls
-/// succeeded.
-pub(crate) trait Provider: Send + Sync {
-    /// Requests a machine. A request for a name that is already in flight changes nothing. Returns when the machine is
-    /// expected; `None` when the provider does not know.
-    fn request<'a>(
+/// A machine of a pool, as its provider lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedMachine {
+    /// The name it was requested under.
+    pub name: String,
+    /// State of the machine.
+    pub progress: Progress,
+}
+
+/// The result of a deletion that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deletion {
+    /// The machine is gone, or never was.
+    Gone,
+}
+
+/// Makes machines under names that the operator chooses. Every method may be called again with the same arguments:
+/// after a crash it is not known which calls succeeded.
+pub(crate) trait NamedProvider: Send + Sync {
+    /// The field of `spec.provider` that selects this provider.
+    fn field(&self) -> &'static str;
+
+    /// Whether `spec` selects this provider.
+    fn is_selected_by(&self, spec: &ProviderSpec) -> bool;
+
+    /// How the machines of a pool with this spec become Nodes.
+    fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError>;
+
+    /// Creates a machine. One that exists under this name stays as it is. Returns when the machine is expected; `None`
+    /// when the provider does not know.
+    fn create<'a>(
         &'a self,
         request: MachineRequest<'a>,
         now: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProvisionError>>;
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>>;
 
-    /// Every machine of the pool that was requested and not dropped since, by node name.
-    fn machines<'a>(&'a self, pool: &'a PoolKey, now: Timestamp) -> BoxFuture<'a, Vec<(String, Progress)>>;
+    /// Every machine of the pool that was created and not deleted since. An empty list is no reason to delete anything.
+    fn list<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>>;
 
-    /// Drops the request for `name`: its Node exists, it failed, or the node is not wanted any more.
-    fn drop_request<'a>(&'a self, pool: &'a PoolKey, name: &'a str) -> BoxFuture<'a, ()>;
+    /// Deletes the machine `name`, or cancels its creation.
+    fn delete<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Deletion, ProviderError>>;
 
-    /// Drops all requests of a pool that is gone.
-    fn drop_pool<'a>(&'a self, pool: &'a PoolKey) -> BoxFuture<'a, ()>;
+    /// Forgets a pool that is gone, with its nodes.
+    fn forget(&self, pool: &PoolKey);
 }

@@ -1,7 +1,8 @@
 //! The provider for tests, demos and what-if runs: a machine is only a time at which it will be ready.
 //!
 //! The outcome of a request is a function of the pool, the name and the number of the attempt, so a test that fails
-//! fails again. Requests are in memory; after a restart they are simply made again.
+//! fails again. Machines are in memory: after a restart those without a Node are simply requested again, and those with
+//! one are not missed, because nothing is concluded from a machine that is not listed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,20 +10,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::v1alpha1::SimulatedProvider;
+use shared_crds::v1alpha1::{ProviderSpec, SimulatedProvider};
 
-use super::{MachineRequest, Progress, Provider, ProvisionError};
+use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
+use crate::plan::supply::NodeSource;
 use crate::plan::{PoolKey, hash};
 
+/// Label and annotation by which kwok recognises its nodes:
+/// <https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/>.
+const KWOK_NODE: &[(&str, &str)] = &[("kwok.x-k8s.io/node", "fake")];
+
 #[derive(Clone, Copy, Debug)]
-struct PendingMachine {
+struct SimulatedMachine {
     due: Timestamp,
     fails: bool,
 }
 
 #[derive(Debug, Default)]
 struct Pool {
-    machines: BTreeMap<String, PendingMachine>,
+    machines: BTreeMap<String, SimulatedMachine>,
     attempts: HashMap<String, u32>,
 }
 
@@ -42,8 +48,8 @@ impl Simulated {
         &self,
         request: MachineRequest<'_>,
         now: Timestamp,
-    ) -> Result<Option<Timestamp>, ProvisionError> {
-        let spec = request.spec.simulated.as_ref().ok_or(ProvisionError::Unknown)?;
+    ) -> Result<Option<Timestamp>, ProviderError> {
+        let spec = spec(request.spec)?;
         let mut pools = self.pools();
         let pool = pools.entry(request.pool.clone()).or_default();
         if let Some(machine) = pool.machines.get(request.name) {
@@ -52,7 +58,7 @@ impl Simulated {
         if let Some(quota) =
             spec.quota.filter(|quota| usize::try_from(*quota).is_ok_and(|q| request.existing >= q))
         {
-            return Err(ProvisionError::Quota(quota));
+            return Err(ProviderError::Quota(format!("the quota of this pool is {quota} nodes")));
         }
         let attempt = pool.attempts.entry(request.name.to_owned()).or_default();
         *attempt += 1;
@@ -62,6 +68,10 @@ impl Simulated {
     }
 }
 
+fn spec(of: &ProviderSpec) -> Result<&SimulatedProvider, ProviderError> {
+    of.simulated.as_ref().ok_or_else(|| ProviderError::Invalid("simulated is not set".to_owned()))
+}
+
 /// When and how the request ends.
 fn outcome(
     pool: &PoolKey,
@@ -69,70 +79,88 @@ fn outcome(
     attempt: u32,
     spec: &SimulatedProvider,
     now: Timestamp,
-) -> PendingMachine {
+) -> SimulatedMachine {
     let roll = |what: &str| hash::fnv1a(format!("{what} {pool} {name} {attempt}").as_bytes());
     let jitter_millis = u64::try_from(spec.jitter_seconds).unwrap_or_default() * 1000;
     let jitter = i64::try_from(roll("jitter") % (jitter_millis + 1)).unwrap_or_default();
     let delay =
         SignedDuration::from_secs(i64::from(spec.provision_seconds)) + SignedDuration::from_millis(jitter);
-    PendingMachine {
+    SimulatedMachine {
         due: now.checked_add(delay).unwrap_or(Timestamp::MAX),
         fails: roll("failure") % 100 < u64::try_from(spec.failure_percent).unwrap_or_default(),
     }
 }
 
-impl Provider for Simulated {
-    fn request<'a>(
+impl NamedProvider for Simulated {
+    fn field(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn is_selected_by(&self, spec: &ProviderSpec) -> bool {
+        spec.simulated.is_some()
+    }
+
+    fn node_source(&self, of: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        spec(of)?;
+        Ok(NodeSource::Operator { labels: KWOK_NODE, annotations: KWOK_NODE, provider_id_prefix: "kwok://" })
+    }
+
+    fn create<'a>(
         &'a self,
         request: MachineRequest<'a>,
         now: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProvisionError>> {
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
         async move { self.request_machine(request, now) }.boxed()
     }
 
-    fn machines<'a>(&'a self, pool: &'a PoolKey, now: Timestamp) -> BoxFuture<'a, Vec<(String, Progress)>> {
-        let progress = move |(name, machine): (&String, &PendingMachine)| {
+    fn list<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        now: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        let listed = move |(name, machine): (&String, &SimulatedMachine)| {
             let progress = match machine {
-                PendingMachine { due, .. } if *due > now => Progress::Starting(Some(*due)),
-                PendingMachine { fails: true, .. } => Progress::Failed(ProvisionError::Failed(name.clone())),
-                PendingMachine { .. } => Progress::Running,
+                SimulatedMachine { due, .. } if *due > now => Progress::Starting(Some(*due)),
+                SimulatedMachine { fails: true, .. } => {
+                    let message = format!("it could not start a machine for node {name}");
+                    Progress::Failed(ProviderError::Transient(message))
+                }
+                SimulatedMachine { .. } => Progress::Running,
             };
-            (name.clone(), progress)
+            ListedMachine { name: name.clone(), progress }
         };
         async move {
-            self.pools()
-                .get(pool)
-                .map(|pool| pool.machines.iter().map(progress).collect())
-                .unwrap_or_default()
+            let pools = self.pools();
+            Ok(pools.get(pool).map(|pool| pool.machines.iter().map(listed).collect()).unwrap_or_default())
         }
         .boxed()
     }
 
-    fn drop_request<'a>(&'a self, pool: &'a PoolKey, name: &'a str) -> BoxFuture<'a, ()> {
+    fn delete<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
         async move {
             if let Some(pool) = self.pools().get_mut(pool) {
                 pool.machines.remove(name);
             }
+            Ok(Deletion::Gone)
         }
         .boxed()
     }
 
-    fn drop_pool<'a>(&'a self, pool: &'a PoolKey) -> BoxFuture<'a, ()> {
-        async move {
-            self.pools().remove(pool);
-        }
-        .boxed()
+    fn forget(&self, pool: &PoolKey) {
+        self.pools().remove(pool);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use shared_crds::v1alpha1::ProviderSpec;
-
     use super::*;
     use crate::plan::testing::{at, key};
 
-    fn spec(simulated: SimulatedProvider) -> ProviderSpec {
+    fn provider_spec(simulated: SimulatedProvider) -> ProviderSpec {
         ProviderSpec { simulated: Some(simulated) }
     }
 
@@ -141,19 +169,19 @@ mod tests {
         spec: &ProviderSpec,
         name: &str,
         existing: usize,
-    ) -> Result<Option<Timestamp>, ProvisionError> {
+    ) -> Result<Option<Timestamp>, ProviderError> {
         provider.request_machine(MachineRequest { pool: &key(), name, spec, existing }, at(100))
     }
 
     fn progress(provider: &Simulated, second: i64) -> Vec<Progress> {
-        let machines = provider.machines(&key(), at(second)).now_or_never().unwrap();
-        machines.into_iter().map(|(_, progress)| progress).collect()
+        let machines = provider.list(&key(), at(second)).now_or_never().unwrap().unwrap();
+        machines.into_iter().map(|machine| machine.progress).collect()
     }
 
     #[test]
     fn a_machine_runs_at_its_expected_time() {
         let provider = Simulated::default();
-        let spec = spec(SimulatedProvider { provision_seconds: 30, ..SimulatedProvider::default() });
+        let spec = provider_spec(SimulatedProvider { provision_seconds: 30, ..SimulatedProvider::default() });
         assert_eq!(request(&provider, &spec, "a", 0), Ok(Some(at(130))));
         assert_eq!(progress(&provider, 129), [Progress::Starting(Some(at(130)))]);
         assert_eq!(progress(&provider, 130), [Progress::Running]);
@@ -162,7 +190,7 @@ mod tests {
     #[test]
     fn a_repeated_request_changes_nothing() {
         let provider = Simulated::default();
-        let spec = spec(SimulatedProvider {
+        let spec = provider_spec(SimulatedProvider {
             provision_seconds: 30,
             jitter_seconds: 50,
             ..SimulatedProvider::default()
@@ -175,7 +203,7 @@ mod tests {
     #[test]
     fn jitter_spreads_the_times_within_its_bound() {
         let provider = Simulated::default();
-        let spec = spec(SimulatedProvider {
+        let spec = provider_spec(SimulatedProvider {
             provision_seconds: 10,
             jitter_seconds: 20,
             ..SimulatedProvider::default()
@@ -191,22 +219,19 @@ mod tests {
     #[test]
     fn about_as_many_requests_fail_as_the_spec_says_and_another_attempt_may_work() {
         let provider = Simulated::default();
-        let spec = spec(SimulatedProvider { failure_percent: 30, ..SimulatedProvider::default() });
+        let spec = provider_spec(SimulatedProvider { failure_percent: 30, ..SimulatedProvider::default() });
         for n in 0..1000 {
             request(&provider, &spec, &format!("n-{n:04}"), 0).unwrap();
         }
         let failed = |provider: &Simulated| -> Vec<String> {
-            let machines = provider.machines(&key(), at(1000)).now_or_never().unwrap();
-            machines
-                .into_iter()
-                .filter(|(_, p)| matches!(p, Progress::Failed(_)))
-                .map(|(name, _)| name)
-                .collect()
+            let machines = provider.list(&key(), at(1000)).now_or_never().unwrap().unwrap();
+            let failed = machines.into_iter().filter(|it| matches!(it.progress, Progress::Failed(_)));
+            failed.map(|machine| machine.name).collect()
         };
         let first = failed(&provider);
         assert!((200..400).contains(&first.len()), "{}", first.len());
         for name in &first {
-            provider.drop_request(&key(), name).now_or_never().unwrap();
+            provider.delete(&key(), name).now_or_never().unwrap().unwrap();
             request(&provider, &spec, name, 0).unwrap();
         }
         assert!(failed(&provider).len() < first.len() / 2);
@@ -215,9 +240,12 @@ mod tests {
     #[test]
     fn the_quota_counts_what_the_pool_has_already() {
         let provider = Simulated::default();
-        let spec = spec(SimulatedProvider { quota: Some(3), ..SimulatedProvider::default() });
+        let spec = provider_spec(SimulatedProvider { quota: Some(3), ..SimulatedProvider::default() });
         assert!(request(&provider, &spec, "a", 2).is_ok());
-        assert_eq!(request(&provider, &spec, "b", 3), Err(ProvisionError::Quota(3)));
+        assert_eq!(
+            request(&provider, &spec, "b", 3),
+            Err(ProviderError::Quota("the quota of this pool is 3 nodes".to_owned()))
+        );
         assert_eq!(
             request(&provider, &spec, "a", 3).map(|due| due.is_some()),
             Ok(true),

@@ -9,7 +9,7 @@ use crate::outcome::Extent;
 use crate::plan::supply::{Machine, MachineState};
 use crate::plan::testing::{
     self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
-    set_ready, starting,
+    set_ready, starting, supply,
 };
 use crate::plan::{Observed, PodName, Supply};
 
@@ -48,10 +48,8 @@ fn blocked(pod: &str) -> Blocked {
 #[test]
 fn every_owned_condition_is_always_reported_once() {
     let pool = pool(1);
-    let types: Vec<_> = reported(&pool, &facts(&pool, vec![], Supply::default()), &Applied::default())
-        .iter()
-        .map(|s| s.0)
-        .collect();
+    let types: Vec<_> =
+        reported(&pool, &facts(&pool, vec![], supply()), &Applied::default()).iter().map(|s| s.0).collect();
     assert_eq!(types, ownership::conditions(Owner::NodepoolOperator).collect::<Vec<_>>());
 }
 
@@ -61,18 +59,11 @@ fn the_three_standard_conditions_report_the_state() {
     let machine = Machine { name: "m".into(), state: MachineState::Running };
     let mut broken = node(1);
     set_ready(&mut broken, "False");
-    let in_flight = Supply { machines: vec![machine], ..Supply::default() };
-    let no_quota = Supply { failure: Some(failure(QuotaExceeded)), ..Supply::default() };
+    let in_flight = Supply { machines: vec![machine], ..supply() };
+    let no_quota = Supply { failure: Some(failure(QuotaExceeded)), ..supply() };
     let (yes, no) = (Some(true), Some(false));
     for (case, nodes, supply, ready, reconciling, stalled) in [
-        (
-            "all is well",
-            vec![node(0), node(1)],
-            Supply::default(),
-            (yes, AllNodesReady),
-            (no, Settled),
-            (no, Settled),
-        ),
+        ("all is well", vec![node(0), node(1)], supply(), (yes, AllNodesReady), (no, Settled), (no, Settled)),
         (
             "one is on its way",
             vec![node(0)],
@@ -84,23 +75,16 @@ fn the_three_standard_conditions_report_the_state() {
         (
             "one starts",
             vec![node(0), starting(1)],
-            Supply::default(),
+            supply(),
             (no, Provisioning),
             (yes, Provisioning),
             (no, Settled),
         ),
-        (
-            "one broke",
-            vec![node(0), broken],
-            Supply::default(),
-            (no, NodesNotReady),
-            (no, Settled),
-            (no, Settled),
-        ),
+        ("one broke", vec![node(0), broken], supply(), (no, NodesNotReady), (no, Settled), (no, Settled)),
         (
             "one leaves",
             vec![node(0), node(1), draining(2, 5)],
-            Supply::default(),
+            supply(),
             (yes, AllNodesReady),
             (yes, Draining),
             (no, Settled),
@@ -126,7 +110,7 @@ fn the_three_standard_conditions_report_the_state() {
 #[test]
 fn a_blocked_drain_names_the_node_and_the_pod_and_counts_the_rest() {
     let pool = pool(0);
-    let facts = facts(&pool, vec![draining(0, 5)], Supply::default());
+    let facts = facts(&pool, vec![draining(0, 5)], supply());
     let applied = Applied { blocked: vec![blocked("b"), blocked("a")], ..Applied::default() };
     let statement =
         statements(&pool, &facts, &applied).into_iter().find(|s| s.reason == Reason::DrainBlocked).unwrap();
@@ -144,7 +128,7 @@ fn replicas_outside_the_bounds_are_reported_with_the_number_used() {
         (None, 2, 9, (Some(false), Reason::ReplicasUnset)),
     ] {
         (pool.spec.replicas, pool.spec.min_replicas, pool.spec.max_replicas) = (asked, min, max);
-        let facts = facts(&pool, vec![], Supply::default());
+        let facts = facts(&pool, vec![], supply());
         assert_eq!(one(&pool, &facts, &Applied::default(), ConditionType::ReplicasClamped), expected);
     }
 }
@@ -154,11 +138,8 @@ fn counts_are_those_of_nodes_that_stay() {
     let mut outdated = node(1);
     annotate(&mut outdated, names::TEMPLATE_HASH_ANNOTATION, "other");
     let pool = pool(3);
-    let facts = facts(
-        &pool,
-        vec![node(0), outdated, starting(2), draining(3, 5), deleted(node(4))],
-        Supply::default(),
-    );
+    let facts =
+        facts(&pool, vec![node(0), outdated, starting(2), draining(3, 5), deleted(node(4))], supply());
     let fields = fields(&pool, &facts);
     assert_eq!((fields.replicas, fields.ready_replicas), (Some(3), Some(2)));
     assert_eq!((fields.up_to_date_replicas, fields.unavailable_replicas), (Some(2), Some(1)));
@@ -190,7 +171,7 @@ fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back()
 #[test]
 fn a_second_pass_over_the_same_state_reports_the_same() {
     let mut pool = pool(1);
-    let facts = facts(&pool, vec![node(0)], Supply::default());
+    let facts = facts(&pool, vec![node(0)], supply());
     let first = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
     pool.status = Some(NodePoolStatus { conditions: first.clone(), ..fields(&pool, &facts) });
     let second = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(900)));
@@ -201,9 +182,9 @@ fn a_second_pass_over_the_same_state_reports_the_same() {
 fn what_was_done_is_in_the_status_of_the_same_pass() {
     let pool = pool(2);
     let machine = |name: &str| Machine { name: name.into(), state: MachineState::Running };
-    let supply = Supply { machines: vec![machine("a"), machine("b")], ..Supply::default() };
+    let machines = vec![machine("a"), machine("b")];
     let applied = Applied { created: vec!["a".into(), "b".into()], ..Applied::default() };
-    let facts = counted(&pool, vec![], supply, &applied);
+    let facts = counted(&pool, vec![], Supply { machines, ..supply() }, &applied);
     assert_eq!((facts.staying, facts.starting, facts.in_flight), (2, 2, 0));
 }
 
@@ -216,15 +197,14 @@ fn only_what_was_acknowledged_counts() {
         [staying, ready, up_to_date, starting, leaving, in_flight]
     };
     let nothing = Applied::default();
-    let counts = |nodes: &[Node], applied: &Applied| {
-        numbers(&counted(&pool(2), nodes.to_vec(), Supply::default(), applied))
-    };
+    let counts =
+        |nodes: &[Node], applied: &Applied| numbers(&counted(&pool(2), nodes.to_vec(), supply(), applied));
 
     let surplus = [node(0), node(1), outdated];
     assert_eq!(counts(&surplus, &nothing), [3, 3, 2, 0, 0, 0]);
     let cordoned = Applied { cordoned: vec!["n-000".into()], ..Applied::default() };
     assert_eq!(counts(&surplus, &cordoned), [2, 2, 1, 0, 1, 0]);
-    assert!(counted(&pool(2), surplus.to_vec(), Supply::default(), &cordoned).all_ready());
+    assert!(counted(&pool(2), surplus.to_vec(), supply(), &cordoned).all_ready());
 
     let too_few = [node(0), draining(1, 5)];
     assert_eq!(counts(&too_few, &nothing), [1, 1, 1, 0, 1, 0]);
@@ -250,7 +230,7 @@ fn only_what_was_acknowledged_counts() {
 #[test]
 fn an_excess_that_could_not_be_removed_is_still_draining() {
     let pool = pool(1);
-    let facts = counted(&pool, vec![node(0), node(1)], Supply::default(), &Applied::default());
+    let facts = counted(&pool, vec![node(0), node(1)], supply(), &Applied::default());
     let say = |type_| one(&pool, &facts, &Applied::default(), type_);
     assert_eq!(say(ConditionType::Ready), (Some(false), Reason::Draining));
     assert_eq!(say(ConditionType::Reconciling), (Some(true), Reason::Draining));
@@ -264,7 +244,7 @@ fn rejected(write: RejectedWrite, message: &str) -> Applied {
 #[test]
 fn a_creation_without_an_answer_is_reported_and_does_not_stall_the_pool() {
     let pool = pool(2);
-    let facts = counted(&pool, vec![node(0)], Supply::default(), &Applied::default());
+    let facts = counted(&pool, vec![node(0)], supply(), &Applied::default());
     let (write, reason) = (RejectedWrite::Creation, Reason::WriteTimedOut);
     let rejected = Rejected { write, reason, message: "no answer".into() };
     let applied = Applied { rejected: Some(rejected), extent: Extent::Failed, ..Applied::default() };
@@ -278,7 +258,7 @@ fn a_creation_without_an_answer_is_reported_and_does_not_stall_the_pool() {
 fn a_write_that_the_server_will_never_accept_stalls_the_pool() {
     let pool = pool(2);
     let nodes = vec![node(0), draining(1, 5), deleted(node(2))];
-    let facts = counted(&pool, nodes, Supply::default(), &Applied::default());
+    let facts = counted(&pool, nodes, supply(), &Applied::default());
     for (write, healthy) in [
         (RejectedWrite::Creation, (Some(false), Reason::WriteForbidden)),
         (RejectedWrite::Change, (Some(true), Reason::Provisioned)),
@@ -311,7 +291,7 @@ fn of_several_rejected_writes_the_same_one_is_reported_in_any_order() {
 #[test]
 fn a_rejected_write_is_published_once_until_its_message_changes() {
     let mut pool = pool(2);
-    let facts = facts(&pool, vec![node(0)], Supply::default());
+    let facts = facts(&pool, vec![node(0)], supply());
     let long = format!("no right {}", "x".repeat(2000));
     let applied = rejected(RejectedWrite::Change, &long);
     let published = |pool: &NodePool, applied: &Applied| {

@@ -1,0 +1,128 @@
+//! What every provider has to do, whatever it makes machines of: run against each of them.
+//!
+//! A provider gives a [`Bench`]: itself, a spec that selects it, and the hands that make its machines run, its answers get
+//! lost, and its back end lie.
+
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::{ProviderSpec, SimulatedProvider};
+
+use super::simulated::Simulated;
+use super::*;
+use crate::plan::testing::{at, key};
+
+/// A provider under test.
+struct Bench {
+    provider: Box<dyn NamedProvider>,
+    spec: ProviderSpec,
+    /// A spec with room for this many machines.
+    with_quota: fn(i32) -> ProviderSpec,
+    /// When every requested machine runs.
+    running_at: Timestamp,
+}
+
+fn simulated() -> Bench {
+    let with_quota = |quota| ProviderSpec {
+        simulated: Some(SimulatedProvider { quota: Some(quota), ..SimulatedProvider::default() }),
+    };
+    let spec = SimulatedProvider { provision_seconds: 30, ..SimulatedProvider::default() };
+    Bench {
+        provider: Box::new(Simulated::default()),
+        spec: ProviderSpec { simulated: Some(spec) },
+        with_quota,
+        running_at: at(130),
+    }
+}
+
+/// Every provider.
+fn all() -> Vec<Bench> {
+    vec![simulated()]
+}
+
+impl Bench {
+    async fn create(&self, name: &str) -> Result<Option<Timestamp>, ProviderError> {
+        self.create_in(&key(), name, &self.spec, 0).await
+    }
+
+    async fn create_in(
+        &self,
+        pool: &PoolKey,
+        name: &str,
+        spec: &ProviderSpec,
+        existing: usize,
+    ) -> Result<Option<Timestamp>, ProviderError> {
+        self.provider.create(MachineRequest { pool, name, spec, existing }, at(100)).await
+    }
+
+    async fn listed(&self, pool: &PoolKey) -> Vec<(String, Progress)> {
+        let mut machines = self.provider.list(pool, self.running_at).await.unwrap();
+        machines.sort_by(|a, b| a.name.cmp(&b.name));
+        machines.into_iter().map(|machine| (machine.name, machine.progress)).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_machine_runs_in_the_end_and_is_listed_under_its_name() {
+    for bench in all() {
+        bench.create("a").await.unwrap();
+        bench.create("b").await.unwrap();
+        let expected = ["a", "b"].map(|name| (name.to_owned(), Progress::Running));
+        assert_eq!(bench.listed(&key()).await, expected, "{}", bench.provider.field());
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_creation_makes_no_second_machine() {
+    for bench in all() {
+        let first = bench.create("a").await;
+        assert_eq!(bench.create("a").await, first, "{}", bench.provider.field());
+        assert_eq!(bench.listed(&key()).await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_machine_is_gone_and_so_is_one_that_never_was() {
+    for bench in all() {
+        bench.create("a").await.unwrap();
+        for name in ["a", "a", "never"] {
+            assert_eq!(bench.provider.delete(&key(), name).await, Ok(Deletion::Gone));
+        }
+        assert_eq!(bench.listed(&key()).await, [], "{}", bench.provider.field());
+        bench.create("a").await.unwrap();
+        assert_eq!(bench.listed(&key()).await.len(), 1, "its name is free again");
+    }
+}
+
+#[tokio::test]
+async fn pools_do_not_see_each_others_machines() {
+    let other = PoolKey { namespace: "other".into(), name: key().name };
+    for bench in all() {
+        bench.create("a").await.unwrap();
+        bench.create_in(&other, "b", &bench.spec, 0).await.unwrap();
+        assert_eq!(bench.listed(&key()).await[0].0, "a");
+        bench.provider.delete(&key(), "b").await.unwrap();
+        assert_eq!(bench.listed(&other).await[0].0, "b", "{}", bench.provider.field());
+    }
+}
+
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_said_and_makes_no_machine() {
+    for bench in all() {
+        let spec = (bench.with_quota)(2);
+        let refused = bench.create_in(&key(), "c", &spec, 2).await;
+        assert!(matches!(refused, Err(ProviderError::Quota(_))), "{refused:?}");
+        assert_eq!(bench.listed(&key()).await, [], "{}", bench.provider.field());
+        assert!(bench.create_in(&key(), "b", &spec, 1).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_spec_of_another_provider_selects_none_and_is_invalid() {
+    for bench in all() {
+        let other = ProviderSpec::default();
+        assert!(bench.provider.is_selected_by(&bench.spec) && !bench.provider.is_selected_by(&other));
+        assert!(bench.provider.node_source(&bench.spec).is_ok());
+        assert!(matches!(bench.provider.node_source(&other), Err(ProviderError::Invalid(_))));
+        let refused = bench.create_in(&key(), "a", &other, 0).await;
+        assert!(matches!(refused, Err(ProviderError::Invalid(_))), "{}: {refused:?}", bench.provider.field());
+    }
+}
