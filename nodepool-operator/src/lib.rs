@@ -99,7 +99,7 @@ const SPEC: OperatorSpec = OperatorSpec {
 /// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
 async fn start(operator: Operator) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
-    let of_a_pool = watcher::Config::default().labels(names::NODEPOOL_LABEL);
+    let of_a_pool = watcher::Config::default().labels(names::MEMBER_LABEL);
     let (nodes, node_changes) =
         operator.reflect(Api::all(operator.client.clone()), &of_a_pool, cache::transform);
     let triggers = triggers::keys(pool_changes, node_changes, operator.args.client.watch_namespace.clone());

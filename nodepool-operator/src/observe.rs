@@ -141,9 +141,7 @@ fn is_behind(ctx: &Context, key: &PoolKey, cached: &[Arc<Node>]) -> bool {
 }
 
 fn belongs(node: &Node, key: &PoolKey) -> bool {
-    let label = |name: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(name));
-    label(names::NODEPOOL_LABEL) == Some(&key.name)
-        && label(names::NODEPOOL_NAMESPACE_LABEL) == Some(&key.namespace)
+    node.metadata.labels.as_ref().and_then(names::pool_of_member) == Some((&key.namespace, &key.name))
 }
 
 /// The pool, if it cannot be read. The store is read first: an object that becomes readable again is in the store

@@ -112,7 +112,7 @@ mod tests {
 
     fn in_pool(name: &str) -> Arc<Node> {
         let mut node = node(0);
-        node.metadata.labels.as_mut().unwrap().insert(names::NODEPOOL_LABEL.into(), name.into());
+        node.metadata.labels.as_mut().unwrap().insert(names::MEMBER_LABEL.into(), name.into());
         Arc::new(node)
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use shared_crds::names::member_labels;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use super::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan};
@@ -72,9 +73,12 @@ impl TestCluster {
 
     /// Adds a Ready node of `pool` (in namespace `ns`), an hour old, that matches the pool's template.
     pub fn node(mut self, pool: &str, name: &str, change: Value) -> Self {
+        let mut labels = json!({ "kubernetes.io/hostname": name });
+        for (key, value) in member_labels("ns", pool) {
+            labels[key] = json!(value);
+        }
         let base = json!({
-            "metadata": { "name": name, "creationTimestamp": "2026-01-01T11:00:00Z", "labels": {
-                "kubernetes.io/hostname": name, "tandem.dev/nodepool": pool, "tandem.dev/nodepool-namespace": "ns" } },
+            "metadata": { "name": name, "creationTimestamp": "2026-01-01T11:00:00Z", "labels": labels },
             "status": { "allocatable": { "cpu": "4", "memory": "16Gi", "pods": "10" },
                         "conditions": [{ "type": "Ready", "status": "True" }] } });
         self.observed.nodes.push(Arc::new(serde_json::from_value::<Node>(merged(base, change)).unwrap()));

@@ -1,5 +1,7 @@
 //! Names that both operators, and users who write selectors, rely on. They are API: changing one orphans nodes.
 
+use std::collections::BTreeMap;
+
 /// The API group of every Tandem resource.
 pub const GROUP: &str = "tandem.dev";
 
@@ -8,10 +10,17 @@ pub const NODEPOOL_OPERATOR: &str = "nodepool-operator";
 /// Field manager of the Autoscaler operator.
 pub const AUTOSCALER_OPERATOR: &str = "autoscaler-operator";
 
-/// Label on a Node: the name of the pool it belongs to.
+/// Label on a Node: the name of its pool, for the selectors of users. It proves nothing: a kubelet may put it on its own
+/// Node. The operators read [`MEMBER_LABEL`].
 pub const NODEPOOL_LABEL: &str = "tandem.dev/nodepool";
-/// Label on a Node: the namespace of the pool it belongs to. A Node is cluster-scoped, so the pair names the pool.
+/// Label on a Node: the namespace of its pool. A Node is cluster-scoped, so the pair names the pool.
 pub const NODEPOOL_NAMESPACE_LABEL: &str = "tandem.dev/nodepool-namespace";
+/// Label on a Node: the name of the pool it belongs to, as the `NodePool` operator recorded it. The API server lets no
+/// kubelet set, change or remove a label with this prefix (admission plugin `NodeRestriction`, on by default in
+/// kubeadm's clusters): <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>.
+pub const MEMBER_LABEL: &str = "tandem.node-restriction.kubernetes.io/nodepool";
+/// Label on a Node: the namespace of the pool that [`MEMBER_LABEL`] names.
+pub const MEMBER_NAMESPACE_LABEL: &str = "tandem.node-restriction.kubernetes.io/nodepool-namespace";
 
 /// Annotation on a Node: hash of the pool's template that the node was made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "tandem.dev/template-hash";
@@ -32,5 +41,44 @@ pub const POOL_FINALIZER: &str = "tandem.dev/nodes";
 
 /// The selector of a pool's nodes, in the form `status.selector` and a label query take.
 pub fn node_selector(namespace: &str, pool: &str) -> String {
-    format!("{NODEPOOL_LABEL}={pool},{NODEPOOL_NAMESPACE_LABEL}={namespace}")
+    format!("{MEMBER_LABEL}={pool},{MEMBER_NAMESPACE_LABEL}={namespace}")
+}
+
+/// The labels by which a Node belongs to a pool, and those by which users select it.
+pub fn member_labels(namespace: &str, pool: &str) -> [(&'static str, String); 4] {
+    [
+        (NODEPOOL_LABEL, pool.to_owned()),
+        (NODEPOOL_NAMESPACE_LABEL, namespace.to_owned()),
+        (MEMBER_LABEL, pool.to_owned()),
+        (MEMBER_NAMESPACE_LABEL, namespace.to_owned()),
+    ]
+}
+
+/// Namespace and name of the pool that a Node with these labels belongs to.
+pub fn pool_of_member(labels: &BTreeMap<String, String>) -> Option<(&str, &str)> {
+    Some((labels.get(MEMBER_NAMESPACE_LABEL)?, labels.get(MEMBER_LABEL)?))
+}
+
+/// Whether the label says to which pool a Node belongs, so that it differs between nodes of equal pools.
+pub fn names_a_pool(label: &str) -> bool {
+    [NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, MEMBER_LABEL, MEMBER_NAMESPACE_LABEL].contains(&label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_belongs_to_the_pool_that_the_operator_recorded_and_not_to_one_it_claims() {
+        let all = member_labels("ns", "p").map(|(key, value)| (key.to_owned(), value));
+        let labels = BTreeMap::from(all.clone());
+        assert_eq!(pool_of_member(&labels), Some(("ns", "p")));
+        assert!(labels.keys().all(|label| names_a_pool(label)) && !names_a_pool("kubernetes.io/hostname"));
+        let claimed: BTreeMap<_, _> = all.into_iter().take(2).collect();
+        assert_eq!(pool_of_member(&claimed), None);
+        // As the API server's plugin recognises them.
+        for label in [MEMBER_LABEL, MEMBER_NAMESPACE_LABEL] {
+            assert!(label.split_once('/').unwrap().0.ends_with(".node-restriction.kubernetes.io"), "{label}");
+        }
+    }
 }

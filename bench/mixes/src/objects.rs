@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::names::member_labels;
 use shared_crds::v1alpha1::{
     Expander, NodePoolAutoscalerSpec, NodePoolSpec, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec,
     ProviderSpec, ScaleDownSpec, SimulatedProvider,
@@ -118,8 +118,8 @@ pub(crate) fn node(pool: &NodePool, name: &str) -> Node {
     let template = &pool.spec.template;
     let mut labels = template.metadata.as_ref().map(|m| m.labels.clone()).unwrap_or_default();
     labels.insert(HOST_KEY.to_owned(), name.to_owned());
-    labels.insert(NODEPOOL_LABEL.to_owned(), pool.metadata.name.clone().unwrap_or_default());
-    labels.insert(NODEPOOL_NAMESPACE_LABEL.to_owned(), NAMESPACE.to_owned());
+    let of_pool = member_labels(NAMESPACE, pool.metadata.name.as_deref().unwrap_or_default());
+    labels.extend(of_pool.map(|(key, value)| (key.to_owned(), value)));
     let ready = NodeCondition {
         type_: "Ready".to_owned(),
         status: "True".to_owned(),

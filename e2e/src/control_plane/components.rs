@@ -74,6 +74,8 @@ impl Components {
             format!("--tls-private-key-file={}", pki("apiserver.key")),
             format!("--token-auth-file={}", pki("tokens.csv")),
             "--authorization-mode=Node,RBAC".into(),
+            // On in clusters that kubeadm sets up. The pool of a node is recorded in labels that it lets no kubelet set.
+            "--enable-admission-plugins=NodeRestriction".into(),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
             format!("--service-account-signing-key-file={}", pki("service-accounts.key")),
             format!("--service-account-key-file={}", pki("service-accounts.pub")),

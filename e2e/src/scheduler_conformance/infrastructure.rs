@@ -1,7 +1,7 @@
 //! Random nodes and pools: zones, racks, sizes, labels, taints; some nodes lack labels that most have.
 
 use serde_json::{Value, json};
-use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::names::member_labels;
 
 use super::seeded_rng::SeededRng;
 
@@ -200,8 +200,10 @@ pub fn machine(pool: &Value, name: &str) -> Value {
     labels["kubernetes.io/arch"] = json!("amd64");
     labels["kwok.x-k8s.io/node"] = json!("fake");
     labels[HOST] = json!(name);
-    labels[NODEPOOL_LABEL] = pool["metadata"]["name"].clone();
-    labels[NODEPOOL_NAMESPACE_LABEL] = pool["metadata"]["namespace"].clone();
+    let part = |part: &str| pool["metadata"][part].as_str().unwrap_or_default();
+    for (key, value) in member_labels(part("namespace"), part("name")) {
+        labels[key] = json!(value);
+    }
     ready(name, &labels, &template["spec"]["capacity"], &template["spec"]["taints"])
 }
 

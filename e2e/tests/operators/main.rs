@@ -10,6 +10,7 @@ mod hpa;
 mod install;
 mod late;
 mod lifecycle;
+mod membership;
 mod start;
 mod validation;
 mod versions;

@@ -263,9 +263,9 @@ mod tests {
     #[tokio::test]
     async fn the_pool_of_a_node_is_known_although_the_rest_of_it_is_unreadable() {
         for (owner, is_foreign_node) in [(Some(key()), false), (None, true)] {
-            let labels = owner.map(|key| {
-                json!({ names::NODEPOOL_LABEL: key.name, names::NODEPOOL_NAMESPACE_LABEL: key.namespace })
-            });
+            let labels = owner.map(
+                |key| json!({ names::MEMBER_LABEL: key.name, names::MEMBER_NAMESPACE_LABEL: key.namespace }),
+            );
             let test = TestContext::new(move |_, _| {
                 (
                     200,

@@ -42,11 +42,8 @@ impl PoolKey {
 
     /// The pool in the labels of `metadata`; `None` unless both labels are present.
     pub(crate) fn of_labelled(metadata: &ObjectMeta) -> Option<Self> {
-        let labels = metadata.labels.as_ref()?;
-        Some(Self {
-            namespace: labels.get(names::NODEPOOL_NAMESPACE_LABEL)?.clone(),
-            name: labels.get(names::NODEPOOL_LABEL)?.clone(),
-        })
+        let (namespace, name) = names::pool_of_member(metadata.labels.as_ref()?)?;
+        Some(Self { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 }
 

@@ -82,8 +82,8 @@ impl Blueprint {
         );
         labels.extend(metadata.labels);
         labels.extend(own_labels.iter().map(owned));
-        labels.insert(names::NODEPOOL_LABEL.to_owned(), key.name.clone());
-        labels.insert(names::NODEPOOL_NAMESPACE_LABEL.to_owned(), key.namespace.clone());
+        let of_pool = names::member_labels(&key.namespace, &key.name);
+        labels.extend(of_pool.map(|(key, value)| (key.to_owned(), value)));
 
         let mut annotations = metadata.annotations;
         annotations.extend(own_annotations.iter().map(owned));

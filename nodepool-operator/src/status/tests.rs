@@ -147,7 +147,9 @@ fn counts_are_those_of_nodes_that_stay() {
     assert_eq!((nodes.starting, nodes.ready, nodes.draining), (1, 2, 2));
     assert_eq!(
         fields.selector.as_deref(),
-        Some("tandem.dev/nodepool=web,tandem.dev/nodepool-namespace=default")
+        Some(
+            "tandem.node-restriction.kubernetes.io/nodepool=web,tandem.node-restriction.kubernetes.io/nodepool-namespace=default"
+        )
     );
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::names::{MEMBER_LABEL, MEMBER_NAMESPACE_LABEL};
 use shared_crds::v1alpha1::Headroom;
 use shared_crds::{NodePoolAutoscaler, QualifiedName};
 
@@ -72,7 +72,7 @@ fn constraints(pools: &[&Pool]) -> Constraints {
     let names = |of: fn(&Pool) -> String| pools.iter().map(|pool| of(pool)).collect();
     let namespaces = names(|pool| pool.object.metadata.namespace.clone().unwrap_or_default());
     let names = names(|pool| pool.object.metadata.name.clone().unwrap_or_default());
-    let labels = vec![rule(NODEPOOL_LABEL, names), rule(NODEPOOL_NAMESPACE_LABEL, namespaces)];
+    let labels = vec![rule(MEMBER_LABEL, names), rule(MEMBER_NAMESPACE_LABEL, namespaces)];
     let taints = pools.iter().filter_map(|pool| pool.template.as_ref().ok()).flat_map(|t| &t.profile.taints);
     let mut tolerations: Vec<_> = taints
         .map(|taint| Tolerated {

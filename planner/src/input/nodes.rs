@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
-use shared_crds::names::{DRAIN_STARTED_ANNOTATION, NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::names::{DRAIN_STARTED_ANNOTATION, pool_of_member};
 
 use crate::time::later;
 
@@ -24,10 +24,9 @@ const LIFECYCLE_TAINTS: [&str; 4] = [
 /// Cluster API's condition of a pool whose nodes are being replaced.
 const ROLLING_OUT: &str = "RollingOut";
 
-/// Namespace and name of the pool that the node's labels name.
+/// Namespace and name of the pool that the node belongs to.
 pub fn pool_of(node: &Node) -> Option<(&str, &str)> {
-    let labels = node.metadata.labels.as_ref()?;
-    Some((labels.get(NODEPOOL_NAMESPACE_LABEL)?.as_str(), labels.get(NODEPOOL_LABEL)?.as_str()))
+    pool_of_member(node.metadata.labels.as_ref()?)
 }
 
 /// Whether the kubelet reports the node as Ready.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use shared_crds::NodePool;
-use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::QualifiedName;
+use shared_crds::names::member_labels;
 
 use super::constraints::HOSTNAME_LABEL;
 
@@ -74,9 +75,8 @@ impl NodeProfile {
             labels.insert(KWOK_LABEL.0.to_owned(), KWOK_LABEL.1.to_owned());
         }
         labels.extend(template.metadata.iter().flat_map(|m| m.labels.clone()));
-        labels.insert(NODEPOOL_LABEL.to_owned(), pool.metadata.name.clone().unwrap_or_default());
-        labels
-            .insert(NODEPOOL_NAMESPACE_LABEL.to_owned(), pool.metadata.namespace.clone().unwrap_or_default());
+        let QualifiedName { namespace, name } = QualifiedName::of(&pool.metadata);
+        labels.extend(member_labels(namespace, name).map(|(key, value)| (key.to_owned(), value)));
         let mut taints: Vec<_> =
             template.spec.taints.iter().map(Taint::from).filter_map(|t| repelling(&t)).collect();
         taints.sort_unstable();
@@ -129,8 +129,9 @@ mod tests {
         .unwrap();
         let profile = NodeProfile::of_template(&pool);
         assert_eq!(profile.labels["zone"], "a");
-        assert_eq!(profile.labels[NODEPOOL_LABEL], "p");
-        assert_eq!(profile.labels[NODEPOOL_NAMESPACE_LABEL], "ns");
+        for (key, value) in member_labels("ns", "p") {
+            assert_eq!(profile.labels[key], value);
+        }
         assert_eq!(profile.taints.iter().map(|t| t.key.as_str()).collect::<Vec<_>>(), ["k"]);
     }
 }

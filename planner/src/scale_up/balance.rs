@@ -1,6 +1,6 @@
 //! Balances the scale-up between pools that are equal except for name and zone: the smallest first.
 
-use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::names::names_a_pool;
 use shared_crds::v1alpha1::Expander;
 
 use crate::input::selection::AutoscalerAssignment;
@@ -48,7 +48,7 @@ fn alike(a: &Pool, b: &Pool) -> bool {
 fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
     template.profile.labels.iter().filter(|(key, _)| {
         let key = key.as_str();
-        !ZONES.contains(&key) && key != NODEPOOL_LABEL && key != NODEPOOL_NAMESPACE_LABEL
+        !ZONES.contains(&key) && !names_a_pool(key)
     })
 }
 

@@ -33,7 +33,7 @@ items:
   metadata:
     name: n1
     creationTimestamp: 2026-01-01T00:00:00Z
-    labels: { tandem.dev/nodepool: small, tandem.dev/nodepool-namespace: demo }
+    labels: { tandem.node-restriction.kubernetes.io/nodepool: small, tandem.node-restriction.kubernetes.io/nodepool-namespace: demo }
   status:
     allocatable: { cpu: 4, memory: 8Gi, pods: 110 }
     conditions: [{ type: Ready, status: 'True' }]

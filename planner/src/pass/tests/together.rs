@@ -2,6 +2,7 @@
 //! nodes.
 
 use serde_json::{Value, json};
+use shared_crds::names::MEMBER_LABEL;
 
 use crate::fixtures::{Read, TestCluster, merged};
 use crate::input::nodes;
@@ -64,7 +65,7 @@ fn a_budget_that_a_node_on_its_way_out_will_use_is_used() {
     let drained =
         json!({ "metadata": { "annotations": { "tandem.dev/drain-start-time": "2026-01-01T11:59:00Z" } } });
     assert_eq!(cluster(drained).verdict("n2"), "BlockedByPod");
-    let elsewhere = json!({ "metadata": { "labels": { "tandem.dev/nodepool": "none" } } });
+    let elsewhere = json!({ "metadata": { "labels": { MEMBER_LABEL: "none" } } });
     assert_eq!(cluster(elsewhere).verdict("n2"), "Unneeded");
 }
 
