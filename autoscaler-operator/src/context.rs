@@ -25,6 +25,7 @@ use tracing::warn;
 use crate::cache::Cached;
 use crate::error::Error;
 use crate::memory::event_deduplicator::EventDeduplicator;
+use crate::memory::owed_nodes::OwedNodes;
 use crate::memory::pending_status::PendingStatus;
 use crate::memory::write_backoff::{Refusal, Write, WriteBackoff};
 use crate::metrics::AutoscalerMetrics;
@@ -77,6 +78,8 @@ pub(crate) struct Context {
     pub published_events: EventDeduplicator,
     /// Decisions that were written and are in no status yet.
     pub pending_status: PendingStatus,
+    /// For how long pools have lacked nodes.
+    pub owed_nodes: OwedNodes,
     /// Refused writes that wait for their next attempt.
     backoff: Mutex<WriteBackoff>,
 }
@@ -94,6 +97,7 @@ impl Context {
             planner: Arc::default(),
             published_events: EventDeduplicator::default(),
             pending_status: PendingStatus::default(),
+            owed_nodes: OwedNodes::default(),
             backoff: Mutex::default(),
         })
     }

@@ -12,12 +12,14 @@ pub(crate) fn observe(ctx: &Context) -> Option<Observed> {
     let (pools, autoscalers) = (ctx.caches.pools.state(), ctx.caches.autoscalers.state());
     let behind = pools.iter().any(|pool| ctx.write_tracker.check(&**pool) == Freshness::Stale)
         || autoscalers.iter().any(|autoscaler| ctx.write_tracker.check(&**autoscaler) == Freshness::Stale);
+    let nodes = ctx.caches.nodes.state();
     (!behind).then(|| Observed {
         now: ctx.clock.now(),
         unreported: ctx.pending_status.missing_in(&pools),
+        owed_for: ctx.owed_nodes.record(&pools, &nodes, ctx.clock.monotonic()),
         pools,
         autoscalers,
-        nodes: ctx.caches.nodes.state(),
+        nodes,
         pods: cache::state(&ctx.caches.pods),
         daemon_sets: ctx.caches.daemon_sets.state(),
         budgets: ctx.caches.budgets.state(),

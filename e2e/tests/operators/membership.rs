@@ -42,7 +42,8 @@ async fn a_node_that_claims_a_pool_in_its_own_labels_does_not_join_it() {
     let refused = own.create(&PostParams::default(), &node(&impostor, &labels)).await.unwrap_err();
     let message = refused.to_string();
     assert!(message.contains(MEMBER_LABEL) && message.contains("is not allowed"), "{message}");
-    let claims: Vec<_> = labels.iter().filter(|(key, _)| !key.contains("node-restriction")).cloned().collect();
+    let claims: Vec<_> =
+        labels.iter().filter(|(key, _)| !key.contains("node-restriction")).cloned().collect();
     assert_eq!(claims.len(), 2);
     own.create(&PostParams::default(), &node(&impostor, &claims)).await.unwrap();
     let record: Value = json!({"metadata": {"labels": {

@@ -8,21 +8,19 @@ use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shared_crds::quantity::{Exact, InvalidQuantity};
+use shared_crds::v1alpha1::validity::{self, InvalidPool};
 use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplate, NodeTemplateSpec};
 use shared_crds::{NodePool, names};
 
 use super::supply::NodeSource;
 use super::{PoolKey, hash};
 
-/// Longest value of a label, and so the longest pool name that a node can carry.
-const MAX_LABEL_VALUE: usize = 63;
-
 /// Why a pool's spec cannot be acted on. The text is for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Invalid {
-    /// The name does not fit in a label.
-    #[error("the pool's name has {0} characters, and nodes carry it in a label, which holds 63")]
-    NameTooLong(usize),
+    /// No node can be made from the spec.
+    #[error(transparent)]
+    Pool(#[from] InvalidPool),
     /// The provider cannot make nodes from the spec.
     #[error("{0}")]
     Provider(String),
@@ -36,9 +34,6 @@ pub(crate) enum Invalid {
         /// What is wrong with it.
         source: InvalidQuantity,
     },
-    /// More is reserved than the capacity.
-    #[error("spec.template.spec.reserved.{0} is more than the capacity of a node")]
-    ReservedExceedsCapacity(String),
     /// The template cannot be written as JSON, so it has no hash.
     #[error("spec.template cannot be written as JSON")]
     Encoding,
@@ -64,10 +59,7 @@ impl Blueprint {
         pool: &NodePool,
         source: &Result<NodeSource, String>,
     ) -> Result<Self, Invalid> {
-        let longest = key.name.len().max(key.namespace.len());
-        if longest > MAX_LABEL_VALUE {
-            return Err(Invalid::NameTooLong(longest));
-        }
+        validity::check(pool)?;
         let NodeSource::Operator { labels: own_labels, annotations: own_annotations, provider_id_prefix } =
             source.clone().map_err(Invalid::Provider)?;
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -159,15 +151,9 @@ fn allocatable(
         let amount = amount("capacity", resource, whole)?;
         let part = reserved.get(resource).map(|part| self::amount("reserved", resource, part)).transpose()?;
         let rest = amount.minus(part.unwrap_or_default());
-        if rest.is_negative() {
-            return Err(Invalid::ReservedExceedsCapacity(resource.clone()));
-        }
         allocatable.insert(resource.clone(), Quantity(rest.written_like(&whole.0)));
     }
-    match reserved.keys().find(|resource| !capacity.contains_key(*resource)) {
-        Some(resource) => Err(Invalid::ReservedExceedsCapacity(resource.clone())),
-        None => Ok(allocatable),
-    }
+    Ok(allocatable)
 }
 
 fn amount(list: &'static str, resource: &str, quantity: &Quantity) -> Result<Exact, Invalid> {
@@ -242,7 +228,11 @@ mod tests {
         };
         assert!(reserved("99").contains("reserved.cpu is more than"));
         assert!(reserved("1Zi").contains("reserved.cpu: \"1Zi\" is not a quantity"));
-        let long = PoolKey { namespace: "default".into(), name: "a".repeat(64) };
-        assert_eq!(Blueprint::of(&long, &testing::pool(1), &SOURCE).unwrap_err(), Invalid::NameTooLong(64));
+        let mut long = testing::pool(1);
+        long.metadata.name = Some("a".repeat(64));
+        assert_eq!(
+            Blueprint::of(&key(), &long, &SOURCE).unwrap_err(),
+            Invalid::Pool(InvalidPool::NameTooLong(64))
+        );
     }
 }

@@ -205,6 +205,9 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     if let Some(rejected) = applied.rejected.as_ref().filter(|it| it.write == RejectedWrite::Creation) {
         return say(false, rejected.reason, &rejected.message);
     }
+    if let Some(invalid) = &facts.invalid {
+        return say(false, Reason::InvalidSpec, invalid);
+    }
     match &facts.failure {
         Some(failure) => say(false, failure.reason, &failure.message),
         None if facts.in_flight > 0 => say(true, Reason::Provisioning, "the provider is creating nodes"),

@@ -154,6 +154,18 @@ fn counts_are_those_of_nodes_that_stay() {
 }
 
 #[test]
+fn a_pool_that_no_node_can_be_made_of_is_no_healthy_one() {
+    let pool = pool(2);
+    let invalid = Supply { source: Err("spec.provider is invalid: no such thing".to_owned()), ..supply() };
+    let facts = facts(&pool, vec![], invalid);
+    let done = Applied::default();
+    for type_ in [ConditionType::Ready, ConditionType::ProvisioningHealthy] {
+        assert_eq!(one(&pool, &facts, &done, type_), (Some(false), Reason::InvalidSpec), "{type_:?}");
+    }
+    assert_eq!(one(&pool, &facts, &done, ConditionType::Stalled), (Some(true), Reason::InvalidSpec));
+}
+
+#[test]
 fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back() {
     let generation = |before: Option<i64>, acted_on: i64, applied: &Applied| {
         let mut fresh = pool(0);

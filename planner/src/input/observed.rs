@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::AutoscalingStatus;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
@@ -45,6 +45,8 @@ pub struct Observed {
     pub unreported: BTreeMap<String, AutoscalingStatus>,
     /// Pools, by UID, that cannot be scaled up for now, and why: the API server rejects the write.
     pub closed_pools: BTreeMap<String, String>,
+    /// For how long this process has seen a pool, by UID, lack nodes without a new one coming.
+    pub owed_for: BTreeMap<String, SignedDuration>,
     /// How the objects are interpreted.
     pub options: PlanOptions,
     /// The random seed for the expander `Random`.

@@ -5,7 +5,7 @@
 //! met a conflict is no failure of the provider and is ignored here.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 use shared_crds::conditions::ConditionType;
 use shared_crds::v1alpha1::AutoscalingStatus;
@@ -19,10 +19,13 @@ const PAUSE_SECONDS: i32 = 300;
 /// Seconds that the provider has to answer a new attempt, before the failure of the previous one counts again.
 const ATTEMPT_SECONDS: i32 = 60;
 
+/// The reason of a pool whose missing nodes do not come.
+const OVERDUE: &str = "NodesOverdue";
+
 /// A pool in backoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolBackoff {
-    /// The reason that the `NodePool` operator reports.
+    /// The reason that the `NodePool` operator reports, or that its nodes are overdue.
     pub reason: String,
     /// The message that the `NodePool` operator reports.
     pub message: String,
@@ -39,15 +42,24 @@ pub struct PoolHealth {
     pub next: Option<Timestamp>,
 }
 
-/// Whether `pool` is in backoff at `now`. `autoscaling` is its remembered status, and `owed` the number of its missing
-/// nodes.
+/// The missing nodes of a pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwedNodes {
+    /// How many are missing.
+    pub count: usize,
+    /// For how long that has been so without a new node; `None` if it was not observed.
+    pub observed: Option<SignedDuration>,
+}
+
+/// Whether `pool` is in backoff at `now`. `autoscaling` is its remembered status.
 pub fn health(
     pool: &NodePool,
     autoscaling: Option<&AutoscalingStatus>,
-    owed: usize,
+    owed: OwedNodes,
     now: Timestamp,
 ) -> PoolHealth {
-    let Some(failure) = failure(pool) else { return PoolHealth::default() };
+    let Some(failure) = failure(pool) else { return overdue(pool, owed, now) };
+    let owed = owed.count;
     let failed = failure.last_transition_time.0;
     let asked = autoscaling.and_then(|a| a.last_scale_up_time.as_ref()).map(|time| time.0);
     let attempt = asked.filter(|asked| *asked > failed).map(|asked| later(asked, ATTEMPT_SECONDS));
@@ -60,6 +72,23 @@ pub fn health(
     }
     let (reason, message) = (failure.reason.clone(), failure.message.clone());
     PoolHealth { backoff: Some(PoolBackoff { reason, message, until }), next: until }
+}
+
+/// Nodes that do not come although no condition says why: the `NodePool` operator is down or may not create them. They
+/// are counted on for as long as a node may take to start.
+fn overdue(pool: &NodePool, owed: OwedNodes, now: Timestamp) -> PoolHealth {
+    let Some(observed) = owed.observed.filter(|_| owed.count > 0) else { return PoolHealth::default() };
+    let seconds = pool.spec.provisioning_timeout_seconds;
+    let left = SignedDuration::from_secs(i64::from(seconds)).checked_sub(observed).unwrap_or_default();
+    if left > SignedDuration::ZERO {
+        return PoolHealth { backoff: None, next: now.checked_add(left).ok() };
+    }
+    let message = format!(
+        "{} nodes are missing, and none has come for {seconds} s (spec.provisioningTimeoutSeconds); is \
+         nodepool-operator running, and may it create nodes?",
+        owed.count
+    );
+    PoolHealth { backoff: Some(PoolBackoff { reason: OVERDUE.to_owned(), message, until: None }), next: None }
 }
 
 /// The condition that reports the provider's failure.
@@ -122,6 +151,8 @@ mod tests {
             let asked = asked.map(|time: &str| format!("2026-01-01T{time}Z"));
             let pool = pool(healthy, asked.as_deref());
             let autoscaling = pool.status.as_ref().and_then(|status| status.autoscaling.as_ref());
+            let owed = OwedNodes { count: owed, observed: Some(SignedDuration::MAX) };
+            let owed = if healthy == "True" { OwedNodes { observed: None, ..owed } } else { owed };
             let found = health(&pool, autoscaling, owed, at(now));
             assert_eq!(found.backoff.map(|b| b.until), expected.map(|until| until.map(at)), "{what}");
         }
@@ -131,6 +162,22 @@ mod tests {
     fn a_pool_without_conditions_is_counted_on() {
         let mut pool = pool("False", None);
         pool.status = None;
-        assert_eq!(health(&pool, None, 3, at("11:00:00")), PoolHealth::default());
+        let owed = OwedNodes { count: 3, observed: None };
+        assert_eq!(health(&pool, None, owed, at("11:00:00")), PoolHealth::default());
+    }
+
+    #[test]
+    fn missing_nodes_that_do_not_come_are_counted_on_for_the_time_that_a_node_may_take() {
+        let mut pool = pool("True", None);
+        pool.spec.provisioning_timeout_seconds = 60;
+        let of = |count, seconds| {
+            let observed = Some(SignedDuration::from_secs(seconds));
+            health(&pool, None, OwedNodes { count, observed }, at("11:00:00"))
+        };
+        assert_eq!(of(0, 1000), PoolHealth::default(), "no node is missing");
+        assert_eq!(of(2, 59), PoolHealth { backoff: None, next: Some(at("11:00:01")) });
+        let late = of(2, 60).backoff.unwrap();
+        assert_eq!((late.reason.as_str(), late.until), ("NodesOverdue", None));
+        assert!(late.message.contains("2 nodes are missing"), "{}", late.message);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use shared_crds::quantity::Exact;
-use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplateSpec};
+use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplateSpec, validity};
 use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 
 use crate::input::nodes;
@@ -18,7 +18,7 @@ use crate::limits::bounds::Bounds;
 use crate::limits::contested::ReplicasWriter;
 use crate::limits::schedules::{ScheduledBounds, Schedules};
 use crate::numbers::{count, replicas};
-use crate::pools::backoff::{PoolBackoff, PoolHealth, health};
+use crate::pools::backoff::{OwedNodes, PoolBackoff, PoolHealth, health};
 use crate::reasons::{PoolReason, Rejection};
 use crate::requirements::node_profile::NodeProfile;
 use crate::resources::{
@@ -207,14 +207,23 @@ pub fn pools(
                 health: health(
                     &object,
                     observed.remembered(&object),
-                    bounds.base.saturating_sub(staying.len()),
+                    OwedNodes {
+                        count: bounds.base.saturating_sub(staying.len()),
+                        observed: object
+                            .metadata
+                            .uid
+                            .as_ref()
+                            .and_then(|uid| observed.owed_for.get(uid))
+                            .copied(),
+                    },
                     observed.now,
                 ),
                 remembered: observed.remembered(&object).cloned(),
                 refused: object.metadata.uid.as_ref().and_then(|uid| observed.closed_pools.get(uid)).cloned(),
                 bounds,
                 limits,
-                template: template(&object, names).map_err(|problem| problem.to_string()),
+                template: usable(&object)
+                    .and_then(|()| template(&object, names).map_err(|problem| problem.to_string())),
                 staying,
                 leaving,
                 spared: 0,
@@ -274,6 +283,11 @@ fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<us
     let staying = staying.into_iter().filter(|n| !named.contains(n)).collect();
     leaving.extend(named);
     (leaving, staying)
+}
+
+/// What the `NodePool` operator refuses: it creates no node of such a pool.
+fn usable(pool: &NodePool) -> Result<(), String> {
+    validity::check(pool).map_err(|problem| problem.to_string())
 }
 
 fn template(pool: &NodePool, names: &mut ResourceNames) -> Result<Template, InvalidAmount> {

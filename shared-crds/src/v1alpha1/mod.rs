@@ -6,6 +6,7 @@ mod node_pool;
 mod scale_down;
 mod status;
 mod template;
+pub mod validity;
 
 pub use autoscaler::{
     AutoscalerMode, Expander, Headroom, NodePoolAutoscaler, NodePoolAutoscalerSpec, NodePoolAutoscalerStatus,

@@ -3,6 +3,7 @@
 mod extras;
 mod mixes;
 mod oscillation;
+mod owed;
 mod pass;
 mod properties;
 mod scale_up;
