@@ -6,6 +6,7 @@
 mod hold;
 mod killed;
 mod leaders;
+mod owed;
 mod refused;
 mod several;
 mod silent;
