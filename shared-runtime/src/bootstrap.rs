@@ -34,7 +34,7 @@ use crate::readiness::Readiness;
 use crate::reflect::{self, Caches, Change, Unreadable, UnreadableObjects, Watching};
 use crate::telemetry::{self, TelemetryError};
 use crate::write::{NotAnOperator, Writer};
-use crate::{controller, crds, gate, shutdown};
+use crate::{controller, crds, decision_gate, shutdown};
 
 /// How long the work may take to end after it is told to. The controller loop's own deadline is shorter.
 const WORK_DEADLINE: Duration = Duration::from_secs(25);
@@ -92,7 +92,7 @@ impl Operator {
         controller::Config::new(name, self.clock.clone(), self.metrics.clone())
             .concurrency(usize::from(self.args.concurrency))
             .pulse(self.liveness.pulse(format!("controller {name}")))
-            .gate(gate::may_decide(self.readiness.clone(), self.fence.clone(), self.caches.clone()))
+            .gate(decision_gate::may_decide(self.readiness.clone(), self.fence.clone(), self.caches.clone()))
     }
 
     /// A cache of a kind and the stream of its changes; see [`reflect::reflect`].

@@ -20,9 +20,9 @@ use crate::limits::schedules;
 use crate::pools::{self, Pool};
 use crate::reasons::PoolReason;
 use crate::resources::ResourceNames;
-use crate::scale_down::blocking_pods::BlockingPods;
 use crate::scale_down::excess_nodes::ExcessNodes;
-use crate::scale_down::{self, PlacedCluster, blocking_pods};
+use crate::scale_down::workload_pods::WorkloadPods;
+use crate::scale_down::{self, PlacedCluster, workload_pods};
 use crate::scale_up::placement::PendingPods;
 use crate::scale_up::{self, ScaleUp, ScaleUpInput, expander};
 use crate::snapshot::ClusterSnapshot;
@@ -101,15 +101,15 @@ impl Planner {
         let pools = pools::limited(input, options, stage, names);
         let mut demand = Demand::of_pass(input, &pools, names, &mut self.interner);
         let mut warnings = std::mem::take(&mut demand.warnings);
-        let blocking_pods = blocking_pods::blocking_pods(nodes.len(), &pods, &demand.placed, observed.now);
+        let workload_pods = workload_pods::workload_pods(nodes.len(), &pods, &demand.placed, observed.now);
         let Placed { pools, excess_nodes, mut snapshot, scale_up, warnings: of_nodes } =
-            place(input, &pools, &demand, &blocking_pods, names);
+            place(input, &pools, &demand, &workload_pods, names);
         warnings.extend(of_nodes);
         let cluster = PlacedCluster {
             input,
             pools: &pools,
             demand: &demand,
-            blocking_pods: &blocking_pods,
+            workload_pods: &workload_pods,
             scale_up: &scale_up,
         };
         let scale_down = scale_down::of_pass(cluster, &mut snapshot, names);
@@ -146,12 +146,12 @@ fn place(
     input: PassInput<'_>,
     pools: &[Pool],
     demand: &Demand,
-    blocking_pods: &[BlockingPods],
+    workload_pods: &[WorkloadPods],
     names: &mut ResourceNames,
 ) -> Placed {
     let pending: Vec<_> = demand.pending().map(|(class, count)| PendingPods { class, count }).collect();
     let waiting = pending.iter().map(|pods| pods.count).sum();
-    let mut excess_nodes = ExcessNodes::of(pools, input.nodes, blocking_pods);
+    let mut excess_nodes = ExcessNodes::of(pools, input.nodes, workload_pods);
     loop {
         let pools = excess_nodes.applied_to(pools);
         let mut warnings = Vec::new();

@@ -90,7 +90,7 @@ pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], scale_down: &mut 
                 Ok(disruptions) => candidates.push(Candidate {
                     pool: index,
                     node: n,
-                    drains: !input.blocking_pods[n].pods.is_empty(),
+                    drains: !input.workload_pods[n].pods.is_empty(),
                     utilization: utilization(input, n),
                     since: timing::since(input, &history, n),
                     pods: moving(input, n),
@@ -135,21 +135,21 @@ impl From<NodeReason> for Kept {
 /// needs.
 fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
     let node = &input.nodes[n];
-    let blocking_pods = &input.blocking_pods[n];
+    let workload_pods = &input.workload_pods[n];
     if !pool.is_planned() {
         return Err(NodeReason::NotAutoscaled.into());
     }
     if nodes::is_protected(node) {
         return Err(NodeReason::ScaleDownDisabledAnnotation.into());
     }
-    if input.planned[n] > 0 || blocking_pods.awaited > 0 {
+    if input.planned[n] > 0 || workload_pods.awaited > 0 {
         return Err(NodeReason::NeededByPendingPods.into());
     }
     if nodes::starting_until(node, &pool.object).is_some_and(|until| until > input.now) {
         return Err(NodeReason::NotStartedYet.into());
     }
     underused(input, n, pool.assignment.scale_down().utilization_threshold_percent)?;
-    if blocking_pods.pods.is_empty() {
+    if workload_pods.pods.is_empty() {
         return Ok(Vec::new());
     }
     blocked(input, n)?;
@@ -185,7 +185,7 @@ fn underused(input: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(),
 fn blocked(input: &ScaleDownInput<'_>, n: usize) -> Result<(), Kept> {
     let mut named: Option<(usize, Blocker)> = None;
     let mut until = Some(Timestamp::MIN);
-    for &pod in &input.blocking_pods[n].pods {
+    for &pod in &input.workload_pods[n].pods {
         let Some(blocker) = blocker(input, n, pod) else { continue };
         until = until.zip(blocker.until).map(|(one, other)| one.max(other));
         let outranks =
@@ -213,7 +213,7 @@ fn blocker(input: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Blocker> 
 /// is left is enough, because the others are allowed as the evicted pods become ready elsewhere.
 fn disruptions(input: &ScaleDownInput<'_>, n: usize) -> Vec<(BudgetId, usize)> {
     let mut disruptions: BTreeMap<BudgetId, usize> = BTreeMap::new();
-    for &pod in &input.blocking_pods[n].pods {
+    for &pod in &input.workload_pods[n].pods {
         if let EvictionCost::One(budget) = input.budgets.eviction_cost(&input.pods[pod]) {
             *disruptions.entry(budget).or_default() += 1;
         }

@@ -57,7 +57,7 @@ pub(super) fn choose(
 /// What is left of each budget after the nodes that are already being removed are drained.
 fn allowances(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
     let mut allowances = input.budgets.allowances();
-    for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &input.blocking_pods[node].pods)
+    for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &input.workload_pods[node].pods)
     {
         if let EvictionCost::One(budget) = input.budgets.eviction_cost(&input.pods[pod]) {
             allowances[budget] = allowances[budget].saturating_sub(1);

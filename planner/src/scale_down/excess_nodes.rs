@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::input::nodes;
 use crate::pools::Pool;
-use crate::scale_down::blocking_pods::BlockingPods;
+use crate::scale_down::workload_pods::WorkloadPods;
 
 /// The excess nodes of every pool.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ impl OfPool {
 
 impl ExcessNodes {
     /// The excess nodes before pending pods are considered: all of them are removed.
-    pub fn of(pools: &[Pool], nodes: &[Arc<Node>], blocking_pods: &[BlockingPods]) -> Self {
+    pub fn of(pools: &[Pool], nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]) -> Self {
         let of_pool = |pool: &Pool| {
-            let nodes = excess_nodes(pool, nodes, blocking_pods);
+            let nodes = excess_nodes(pool, nodes, workload_pods);
             let most = pool.bounds.max.saturating_sub(pool.bounds.base).min(nodes.len());
             OfPool { nodes, kept: 0, most }
         };
@@ -78,7 +78,7 @@ impl ExcessNodes {
 
 /// The nodes to remove because the pool has more than its bounds allow: first those that are not ready, then those with
 /// the fewest pods, the newest first; protected ones last.
-fn excess_nodes(pool: &Pool, nodes: &[Arc<Node>], blocking_pods: &[BlockingPods]) -> Vec<usize> {
+fn excess_nodes(pool: &Pool, nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]) -> Vec<usize> {
     if !pool.is_planned() || pool.bounds.correction.is_none() {
         return Vec::new();
     }
@@ -89,7 +89,7 @@ fn excess_nodes(pool: &Pool, nodes: &[Arc<Node>], blocking_pods: &[BlockingPods]
         (
             nodes::is_protected(node),
             nodes::is_ready(node),
-            blocking_pods[n].count(),
+            workload_pods[n].count(),
             Reverse(nodes::created(node)),
             n,
         )

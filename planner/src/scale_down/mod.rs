@@ -5,10 +5,10 @@
 //! The steps: check each node on its own ([`candidates`]) → whether its pods have a place ([`RemainingNodes`]) → for
 //! how long it has been unneeded (`timing`) → which nodes are removed together (`choose`).
 
-pub mod blocking_pods;
 pub mod budgets;
 pub mod drainability;
 pub mod excess_nodes;
+pub mod workload_pods;
 
 pub mod candidates;
 mod choose;
@@ -44,8 +44,8 @@ use crate::input::{nodes, pods};
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
 use crate::resources::ResourceNames;
-use crate::scale_down::blocking_pods::BlockingPods;
 use crate::scale_down::budgets::Budgets;
+use crate::scale_down::workload_pods::WorkloadPods;
 use crate::scale_up::ScaleUp;
 use crate::snapshot::{ClusterSnapshot, Place};
 
@@ -58,8 +58,8 @@ pub struct ScaleDownInput<'a> {
     pub nodes: &'a [Arc<Node>],
     /// All pods, by namespace and name.
     pub pods: &'a [Arc<PodInfo>],
-    /// The blocking pods of each node.
-    pub blocking_pods: &'a [BlockingPods],
+    /// The pods on each node that are a reason to keep it.
+    pub workload_pods: &'a [WorkloadPods],
     /// All `PodDisruptionBudget`s.
     pub budgets: &'a Budgets,
     /// The usage of each node, or why it cannot be read.
@@ -81,8 +81,8 @@ pub struct PlacedCluster<'a> {
     pub pools: &'a [Pool],
     /// The pods.
     pub demand: &'a Demand,
-    /// The blocking pods of each node.
-    pub blocking_pods: &'a [BlockingPods],
+    /// The pods on each node that are a reason to keep it.
+    pub workload_pods: &'a [WorkloadPods],
     /// The scale-up. No nodes are removed from a pool that pending pods need.
     pub scale_up: &'a ScaleUp,
 }
@@ -131,7 +131,7 @@ pub fn of_pass(
     names: &mut ResourceNames,
 ) -> ScaleDown {
     let PlacedCluster { input: PassInput { observed, nodes, pods }, pools, demand, .. } = cluster;
-    let PlacedCluster { blocking_pods, scale_up, .. } = cluster;
+    let PlacedCluster { workload_pods, scale_up, .. } = cluster;
     let planned = scale_up.planned_on(snapshot, nodes.len());
     let growing = scale_up.grows(pools);
     let usage = candidates::usage(nodes, pods, demand, observed.now, names);
@@ -142,7 +142,7 @@ pub fn of_pass(
         pods,
         planned: &planned,
         nodes,
-        blocking_pods,
+        workload_pods,
         now: observed.now,
     };
     let reserves = pending.reserves(snapshot, pools);
@@ -150,7 +150,7 @@ pub fn of_pass(
         now: observed.now,
         nodes,
         pods,
-        blocking_pods,
+        workload_pods,
         budgets: &budgets,
         usage: &usage,
         planned: &planned,
@@ -238,8 +238,8 @@ fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize
 
 /// The pods of a node that need a place when it is removed.
 fn moving(input: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
-    let blocking_pods = input.blocking_pods[node].pods.iter().copied();
-    blocking_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()
+    let workload_pods = input.workload_pods[node].pods.iter().copied();
+    workload_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()
 }
 
 fn pod_name(input: &ScaleDownInput<'_>, pod: usize) -> String {

@@ -16,7 +16,7 @@ use crate::input::nodes;
 use crate::input::pod_info::PodInfo;
 use crate::pools::Pool;
 use crate::requirements::pod_class::PodClassId;
-use crate::scale_down::blocking_pods::BlockingPods;
+use crate::scale_down::workload_pods::WorkloadPods;
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate};
 
 /// How long a pod keeps nodes from being removed after kube-scheduler first found it unschedulable. Longer than any
@@ -29,7 +29,7 @@ pub const AWAITED_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// The empty nodes of a pool, and how many of them have to stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// The nodes that a pending pod fits and that have no blocking pods.
+    /// The nodes that a pending pod fits and that no pod on them keeps.
     empty: BTreeSet<usize>,
     /// How many pending pods a new node of the pool could take: those with a place in this pass, wherever it is, as if
     /// there were no other pods; those without, given the other pods. A pod that other pods keep out permanently needs
@@ -52,8 +52,8 @@ pub struct ReserveInput<'a> {
     pub planned: &'a [usize],
     /// The nodes of the pass.
     pub nodes: &'a [Arc<Node>],
-    /// The blocking pods of each node.
-    pub blocking_pods: &'a [BlockingPods],
+    /// The pods on each node that are a reason to keep it.
+    pub workload_pods: &'a [WorkloadPods],
     /// The time.
     pub now: Timestamp,
 }
@@ -84,7 +84,7 @@ impl ReserveInput<'_> {
             }
         }
         let is_place = |node: usize| {
-            let is_free = self.blocking_pods[node].count() == 0 && nodes::is_ready(&self.nodes[node]);
+            let is_free = self.workload_pods[node].count() == 0 && nodes::is_ready(&self.nodes[node]);
             let takes = |&class: &PodClassId| {
                 snapshot.why_not(class, NodeOrTemplate::Node(snapshot.node_of(node))).is_none()
             };

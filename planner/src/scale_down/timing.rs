@@ -40,7 +40,7 @@ pub(super) fn blocked_until(pool: &Pool, nodes: &[Arc<Node>]) -> Option<Timestam
 
 /// Plans again when the next pod of the node that is being deleted should have terminated.
 pub(super) fn when_pods_end(input: &ScaleDownInput<'_>, node: usize, next: &mut Option<Timestamp>) {
-    for &pod in &input.blocking_pods[node].pods {
+    for &pod in &input.workload_pods[node].pods {
         if let Some(until) = pods::keeps_until(&input.pods[pod]) {
             // At that very moment it still keeps the node.
             let after = until.checked_add(SignedDuration::from_millis(1)).unwrap_or(until);

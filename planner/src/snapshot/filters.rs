@@ -1,7 +1,6 @@
 //! Why a node, or a new node of a pool, takes no pod of a class: the first of the scheduler's filters that rejects it.
 
 use super::bits::CLOSED;
-use super::place::is_within;
 use super::rules::{DomainKind, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex};
 use crate::reasons::Rejection;
@@ -111,7 +110,7 @@ impl ClusterSnapshot {
     }
 
     /// A topology count in the domain of the target.
-    fn around(&self, topology_count: usize, node_class: usize, target: NodeOrTemplate) -> u32 {
+    pub(super) fn around(&self, topology_count: usize, node_class: usize, target: NodeOrTemplate) -> u32 {
         let counts = &self.counts[topology_count];
         match self.node_classes.list[node_class].domain(counts.domain_kind) {
             Some(domain) => counts.pods[domain].saturating_add(self.brought(topology_count, target)),
@@ -127,33 +126,6 @@ impl ClusterSnapshot {
         let named = |&topology_count: &usize| self.rules.ports.iter().find(|(_, id)| **id == topology_count);
         let (port, _) = ports.find_map(named)?;
         Some(Rejection::HostPortConflict(format!("{}/{}", port.port, port.protocol)))
-    }
-
-    fn too_uneven(
-        &self,
-        rule: &PlacementRule,
-        node_class: usize,
-        target: NodeOrTemplate,
-    ) -> Option<Rejection> {
-        let of = &self.node_classes.list[node_class];
-        let new = matches!(target, NodeOrTemplate::Template(_));
-        for spread in rule.spreads.iter().chain(&rule.spreads_here) {
-            let counts = &self.counts[spread.topology_count];
-            let key = || self.rules.key(spread.topology_count).to_owned();
-            if !of.has(counts.domain_kind) {
-                return Some(Rejection::TopologyKeyMissing(key()));
-            }
-            let domain = of.domain(counts.domain_kind);
-            // A new node can add a new domain, without pods.
-            let brings =
-                new && of.counts(spread.topology_count) && domain.is_none_or(|d| counts.nodes[d] == 0);
-            let count = self.around(spread.topology_count, node_class, target);
-            let least = if brings { 0 } else { counts.least(spread.min_domains) };
-            if !is_within(spread, count, least) {
-                return Some(Rejection::TopologySpreadConflict(key()));
-            }
-        }
-        None
     }
 
     fn too_near_or_far(

@@ -12,6 +12,7 @@ pub mod index;
 mod node_class;
 mod place;
 mod rules;
+mod topology_spread;
 
 #[cfg(test)]
 pub(crate) mod naive;

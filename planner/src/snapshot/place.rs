@@ -6,7 +6,7 @@ use super::bits::{CLOSED, ClosedBy};
 use super::change::count_of;
 use super::rules::{AffinityRule, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex, Place};
-use crate::requirements::pod_class::{PodClassId, TopologySpread};
+use crate::requirements::pod_class::PodClassId;
 
 /// Which nodes pods may be placed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,14 +139,7 @@ impl ClusterSnapshot {
             .iter()
             .map(|&topology_count| ClosedBy::AtLeast(topology_count, 1))
             .collect();
-        closings.extend(rule.spreads_here.iter().map(|spread| {
-            let least = self.counts[spread.topology_count].least(spread.min_domains);
-            let most = spread.max_skew.saturating_add(least);
-            ClosedBy::AtLeast(
-                spread.topology_count,
-                (most + 1).saturating_sub(u32::from(spread.matches_itself)),
-            )
-        }));
+        closings.extend(self.uneven_hosts(rule));
         if let Some(affinity) = rule.affinity.as_ref().filter(|affinity| !self.begins(affinity)) {
             closings.extend(
                 affinity.topology_counts_on_host.iter().map(|&topology_count| ClosedBy::Zero(topology_count)),
@@ -198,24 +191,9 @@ impl ClusterSnapshot {
                 .all(|&topology_count| self.counts[topology_count].total == 0)
     }
 
-    fn keeps_skew(&self, spread: &TopologySpread, node_class: usize) -> bool {
-        let counts = &self.counts[spread.topology_count];
-        self.node_classes.list[node_class].has(counts.domain_kind)
-            && is_within(
-                spread,
-                self.in_domain(spread.topology_count, node_class),
-                counts.least(spread.min_domains),
-            )
-    }
-
     /// A topology count over a key, in the domain of the node class.
     pub(super) fn in_domain(&self, topology_count: usize, node_class: usize) -> u32 {
         let counts = &self.counts[topology_count];
         self.node_classes.list[node_class].domain(counts.domain_kind).map_or(0, |domain| counts.pods[domain])
     }
-}
-
-/// Whether one more pod in a domain with `count` stays within the maximum skew.
-pub(super) fn is_within(spread: &TopologySpread, count: u32, least: u32) -> bool {
-    u64::from(count) + u64::from(spread.matches_itself) <= u64::from(spread.max_skew) + u64::from(least)
 }

@@ -8,40 +8,40 @@ use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::requirements::pod_class::PodClassId;
 
-/// The blocking pods of one node.
+/// The pods of one node that are a reason to keep it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlockingPods {
+pub struct WorkloadPods {
     /// Those that run on it, as indexes into the pass's pods.
     pub pods: Vec<usize>,
     /// How many pods it is being cleared for (nominated to it).
     pub awaited: usize,
 }
 
-impl BlockingPods {
-    /// The number of blocking pods.
+impl WorkloadPods {
+    /// Their number.
     pub const fn count(&self) -> usize {
         self.pods.len() + self.awaited
     }
 }
 
-/// The blocking pods of each of `nodes` nodes. `placed` holds for each pod the node it occupies.
-pub fn blocking_pods(
+/// The pods that are a reason to keep each of `nodes` nodes. `placed` holds for each pod the node it occupies.
+pub fn workload_pods(
     nodes: usize,
     all_pods: &[Arc<PodInfo>],
     placed: &[Option<(PodClassId, usize)>],
     now: Timestamp,
-) -> Vec<BlockingPods> {
-    let mut blocking_pods = vec![BlockingPods::default(); nodes];
+) -> Vec<WorkloadPods> {
+    let mut workload_pods = vec![WorkloadPods::default(); nodes];
     for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
         let Some((_, node)) = *placed else { continue };
         if !pods::keeps_node(pod, now) {
             continue;
         }
         if pod.node().is_some() {
-            blocking_pods[node].pods.push(index);
+            workload_pods[node].pods.push(index);
         } else {
-            blocking_pods[node].awaited += 1;
+            workload_pods[node].awaited += 1;
         }
     }
-    blocking_pods
+    workload_pods
 }
