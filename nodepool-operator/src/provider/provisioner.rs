@@ -145,6 +145,10 @@ impl Provisioner {
         pool: Option<&NodePool>,
         name: &str,
     ) -> Result<Deletion, ProviderError> {
+        if let Some(pool) = pool {
+            // Without its provider it is not known whether there is a machine, so its Node is kept.
+            self.selected(&pool.spec.provider)?;
+        }
         for provider in self.responsible(pool) {
             let Deletion::Gone = in_time(provider.delete(key, name)).await?;
         }
@@ -359,5 +363,8 @@ mod tests {
         assert!(failures.is_empty() && supply.machines.is_empty());
         let message = "spec.provider is invalid: it names no provider that this version knows (simulated)";
         assert_eq!(supply.source, Err(message.to_owned()));
+        let deleted = provisioner.delete(&key(), Some(&pool), "a").await;
+        assert_eq!(deleted.unwrap_err().to_string(), message, "its machine is not known to be gone");
+        assert_eq!(provisioner.delete(&key(), None, "a").await, Ok(Deletion::Gone));
     }
 }
