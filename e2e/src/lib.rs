@@ -17,6 +17,7 @@ pub mod guards;
 pub mod history;
 pub mod lossy_proxy;
 pub mod lost_update_check;
+pub mod machines;
 pub mod objects;
 pub mod operators;
 pub mod places;

@@ -3,7 +3,7 @@
 //! It also remembers which pools this process has visited. It decides nothing.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -39,12 +39,12 @@ pub(crate) struct Context {
     pub metrics: NodePoolMetrics,
     /// Cache of all `NodePool`s.
     pub pools: Store<NodePool>,
-    /// Cache of all nodes that carry a pool's label.
+    /// Cache of all nodes; of those in no pool it holds little.
     pub nodes: Store<Node>,
     /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
     /// The providers, with a record of their failures.
-    pub provisioner: Provisioner,
+    pub provisioner: Arc<Provisioner>,
     /// Recently listed pods and recent eviction results of draining nodes.
     pub drains: Drains,
     /// For how long this process has observed nodes and pods in their current state.
@@ -58,6 +58,7 @@ impl Context {
         operator: &Operator,
         pools: Store<NodePool>,
         nodes: Store<Node>,
+        provisioner: Arc<Provisioner>,
     ) -> Result<Self, MetricsError> {
         Ok(Self {
             client: operator.client.clone(),
@@ -69,7 +70,7 @@ impl Context {
             pools,
             nodes,
             unreadable: operator.unreadable.clone(),
-            provisioner: Provisioner::new(),
+            provisioner,
             drains: Drains::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
             visited: Mutex::default(),
@@ -99,7 +100,7 @@ impl Context {
             pools: store().0,
             nodes: store().0,
             unreadable: UnreadableObjects::default(),
-            provisioner: Provisioner::new(),
+            provisioner: Arc::new(Provisioner::new(Vec::new())),
             drains: Drains::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),

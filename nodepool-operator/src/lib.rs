@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
 use shared_crds::names;
@@ -38,6 +39,8 @@ use shared_runtime::controller;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::provider::exec::Program;
+use crate::provider::provisioner::Provisioner;
 
 /// Merges a burst of node events into one pass.
 const DEBOUNCE: Duration = Duration::from_millis(50);
@@ -65,6 +68,20 @@ enum Command {
 struct RunArgs {
     #[command(flatten)]
     common: CommonArgs,
+
+    /// A program that makes machines, by the name that pools use in spec.provider.exec.name; may be repeated
+    ///
+    /// Example: --exec-provider rack=/opt/providers/rack
+    ///
+    /// In the environment variable, several are separated by commas. The protocol: docs/providers/exec.md
+    #[arg(
+        long,
+        env = "TANDEM_EXEC_PROVIDER",
+        value_name = "NAME=PATH",
+        value_delimiter = ',',
+        help_heading = "Providers"
+    )]
+    exec_provider: Vec<Program>,
 }
 
 /// Why the program failed.
@@ -84,7 +101,11 @@ pub enum Failure {
 /// The program. Wrong usage ends the process with clap's message and exit code 2.
 pub async fn main() -> Result<(), Failure> {
     match Cli::parse().command {
-        Command::Run(args) => Ok(bootstrap::run_operator(SPEC, args.common, start).await?),
+        Command::Run(args) => {
+            let RunArgs { common, exec_provider } = *args;
+            let start = |operator| start(operator, exec_provider);
+            Ok(bootstrap::run_operator(SPEC, common, start).await?)
+        }
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
     }
 }
@@ -97,13 +118,18 @@ const SPEC: OperatorSpec = OperatorSpec {
 };
 
 /// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
-async fn start(operator: Operator) -> Result<(), Error> {
+async fn start(operator: Operator, programs: Vec<Program>) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
-    let of_a_pool = watcher::Config::default().labels(names::MEMBER_LABEL);
-    let (nodes, node_changes) =
-        operator.reflect(Api::all(operator.client.clone()), &of_a_pool, cache::transform);
-    let triggers = triggers::keys(pool_changes, node_changes, operator.args.client.watch_namespace.clone());
-    let ctx = Arc::new(Context::new(&operator, pools, nodes)?);
+    let every_node = Api::all(operator.client.clone());
+    let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);
+    let provisioner = Arc::new(Provisioner::new(programs));
+    let awaiting = {
+        let provisioner = Arc::clone(&provisioner);
+        move |node: &Node| provisioner.awaiting(node)
+    };
+    let namespace = operator.args.client.watch_namespace.clone();
+    let triggers = triggers::keys(pool_changes, node_changes, awaiting, namespace);
+    let ctx = Arc::new(Context::new(&operator, pools, nodes, provisioner)?);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;

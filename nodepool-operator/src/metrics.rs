@@ -24,7 +24,7 @@ impl NodePoolMetrics {
             nodes: IntCounterVec::new(
                 Opts::new(
                     name("nodes_total"),
-                    "Nodes by what was done to them: created, drained, rescued, removed, replaced.",
+                    "Nodes by what was done to them: created, joined, drained, rescued, removed, replaced.",
                 ),
                 &["action"],
             )?,
@@ -71,6 +71,7 @@ impl NodePoolMetrics {
         };
         // The labels are an interface: queries name them, so they stay although the fields have other names.
         count(&self.nodes, "created", applied.created.len());
+        count(&self.nodes, "joined", applied.joined.len());
         count(&self.nodes, "drained", applied.cordoned.len());
         count(&self.nodes, "rescued", applied.uncordoned.len());
         count(&self.nodes, "removed", applied.removed.len());

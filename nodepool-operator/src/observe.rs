@@ -25,9 +25,10 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::plan::observed_time::PodTimes;
+use crate::plan::observed_time::{MachineTimes, PodTimes};
+use crate::plan::supply::NodeSource;
 use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, slots};
-use crate::provider::ProviderError;
+use crate::provider::{ListedMachine, ProviderError};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.
@@ -57,13 +58,40 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     }
     let now = ctx.clock.now();
     let (nodes, unreadable) = nodes(ctx, key, pool.as_deref()).await?;
-    let (supply, failed_machines) = ctx.provisioner.supply(key, pool.as_deref(), now).await;
+    let machines_of_nodes: BTreeSet<&str> =
+        nodes.iter().filter_map(|node| names::machine_of(&node.metadata)).collect();
+    let has_node = |machine: &ListedMachine| {
+        machines_of_nodes.contains(&*machine.name)
+            || unreadable.contains(&machine.name)
+            || !registered(ctx, &machine.provider_id.as_deref().into_iter().collect()).is_empty()
+    };
+    let (supply, failed_machines) = ctx.provisioner.supply(key, pool.as_deref(), has_node, now).await;
+    let awaited = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
+    let registered = registered(ctx, &awaited.collect());
     let times = ctx.tracker.record_nodes(key, &nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.recent_lists(names);
     let recent =
         ObservedPods { times: ctx.tracker.record_pods(key, &by_node), by_node, is_incomplete: false };
-    let observed = Observed { key: key.clone(), pool, nodes, unreadable, recent, supply, now, times };
+    let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
+        && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
+    let mut observed = Observed {
+        key: key.clone(),
+        pool,
+        nodes,
+        unreadable,
+        registered,
+        may_be_hidden,
+        recent,
+        supply,
+        now,
+        times,
+        machine_times: MachineTimes::default(),
+    };
+    // A list that fails says nothing about the machines that it listed before.
+    if !observed.supply.is_unknown {
+        observed.machine_times = ctx.tracker.record_machines(key, observed.in_flight());
+    }
     Ok(Some(Seen { observed, failed_machines }))
 }
 
@@ -105,6 +133,17 @@ async fn nodes(
     ctx.visited(key);
     let unreadable = live.unreadable.into_iter().map(|node| node.name).collect();
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
+}
+
+/// The nodes in no pool that have one of these provider IDs.
+fn registered(ctx: &Context, provider_ids: &BTreeSet<&str>) -> Vec<Arc<Node>> {
+    if provider_ids.is_empty() {
+        return Vec::new();
+    }
+    ctx.nodes.state_filter(|node| {
+        let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+        id.is_some_and(|id| provider_ids.contains(id)) && PoolKey::of_node(node).is_none()
+    })
 }
 
 /// The nodes in the store, and the names of those that are not in it because they cannot be read. The two are read one

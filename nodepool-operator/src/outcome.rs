@@ -7,6 +7,8 @@ use crate::plan::{NodeAction, Plan, PodName};
 
 /// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
+/// Polling interval of a machine's deletion.
+const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(2);
 /// Retry interval of a refused eviction, the same as in `kubectl drain`.
 const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
 
@@ -61,6 +63,8 @@ pub(crate) enum Extent {
 pub(crate) struct Applied {
     /// Names of the nodes that were created.
     pub created: Vec<String>,
+    /// Names of the Nodes that had registered themselves and were made nodes of the pool.
+    pub joined: Vec<String>,
     /// Names of the nodes that were cordoned and whose drain started.
     pub cordoned: Vec<String>,
     /// Names of the nodes that were uncordoned, which cancels their drain.
@@ -69,8 +73,12 @@ pub(crate) struct Applied {
     pub removed: Vec<String>,
     /// Names of the nodes that were deleted because they did not become Ready in time.
     pub replaced: Vec<String>,
+    /// Names of the machines that were deleted because their Node did not come in time.
+    pub timed_out: Vec<String>,
     /// Number of requests that were withdrawn from the provider.
     pub withdrawn: usize,
+    /// Number of machines whose deletion was accepted and that are not gone yet.
+    pub machines_ending: usize,
     /// Number of requests that the provider accepted.
     pub requested: usize,
     /// When the first of the machines requested in this pass is expected; `None` when the provider does not know.
@@ -104,11 +112,14 @@ impl Applied {
     pub(crate) fn absorb(&mut self, other: Self) {
         let Self {
             created,
+            joined,
             cordoned,
             uncordoned,
             removed,
             replaced,
+            timed_out,
             withdrawn,
+            machines_ending,
             requested,
             expected,
             retry_at,
@@ -121,11 +132,14 @@ impl Applied {
             extent,
         } = other;
         self.created.extend(created);
+        self.joined.extend(joined);
         self.cordoned.extend(cordoned);
         self.uncordoned.extend(uncordoned);
         self.removed.extend(removed);
         self.replaced.extend(replaced);
+        self.timed_out.extend(timed_out);
         self.withdrawn += withdrawn;
+        self.machines_ending += machines_ending;
         self.requested += requested;
         self.expected = self.expected.into_iter().chain(expected).min();
         self.retry_at = self.retry_at.into_iter().chain(retry_at).min();
@@ -143,7 +157,15 @@ impl Applied {
         let draining = plan.nodes.iter().any(|step| matches!(step.action, NodeAction::Drain { .. }));
         let poll = if self.blocked.is_empty() || self.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
         let drains = draining.then(|| now.checked_add(poll).unwrap_or(Timestamp::MAX));
-        plan.requeue_at.into_iter().chain(drains).chain(self.expected).chain(self.retry_at).min()
+        let ending =
+            (self.machines_ending > 0).then(|| now.checked_add(MACHINE_POLL).unwrap_or(Timestamp::MAX));
+        plan.requeue_at
+            .into_iter()
+            .chain(drains)
+            .chain(ending)
+            .chain(self.expected)
+            .chain(self.retry_at)
+            .min()
     }
 
     /// Whether every part of the plan was carried out.

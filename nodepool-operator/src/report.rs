@@ -88,11 +88,12 @@ async fn write_status(
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.
 fn log(applied: &Applied) {
-    let Applied { created, cordoned, uncordoned, removed, replaced, .. } = applied;
-    let (created, cordoned, uncordoned) = (created.len(), cordoned.len(), uncordoned.len());
-    let (removed, replaced) = (removed.len(), replaced.len());
-    if created + cordoned + uncordoned + removed + replaced > 0 {
-        info!(created, cordoned, uncordoned, removed, replaced, "nodes changed");
+    let Applied { created, joined, cordoned, uncordoned, removed, replaced, timed_out, .. } = applied;
+    let (created, joined, cordoned) = (created.len(), joined.len(), cordoned.len());
+    let (uncordoned, removed) = (uncordoned.len(), removed.len());
+    let replaced = replaced.len() + timed_out.len();
+    if created + joined + cordoned + uncordoned + removed + replaced > 0 {
+        info!(created, joined, cordoned, uncordoned, removed, replaced, "nodes changed");
     }
 }
 

@@ -13,17 +13,25 @@ use shared_runtime::reflect::Change;
 use crate::plan::PoolKey;
 
 /// The pools that changes of pools and nodes concern. With a `namespace`, only pools in it: another operator handles
-/// the nodes of other namespaces, although the watch returns them.
+/// the nodes of other namespaces, although the watch returns them. A node in no pool concerns the one that is
+/// `awaiting` it.
 ///
 /// Other writers update a pool all the time, and a kubelet its node; a pass for each would be far too many.
 pub(crate) fn keys(
     pools: impl Stream<Item = Change<NodePool>> + Send + 'static,
     nodes: impl Stream<Item = Change<Node>> + Send + 'static,
+    awaiting: impl Fn(&Node) -> Option<PoolKey> + Send + 'static,
     namespace: String,
 ) -> impl Stream<Item = PoolKey> + Send + 'static {
     let of_pools = material(pools, same_pool).map(|change| vec![pool_of(&change)]);
     let mut owners = Owners::default();
-    let of_nodes = material(nodes, same_node).map(move |change| owners.concerned(&change));
+    let of_nodes = material(nodes, same_node).map(move |change| {
+        let mut concerned = owners.concerned(&change);
+        if let (true, Change::Applied(node)) = (concerned.is_empty(), &change) {
+            concerned.extend(awaiting(node));
+        }
+        concerned
+    });
     stream::select(of_pools, of_nodes)
         .flat_map(stream::iter)
         .filter(move |key| std::future::ready(namespace.is_empty() || key.namespace == namespace))
@@ -206,7 +214,7 @@ mod tests {
         let key = PoolKey::of_pool(&now);
         let odd = unreadable(Some(&key.namespace), &key.name);
         let changes = [Change::Applied(before), Change::Unreadable(odd), Change::Applied(now)];
-        let keys = keys(stream::iter(changes), stream::empty(), String::new());
+        let keys = keys(stream::iter(changes), stream::empty(), |_| None, String::new());
         assert_eq!(keys.collect::<Vec<_>>().now_or_never().unwrap(), [key.clone(), key.clone(), key]);
     }
 
@@ -218,7 +226,7 @@ mod tests {
             Change::Unreadable(unreadable(None, &name)),
             Change::Applied(in_pool("a")),
         ];
-        let keys = keys(stream::empty(), stream::iter(changes), String::new());
+        let keys = keys(stream::empty(), stream::iter(changes), |_| None, String::new());
         assert_eq!(keys.collect::<Vec<_>>().now_or_never().unwrap(), [pool("a"), pool("a"), pool("a")]);
         let mut owners = Owners::default();
         owners.concerned(&Change::Applied(in_pool("a")));
@@ -231,7 +239,7 @@ mod tests {
     fn pools_of_other_namespaces_trigger_no_pass_when_one_is_named() {
         let keys = |namespace: &str| -> Vec<PoolKey> {
             let nodes = stream::iter([Change::Applied(in_pool("a"))]);
-            keys(stream::empty(), nodes, namespace.to_owned()).collect().now_or_never().unwrap()
+            keys(stream::empty(), nodes, |_| None, namespace.to_owned()).collect().now_or_never().unwrap()
         };
         assert_eq!(keys(""), [pool("a")]);
         assert_eq!(keys("default"), [pool("a")]);

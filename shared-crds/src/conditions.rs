@@ -99,6 +99,8 @@ api_names! {
         ProvisioningFailed,
         /// The provider does not answer.
         ProviderUnreachable,
+        /// The provider refuses the operator's credentials.
+        ProviderUnauthorized,
         /// A node did not become Ready in `provisioningTimeoutSeconds`.
         ProvisioningTimedOut,
         /// The provider has created every requested node.

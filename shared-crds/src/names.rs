@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 /// The API group of every Tandem resource.
 pub const GROUP: &str = "tandem.dev";
 
@@ -21,6 +23,11 @@ pub const NODEPOOL_NAMESPACE_LABEL: &str = "tandem.dev/nodepool-namespace";
 pub const MEMBER_LABEL: &str = "tandem.node-restriction.kubernetes.io/nodepool";
 /// Label on a Node: the namespace of the pool that [`MEMBER_LABEL`] names.
 pub const MEMBER_NAMESPACE_LABEL: &str = "tandem.node-restriction.kubernetes.io/nodepool-namespace";
+/// Label on a Node that registered itself: the name of its machine, as its provider lists it. Without it the machine has
+/// the name of the Node. Like [`MEMBER_LABEL`], no kubelet can set it: it says which machine is deleted.
+pub const MACHINE_LABEL: &str = "tandem.node-restriction.kubernetes.io/machine";
+/// Label on a Node: the provider that made its machine, such as `simulated`. Nodes of version 0.1 do not have it.
+pub const PROVIDER_LABEL: &str = "tandem.node-restriction.kubernetes.io/provider";
 
 /// Annotation on a Node: hash of the pool's template that the node was made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "tandem.dev/template-hash";
@@ -59,6 +66,12 @@ pub fn pool_of_member(labels: &BTreeMap<String, String>) -> Option<(&str, &str)>
     Some((labels.get(MEMBER_NAMESPACE_LABEL)?, labels.get(MEMBER_LABEL)?))
 }
 
+/// The name of the machine of a Node with this metadata.
+pub fn machine_of(node: &ObjectMeta) -> Option<&str> {
+    let labelled = node.labels.as_ref().and_then(|labels| labels.get(MACHINE_LABEL));
+    labelled.or(node.name.as_ref()).map(String::as_str)
+}
+
 /// Whether the label says to which pool a Node belongs, so that it differs between nodes of equal pools.
 pub fn names_a_pool(label: &str) -> bool {
     [NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, MEMBER_LABEL, MEMBER_NAMESPACE_LABEL].contains(&label)
@@ -77,7 +90,7 @@ mod tests {
         let claimed: BTreeMap<_, _> = all.into_iter().take(2).collect();
         assert_eq!(pool_of_member(&claimed), None);
         // As the API server's plugin recognises them.
-        for label in [MEMBER_LABEL, MEMBER_NAMESPACE_LABEL] {
+        for label in [MEMBER_LABEL, MEMBER_NAMESPACE_LABEL, MACHINE_LABEL, PROVIDER_LABEL] {
             assert!(label.split_once('/').unwrap().0.ends_with(".node-restriction.kubernetes.io"), "{label}");
         }
     }

@@ -116,6 +116,15 @@ pub fn annotations(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Parameters of a provider.
+pub fn parameters(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": { "type": "string", "maxLength": 4096 },
+    })
+}
+
 /// Quantities by resource name, at least one.
 pub fn resources(_: &mut SchemaGenerator) -> Schema {
     quantities(1)

@@ -89,7 +89,7 @@ pub(crate) fn pool(name: &str, zone: Option<&str>, capacity: &BTreeMap<String, Q
             metadata: Some(metadata),
             spec: NodeTemplateSpec { capacity: capacity.clone(), ..NodeTemplateSpec::default() },
         },
-        provider: ProviderSpec { simulated: Some(SimulatedProvider::default()) },
+        provider: ProviderSpec { simulated: Some(SimulatedProvider::default()), ..ProviderSpec::default() },
         provisioning_timeout_seconds: 900,
         ..NodePoolSpec::default()
     };

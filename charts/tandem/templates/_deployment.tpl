@@ -110,8 +110,16 @@ containers:
       capabilities:
         drop: [ALL]
       readOnlyRootFilesystem: true
+    {{- with .values.extraVolumeMounts }}
+    volumeMounts:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
     # An operator that cannot start says why on stderr: show it in `kubectl describe pod`.
     terminationMessagePolicy: FallbackToLogsOnError
+{{- with .values.extraVolumes }}
+volumes:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
@@ -156,4 +164,9 @@ topologySpreadConstraints:
 {{- end }}
 - --log-format={{ .root.Values.global.logFormat }}
 - {{ printf "--log-level=%s" .root.Values.global.logLevel | quote }}
+{{- if eq .name "nodepool-operator" }}
+{{- range .root.Values.providers.exec }}
+- --exec-provider={{ .name }}={{ .path }}
+{{- end }}
+{{- end }}
 {{- end -}}

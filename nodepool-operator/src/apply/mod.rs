@@ -22,7 +22,7 @@ use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
+use crate::plan::{JoinStep, NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
 use crate::provider::{Deletion, MachineRequest};
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
@@ -66,6 +66,8 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult
         }
     }
     let deadline = ctx.clock.monotonic().saturating_add(TIME_LIMIT);
+    // Before anything else: until its taints are there, every pod may come to a Node that has just registered.
+    all(ctx, deadline, plan.join.iter().map(|step| join(ctx, step)), &mut result).await;
     let (removals, others): (Vec<_>, Vec<_>) =
         plan.nodes.iter().partition(|step| step.action.removes_replica());
     all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut result).await;
@@ -76,9 +78,13 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult
     for name in &plan.withdraw {
         result.absorb(withdraw(ctx, seen, name).await);
     }
+    for name in &plan.timed_out {
+        let deleted = withdraw(ctx, seen, name).await;
+        result.absorb(deleted.map(|applied| Applied { timed_out: vec![name.clone()], ..applied }));
+    }
     if gained {
         all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut result).await;
-        request(ctx, plan, seen, &mut result).await;
+        request(ctx, plan, seen, deadline, &mut result).await;
     }
     result.absorb(fill(ctx, seen, plan).await);
     record_provisioning(ctx, seen, &mut result);
@@ -117,7 +123,8 @@ fn record_provisioning(ctx: &Context, seen: &Seen, result: &mut PassResult) {
         ctx.metrics.failed(error.reason());
         result.failure.clone_from(&observed.supply.failure);
     }
-    if !result.applied.created.is_empty() && seen.failed_machines.is_empty() {
+    let has_new = !result.applied.created.is_empty() || !result.applied.joined.is_empty();
+    if has_new && seen.failed_machines.is_empty() {
         ctx.provisioner.node_created(&observed.key);
     }
 }
@@ -163,6 +170,15 @@ async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error>
     Ok(applied)
 }
 
+/// Makes a Node that registered itself a node of the pool.
+async fn join(ctx: &Context, step: &JoinStep) -> Result<Applied, Error> {
+    let mut applied = Applied::default();
+    if node_step::patch(ctx, &step.node, step.patch.clone(), &mut applied).await? {
+        applied.joined.extend(step.node.metadata.name.clone());
+    }
+    Ok(applied)
+}
+
 async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
     let name = node.metadata.name.clone().unwrap_or_default();
@@ -186,9 +202,13 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
 /// Deletes a machine that has no Node.
 async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
     let Observed { key, pool, .. } = &seen.observed;
-    let deleted = ctx.provisioner.delete(key, pool.as_deref(), name).await;
-    let Deletion::Gone = deleted.map_err(|source| Error::Provider { what: "a machine", source })?;
-    Ok(Applied { withdrawn: 1, ..Applied::default() })
+    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name).await;
+    let deletion = deleted.map_err(|source| Error::Provider { what: "a machine", source })?;
+    Ok(Applied {
+        withdrawn: 1,
+        machines_ending: usize::from(deletion == Deletion::Started),
+        ..Applied::default()
+    })
 }
 
 async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
@@ -201,9 +221,9 @@ async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Er
     Ok(existing.is_some_and(|node| PoolKey::of_labelled(&node.metadata).as_ref() != Some(&seen.observed.key)))
 }
 
-/// Requests machines from the provider until a request fails. Nodes that did not become Ready in time count as a
-/// failure.
-async fn request(ctx: &Context, plan: &Plan, seen: &Seen, result: &mut PassResult) {
+/// Requests machines from the provider until a request fails or `deadline` has come. Nodes that did not become Ready in
+/// time count as a failure.
+async fn request(ctx: &Context, plan: &Plan, seen: &Seen, deadline: Duration, result: &mut PassResult) {
     let observed = &seen.observed;
     let Some(pool) = observed.pool.as_deref() else { return };
     let generation = pool.metadata.generation;
@@ -211,10 +231,16 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, result: &mut PassResul
         ctx.metrics.failed(reason);
         ctx.provisioner.record_failure(&observed.key, generation, reason, message, observed.now)
     };
-    let replaced = result.applied.replaced.len();
-    if replaced > 0 {
-        let message =
-            format!("{replaced} of the nodes did not become Ready within spec.provisioningTimeoutSeconds");
+    let (replaced, timed_out) = (result.applied.replaced.len(), result.applied.timed_out.len());
+    if replaced + timed_out > 0 {
+        let machines = [
+            (replaced, "of the nodes did not become Ready"),
+            (timed_out, "of the machines did not register a Node"),
+        ];
+        let parts =
+            machines.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let parts = parts.collect::<Vec<_>>().join(", and ");
+        let message = format!("{parts} within spec.provisioningTimeoutSeconds");
         let failure = fail(Reason::ProvisioningTimedOut, message);
         result.applied.retry_at = Some(failure.retry_at);
         return;
@@ -222,12 +248,12 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, result: &mut PassResul
     let in_flight = observed.in_flight().count().saturating_sub(plan.withdraw.len());
     let existing = observed.nodes.len() + observed.unreadable.len() + in_flight;
     for (index, name) in plan.request.iter().enumerate() {
-        let request = MachineRequest {
-            pool: &observed.key,
-            name,
-            spec: &pool.spec.provider,
-            existing: existing + index,
-        };
+        if ctx.clock.monotonic() >= deadline {
+            result.applied.extent = result.applied.extent.max(Extent::CutShort);
+            return;
+        }
+        let request =
+            MachineRequest { pool: &observed.key, name, spec: &pool.spec, existing: existing + index };
         match ctx.provisioner.create(request, observed.now).await {
             Ok(expected) => {
                 let applied = &mut result.applied;

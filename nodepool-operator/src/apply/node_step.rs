@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::Value;
+use shared_crds::names;
 use shared_runtime::error::chain;
 use shared_runtime::write::{DeleteOutcome, EvictOutcome, Outcome, WriterError};
 
@@ -83,7 +84,12 @@ pub(crate) fn written<T>(
 }
 
 /// Patches the node; `true` when it is now in the wanted state.
-async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) -> Result<bool, Error> {
+pub(super) async fn patch(
+    ctx: &Context,
+    node: &Node,
+    patch: Value,
+    applied: &mut Applied,
+) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
     match written("a node", ctx.writer.json_patch(&api, node, patch).await)? {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) => Ok(true),
@@ -123,7 +129,11 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
     let Some(patch) = patches::remove_node_finalizer(node) else {
         return Ok(());
     };
-    delete_machine(ctx, node).await?;
+    if delete_machine(ctx, node).await? == Deletion::Started {
+        // Its kubelet would register the Node again.
+        applied.machines_ending += 1;
+        return Ok(());
+    }
     let api: Api<Node> = Api::all(ctx.client.clone());
     match written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)? {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
@@ -135,15 +145,14 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
 }
 
 /// Deletes the machine of a node of a pool.
-async fn delete_machine(ctx: &Context, node: &Node) -> Result<(), Error> {
-    let (Some(key), Some(name)) = (PoolKey::of_node(node), node.metadata.name.as_deref()) else {
-        return Ok(());
+async fn delete_machine(ctx: &Context, node: &Node) -> Result<Deletion, Error> {
+    let (Some(key), Some(name)) = (PoolKey::of_node(node), names::machine_of(&node.metadata)) else {
+        return Ok(Deletion::Gone);
     };
     let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
-    let deleted = ctx.provisioner.delete(&key, pool.as_deref(), name).await;
-    let Deletion::Gone =
-        deleted.map_err(|source| Error::Provider { what: "the machine of a node", source })?;
-    Ok(())
+    let made_by = node.metadata.labels.as_ref().and_then(|labels| labels.get(names::PROVIDER_LABEL));
+    let deleted = ctx.provisioner.delete(&key, pool.as_deref(), made_by.map(String::as_str), name).await;
+    deleted.map_err(|source| Error::Provider { what: "the machine of a node", source })
 }
 
 fn pods(ctx: &Context, pod: &Pod) -> Api<Pod> {

@@ -14,7 +14,8 @@ use shared_runtime::clock::Clock;
 
 use crate::plan::PoolKey;
 use crate::plan::membership::is_ready;
-use crate::plan::observed_time::{NodeTime, NodeTimes, PodTimes};
+use crate::plan::observed_time::{MachineTimes, NodeTime, NodeTimes, PodTimes};
+use crate::plan::supply::Machine;
 
 /// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.
 pub(crate) struct Tracker {
@@ -27,6 +28,8 @@ struct Tracked {
     nodes: HashMap<String, TrackedNode>,
     /// By the name of their node: a node whose pods could not be listed keeps what is known about them.
     terminating_pods: HashMap<String, HashMap<String, Duration>>,
+    /// Since when each machine, by name, has been listed without a Node.
+    machines: HashMap<String, Duration>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -62,7 +65,7 @@ impl Tracker {
             .collect();
         tracked.terminating_pods.retain(|node, _| draining.contains(node.as_str()));
         let times = tracked.nodes.iter().map(|(uid, node)| (uid.clone(), node.time(now))).collect();
-        if tracked.nodes.is_empty() {
+        if tracked.nodes.is_empty() && tracked.machines.is_empty() {
             pools.remove(key);
         }
         NodeTimes(times)
@@ -90,6 +93,27 @@ impl Tracker {
             }
         }
         PodTimes(times)
+    }
+
+    /// Records the pool's machines that have no Node, and returns for how long that has been so.
+    pub(crate) fn record_machines<'a>(
+        &self,
+        key: &PoolKey,
+        machines: impl Iterator<Item = &'a Machine>,
+    ) -> MachineTimes {
+        let now = self.clock.monotonic();
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut machines = machines.peekable();
+        if machines.peek().is_none() && !pools.contains_key(key) {
+            return MachineTimes::default();
+        }
+        let tracked = pools.entry(key.clone()).or_default();
+        let before = std::mem::take(&mut tracked.machines);
+        let since =
+            |machine: &Machine| (machine.name.clone(), before.get(&machine.name).copied().unwrap_or(now));
+        tracked.machines = machines.map(since).collect();
+        let times = tracked.machines.iter().map(|(name, since)| (name.clone(), passed(*since, now)));
+        MachineTimes(times.collect())
     }
 
     /// Drops everything about a pool that is gone.

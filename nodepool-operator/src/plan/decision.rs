@@ -1,9 +1,21 @@
 //! The planner's output, as data.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 use super::{NodeStep, PoolStep};
+
+/// A Node that registered itself and becomes a node of the pool.
+#[derive(Clone, Debug)]
+pub(crate) struct JoinStep {
+    /// The Node, as it was observed.
+    pub node: Arc<Node>,
+    /// The JSON patch that makes it one.
+    pub patch: Value,
+}
 
 /// What should happen to a pool.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +36,12 @@ pub(crate) struct Plan {
     pub request: Vec<String>,
     /// Requests to withdraw, by node name.
     pub withdraw: Vec<String>,
+    /// Machines to delete because their Node did not come in time, by name.
+    pub timed_out: Vec<String>,
     /// Node objects to create for machines that run now.
     pub register: Vec<Node>,
+    /// Nodes that registered themselves, to make nodes of the pool.
+    pub join: Vec<JoinStep>,
     /// When to reconcile again without an event; `None` when only an event can change anything.
     pub requeue_at: Option<Timestamp>,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use proptest::collection::vec;
@@ -13,13 +13,19 @@ use proptest::prelude::*;
 use serde_json::Value;
 use shared_crds::{NodePool, names};
 
+use super::observed_time::MachineTimes;
 use super::supply::{Machine, MachineState};
-use super::testing::{ALWAYS, always, at, facts_after, key, pod, pool, set_ready, supply};
+use super::testing::{ALWAYS, always, at, facts_after, key, machine, pod, pool, set_ready, supply};
 use super::*;
 use crate::outcome::Applied;
 
 /// How long a machine takes, in seconds.
 const DELAY: i64 = 3;
+
+/// The provider ID of a machine that registers itself.
+fn provider_id(machine: &str) -> String {
+    format!("x://{machine}")
+}
 
 /// The part of a cluster that matters here.
 struct ModelCluster {
@@ -27,14 +33,17 @@ struct ModelCluster {
     nodes: BTreeMap<String, Node>,
     pods: BTreeMap<String, Vec<Pod>>,
     machines: BTreeMap<String, Timestamp>,
+    /// Machines outlive the operator's process and register their Nodes themselves.
+    registers_itself: bool,
     budget_blocks: bool,
     second: i64,
     uids: u32,
 }
 
 impl ModelCluster {
-    fn new() -> Self {
+    fn new(registers_itself: bool) -> Self {
         Self {
+            registers_itself,
             pool: pool(0),
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
@@ -54,17 +63,28 @@ impl ModelCluster {
             } else {
                 MachineState::Starting { until: Some(*due) }
             },
+            provider_id: self.registers_itself.then(|| provider_id(name)),
         };
-        let nodes: Vec<_> = self.nodes.values().cloned().map(Arc::new).collect();
+        let all = self.nodes.values().cloned().map(Arc::new);
+        let (nodes, others): (Vec<_>, Vec<_>) = all.partition(|node| PoolKey::of_node(node).is_some());
+        let is_awaited = |node: &Arc<Node>| {
+            self.machines
+                .keys()
+                .any(|name| node.spec.as_ref().unwrap().provider_id == Some(provider_id(name)))
+        };
+        let source = if self.registers_itself { Ok(NodeSource::Kubelet) } else { supply().source };
         Observed {
             key: key(),
             pool: Some(Arc::new(self.pool.clone())),
             times: always(&nodes),
             nodes,
             unreadable: BTreeSet::new(),
+            registered: others.into_iter().filter(is_awaited).collect(),
+            may_be_hidden: false,
             recent: ObservedPods::default(),
-            supply: Supply { machines: self.machines.iter().map(machine).collect(), ..supply() },
+            supply: Supply { source, machines: self.machines.iter().map(machine).collect(), ..supply() },
             now,
+            machine_times: MachineTimes::default(),
         }
     }
 
@@ -84,10 +104,30 @@ impl ModelCluster {
 
     fn staying(&self) -> usize {
         let now = at(self.second);
-        self.nodes
-            .values()
-            .filter(|node| Member::read(&Arc::new((*node).clone()), now, ALWAYS).stays())
-            .count()
+        self.members().filter(|node| Member::read(&Arc::new((*node).clone()), now, ALWAYS).stays()).count()
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(|node| PoolKey::of_node(node).is_some())
+    }
+
+    fn has_member(&self, machine: &str) -> bool {
+        self.members().any(|node| names::machine_of(&node.metadata) == Some(machine))
+    }
+
+    /// What kubelets do: each running machine has a Node, and makes it again when it is gone.
+    fn register(&mut self) {
+        let now = at(self.second);
+        let due = self.machines.iter().filter(|(_, due)| self.registers_itself && **due <= now);
+        let ids: Vec<_> = due.map(|(name, _)| provider_id(name)).collect();
+        for id in ids {
+            if self.nodes.values().all(|node| node.spec.as_ref().unwrap().provider_id.as_ref() != Some(&id)) {
+                let mut node = Node::default();
+                node.metadata.name = Some(format!("host-{}", self.uids));
+                node.spec = Some(NodeSpec { provider_id: Some(id), ..NodeSpec::default() });
+                self.create(node);
+            }
+        }
     }
 
     fn wanted(&self) -> usize {
@@ -95,18 +135,16 @@ impl ModelCluster {
     }
 
     fn promised(&self) -> usize {
-        self.staying() + self.machines.keys().filter(|name| !self.nodes.contains_key(*name)).count()
+        self.staying() + self.machines.keys().filter(|name| !self.has_member(name)).count()
     }
 
     /// Carries out the first `budget` writes of `plan`, like an operator that is killed after them.
     fn apply(&mut self, plan: &Plan, mut budget: usize) -> Applied {
-        let (withdrawn, requested) = (plan.withdraw.len(), plan.request.len());
-        let mut applied = Applied { withdrawn, requested, ..Applied::default() };
-        for name in &plan.withdraw {
-            self.machines.remove(name);
-        }
-        for name in &plan.request {
-            self.machines.entry(name.clone()).or_insert(at(self.second + DELAY));
+        let mut applied = Applied::default();
+        for step in &plan.join {
+            let name = step.node.metadata.name.clone().unwrap();
+            self.patch(&name, &step.patch);
+            applied.joined.push(name);
         }
         let (removals, others): (Vec<_>, Vec<_>) =
             plan.nodes.iter().partition(|step| step.action.removes_replica());
@@ -132,6 +170,17 @@ impl ModelCluster {
         for node in plan.register.iter().take(budget) {
             self.create(node.clone());
             applied.created.extend(node.metadata.name.clone());
+        }
+        for name in &plan.withdraw {
+            self.machines.remove(name);
+        }
+        applied.withdrawn = plan.withdraw.len();
+        // Nodes that never started are a failure of the provider.
+        if applied.replaced.is_empty() {
+            for name in &plan.request {
+                self.machines.entry(name.clone()).or_insert(at(self.second + DELAY));
+            }
+            applied.requested = plan.request.len();
         }
         applied
     }
@@ -164,7 +213,7 @@ impl ModelCluster {
             NodeAction::Replace => self.delete(&name, &step.member.node),
             NodeAction::Remove => {
                 self.delete(&name, &step.member.node);
-                self.machines.remove(&name);
+                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
                 if let Some(patch) = patches::remove_node_finalizer(&step.member.node) {
                     self.patch(&name, &patch);
                 }
@@ -228,6 +277,8 @@ enum Disturbance {
     Budget(bool),
     Pause(bool),
     Time(i64),
+    /// The kubelets of new machines register their Nodes.
+    Register,
     /// A pass that is carried out up to this many writes; the operator's memory is lost if it stops early.
     Pass(usize),
 }
@@ -242,6 +293,7 @@ fn disturbance() -> impl Strategy<Value = Disturbance> {
         1 => any::<bool>().prop_map(Disturbance::Budget),
         1 => prop::bool::weighted(0.2).prop_map(Disturbance::Pause),
         2 => prop_oneof![0..5_i64, Just(1000)].prop_map(Disturbance::Time),
+        2 => Just(Disturbance::Register),
         6 => prop_oneof![Just(usize::MAX), 0..6_usize].prop_map(Disturbance::Pass),
     ]
 }
@@ -271,10 +323,11 @@ fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) {
         Disturbance::Budget(blocks) => cluster.budget_blocks = blocks,
         Disturbance::Pause(paused) => cluster.pool.spec.paused = paused,
         Disturbance::Time(seconds) => cluster.second += seconds,
+        Disturbance::Register => cluster.register(),
         Disturbance::Pass(writes) => {
             let plan = cluster.plan();
             cluster.apply(&plan, writes);
-            if writes != usize::MAX {
+            if writes != usize::MAX && !cluster.registers_itself {
                 cluster.machines.clear();
             }
         }
@@ -284,6 +337,7 @@ fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) {
 /// Runs passes until nothing more is planned. Nodes become Ready as with a machine's kubelet.
 fn run_until_idle(cluster: &mut ModelCluster) -> usize {
     for pass in 0..60 {
+        cluster.register();
         for node in cluster.nodes.values_mut() {
             set_ready(node, "True");
         }
@@ -292,7 +346,10 @@ fn run_until_idle(cluster: &mut ModelCluster) -> usize {
             && plan.request.is_empty()
             && plan.withdraw.is_empty()
             && plan.register.is_empty()
-            && Applied::default().next_visit(&plan, at(cluster.second)).is_none();
+            && plan.join.is_empty()
+            && cluster.observe().in_flight().next().is_none()
+            && (cluster.registers_itself
+                || Applied::default().next_visit(&plan, at(cluster.second)).is_none());
         if idle {
             return pass;
         }
@@ -306,8 +363,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_pass_leads_to_more_nodes_than_are_wanted(history in vec(disturbance(), 1..40)) {
-        let mut cluster = ModelCluster::new();
+    fn no_pass_leads_to_more_nodes_than_are_wanted(history in vec(disturbance(), 1..40), registers_itself in any::<bool>()) {
+        let mut cluster = ModelCluster::new(registers_itself);
         for disturbance in &history {
             let before = cluster.promised();
             disturb(&mut cluster, disturbance);
@@ -320,20 +377,24 @@ proptest! {
     }
 
     #[test]
-    fn every_node_has_exactly_one_action(history in vec(disturbance(), 1..40)) {
-        let mut cluster = ModelCluster::new();
+    fn every_node_has_exactly_one_action(history in vec(disturbance(), 1..40), registers_itself in any::<bool>()) {
+        let mut cluster = ModelCluster::new(registers_itself);
         for disturbance in &history {
             disturb(&mut cluster, disturbance);
             let plan = cluster.plan();
             let planned: Vec<_> = plan.nodes.iter().map(|step| step.member.name().to_owned()).collect();
-            let existing: Vec<_> = cluster.nodes.keys().cloned().collect();
+            let existing: Vec<_> = cluster.members().map(|node| node.metadata.name.clone().unwrap()).collect();
             prop_assert_eq!(planned, existing);
         }
     }
 
     #[test]
-    fn a_pass_counts_what_the_next_one_finds(history in vec(disturbance(), 1..40), writes in 0..8_usize) {
-        let mut cluster = ModelCluster::new();
+    fn a_pass_counts_what_the_next_one_finds(
+        history in vec(disturbance(), 1..40),
+        writes in 0..8_usize,
+        registers_itself in any::<bool>(),
+    ) {
+        let mut cluster = ModelCluster::new(registers_itself);
         for disturbance in &history {
             disturb(&mut cluster, disturbance);
             let (observed, plan) = (cluster.observe(), cluster.plan());
@@ -343,7 +404,7 @@ proptest! {
             let facts = facts_after(&observed, &plan, &applied);
             prop_assert_eq!(facts.staying, facts.ready + facts.starting + facts.not_ready);
             let found = facts_after(&cluster.observe(), &cluster.plan(), &Applied::default());
-            prop_assert_eq!(found.staying + found.leaving, cluster.nodes.len());
+            prop_assert_eq!(found.staying + found.leaving, cluster.members().count());
             if lost == 0 {
                 prop_assert_eq!(facts, found);
             }
@@ -351,8 +412,8 @@ proptest! {
     }
 
     #[test]
-    fn from_any_state_the_pool_reaches_what_is_wanted(history in vec(disturbance(), 1..40)) {
-        let mut cluster = ModelCluster::new();
+    fn from_any_state_the_pool_reaches_what_is_wanted(history in vec(disturbance(), 1..40), registers_itself in any::<bool>()) {
+        let mut cluster = ModelCluster::new(registers_itself);
         for disturbance in &history {
             disturb(&mut cluster, disturbance);
         }
@@ -360,6 +421,7 @@ proptest! {
         cluster.pool.spec.paused = false;
         prop_assert!(run_until_idle(&mut cluster) < 60, "{:?}", actions_now(&cluster));
         prop_assert_eq!(cluster.nodes.len(), cluster.wanted());
+        prop_assert!(!registers_itself || cluster.machines.len() == cluster.wanted(), "{:?}", cluster.machines);
         prop_assert_eq!(cluster.staying(), cluster.wanted());
         for node in cluster.nodes.values() {
             prop_assert_ne!(node.spec.as_ref().unwrap().unschedulable, Some(true));
@@ -369,7 +431,7 @@ proptest! {
 
     #[test]
     fn a_burst_that_is_repeated_from_a_stale_cache_creates_no_excess_node(first in 0..8_usize, wanted in 0..8_i32) {
-        let mut cluster = ModelCluster::new();
+        let mut cluster = ModelCluster::new(false);
         cluster.pool.spec.replicas = Some(wanted);
         let old = cluster.observe();
         for observed in [old.clone(), old] {
@@ -380,7 +442,7 @@ proptest! {
             running.supply.machines = plan_requests
                 .request
                 .iter()
-                .map(|name| Machine { name: name.clone(), state: MachineState::Running })
+                .map(|name| machine(name, MachineState::Running))
                 .collect();
             let burst = cluster.plan_from(&running);
             cluster.apply(&burst, first);

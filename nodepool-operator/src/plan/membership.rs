@@ -126,6 +126,12 @@ impl Member {
         self.node.metadata.name.as_deref().unwrap_or_default()
     }
 
+    /// The reference of the provider that made its machine, if that is recorded.
+    pub(crate) fn made_by(&self) -> Option<&str> {
+        let labels = self.node.metadata.labels.as_ref()?;
+        labels.get(names::PROVIDER_LABEL).map(String::as_str)
+    }
+
     /// Whether the node counts as a replica, that is, is not leaving.
     pub(crate) const fn stays(&self) -> bool {
         self.leaving.is_none()

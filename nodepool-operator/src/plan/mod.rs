@@ -39,6 +39,8 @@ pub(crate) mod victims;
 #[cfg(test)]
 mod invariant_tests;
 #[cfg(test)]
+mod join_tests;
+#[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod removal_tests;
@@ -50,21 +52,30 @@ pub(crate) mod testing;
 mod unread_tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 
 pub(crate) use self::classify::{Classified, classify};
-pub(crate) use self::decision::Plan;
+pub(crate) use self::decision::{JoinStep, Plan};
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep};
 use self::sizing::Sizing;
 pub(crate) use self::supply::Supply;
-use self::template::{Blueprint, Invalid};
+use self::supply::{Machine, MachineState, NodeSource};
+use self::template::{Blueprint, Invalid, Marks};
 
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
 const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
+
+/// Polling interval of a provider while a machine is between two states that no event reports.
+const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(5);
+/// Polling interval of a provider whose machines register their Nodes themselves: finds machines that nobody expects, and
+/// those that went away.
+const MACHINE_RESYNC: SignedDuration = SignedDuration::from_secs(60);
 
 /// Decides what happens to a pool. `pods` are those that [`classify()`] asked for, as far as they could be read.
 pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {
@@ -77,8 +88,15 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
     match (observed.pool.as_deref(), sizing) {
         (None, _) => without_pool(observed, members, pods),
         (Some(pool), None) => while_paused(observed, pool, members),
+        (Some(pool), Some(_)) if is_frozen(observed, pool, &members) => while_paused(observed, pool, members),
         (Some(pool), Some(sizing)) => active(observed, pool, members, sizing, pods),
     }
+}
+
+/// Whether nothing may be changed although the pool is not paused. The deletion of a pool goes on: each node is deleted by
+/// the provider that made it.
+fn is_frozen(observed: &Observed, pool: &NodePool, members: &[Member]) -> bool {
+    pool.metadata.deletion_timestamp.is_none() && another_provider(observed, pool, members).is_some()
 }
 
 /// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left
@@ -97,7 +115,7 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
     }
 }
 
-/// Nothing changes but the status and the annotation that a node has been Ready, which is lost if it is not written.
+/// The pool is paused or frozen. Nothing changes but the status and the annotation that a node has been Ready, which is lost if it is not written.
 /// Nodes and pools that are being deleted wait too, kept by their finalizers.
 fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>) -> Plan {
     let action = |member: &Member| match (member.stays(), member.lacks_mark()) {
@@ -106,13 +124,31 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>) -> P
         (false, _) => NodeAction::Wait,
     };
     let (template_hash, invalid) = reported(&Blueprint::of(&observed.key, pool, &observed.supply.source));
+    let invalid = another_provider(observed, pool, &members).or(invalid);
     Plan {
         wanted: sizing::wanted(observed, pool, &members),
         template_hash,
         invalid,
         nodes: steps(members, action),
+        requeue_at: next_list(observed),
         ..Plan::default()
     }
+}
+
+/// What to say about a pool whose provider was changed while it had nodes or machines: which of them to delete, and
+/// where, depends on who made them.
+fn another_provider(observed: &Observed, pool: &NodePool, members: &[Member]) -> Option<String> {
+    let current = pool.spec.provider.reference().unwrap_or_default();
+    let made_by = members.iter().filter_map(Member::made_by);
+    let all: BTreeSet<&str> = made_by.chain(observed.supply.former.iter().map(String::as_str)).collect();
+    let others: Vec<&str> = all.into_iter().filter(|provider| *provider != current).collect();
+    (!others.is_empty()).then(|| {
+        let others = others.join(" and ");
+        format!(
+            "spec.provider was changed to {current} while the pool has nodes or machines of {others}: set it back, and \
+             use another pool for {current}; until then nothing is made or removed"
+        )
+    })
 }
 
 fn active(
@@ -169,15 +205,17 @@ fn active(
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let (template_hash, invalid) = reported(&blueprint);
     let (register, request) = match blueprint {
-        Ok(blueprint) => (sizing.register.iter().map(|name| blueprint.node(name)).collect(), sizing.request),
+        Ok(blueprint) => {
+            (sizing.register.iter().filter_map(|name| blueprint.node(name)).collect(), sizing.request)
+        }
         // It is not known what the nodes should look like.
         Err(_) => (Vec::new(), Vec::new()),
     };
-    // Machines that are withdrawn now are gone when the next pass lists none.
-    let has_machines = observed.in_flight().next().is_some();
-    let machines_gone = (deleting && has_machines).then_some(now);
+    // Machines that are withdrawn now may be gone already when the next pass lists them.
+    let machines_gone = (deleting && !sizing.withdraw.is_empty()).then_some(now);
+    let may_have_machines = !observed.supply.machines.is_empty() || observed.supply.uncertain_until.is_some();
     Plan {
-        pool: pool_finalizer::step(pool, has_nodes || has_machines || !all_read),
+        pool: pool_finalizer::step(pool, has_nodes || may_have_machines || !all_read),
         fill: (pool.spec.replicas.is_none() && !deleting && all_read)
             .then(|| i32::try_from(sizing.wanted).unwrap_or(i32::MAX)),
         wanted: sizing.wanted,
@@ -186,15 +224,29 @@ fn active(
         nodes,
         request,
         withdraw: sizing.withdraw,
+        timed_out: sizing.timed_out,
         register,
+        join: join(observed, pool),
         requeue_at: requeue_at.into_iter().chain(unread).chain(machines_gone).min(),
     }
+}
+
+/// The steps for the Nodes that registered themselves. Also in a pool that is being deleted, and in one whose spec has
+/// become invalid: a Node is drained only in a pool.
+fn join(observed: &Observed, pool: &NodePool) -> Vec<JoinStep> {
+    let Some(marks) = Marks::of(&observed.key, pool) else { return Vec::new() };
+    let step = |(machine, node): (&Machine, Option<&Arc<Node>>)| {
+        let node = Arc::clone(node?);
+        let patch = patches::join(&node, &machine.name, &marks);
+        Some(JoinStep { node, patch })
+    };
+    observed.joining().into_iter().filter_map(step).collect()
 }
 
 /// The hash of the template, or why there is none.
 fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<String>) {
     match blueprint {
-        Ok(blueprint) => (Some(blueprint.hash.clone()), None),
+        Ok(blueprint) => (Some(blueprint.marks.hash.clone()), None),
         Err(invalid) => (None, Some(invalid.to_string())),
     }
 }
@@ -211,10 +263,12 @@ fn next_visit(
     start_timeout: Option<SignedDuration>,
 ) -> Option<Timestamp> {
     let now = observed.now;
-    let machines = observed.supply.machines.iter().filter_map(|machine| match machine.state {
-        supply::MachineState::Starting { until } => until,
-        supply::MachineState::Running => None,
+    let machines = next_list(observed).into_iter();
+    let given_up = observed.in_flight().filter_map(|machine| {
+        let rest = start_timeout?.checked_sub(observed.machine_times.of_machine(&machine.name))?;
+        now.checked_add(rest.max(SignedDuration::ZERO)).ok()
     });
+    let given_up = given_up.filter(|at| *at > now);
     let retry = observed.supply.failure.as_ref().map(|failure| failure.retry_at).filter(|at| *at > now);
     let deadlines = members
         .iter()
@@ -223,5 +277,25 @@ fn next_visit(
         .filter(|at| *at > now);
     let removals =
         members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);
-    machines.chain(retry).chain(deadlines).chain(removals).min()
+    machines.chain(given_up).chain(retry).chain(deadlines).chain(removals).min()
+}
+
+/// When the provider has to be asked again.
+fn next_list(observed: &Observed) -> Option<Timestamp> {
+    let now = observed.now;
+    let after = |interval| now.checked_add(interval).unwrap_or(Timestamp::MAX);
+    let registers_itself = observed.supply.source == Ok(NodeSource::Kubelet);
+    let in_flight: BTreeSet<&str> = observed.in_flight().map(|machine| &*machine.name).collect();
+    let of_machine = |machine: &Machine| match machine.state {
+        MachineState::Starting { until: Some(until) } if until > now => Some(until),
+        MachineState::Starting { until: _ } | MachineState::Deleting => Some(after(MACHINE_POLL)),
+        // Its Node may have registered before the provider knew the provider ID.
+        MachineState::Running => {
+            (registers_itself && in_flight.contains(&*machine.name)).then(|| after(MACHINE_POLL))
+        }
+    };
+    let machines = observed.supply.machines.iter().filter_map(of_machine);
+    let uncertain = observed.supply.uncertain_until.map(|until| until.min(after(MACHINE_POLL)));
+    let resync = registers_itself.then(|| after(MACHINE_RESYNC));
+    machines.chain(uncertain).chain(resync).min()
 }

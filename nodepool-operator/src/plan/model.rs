@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::NodePool;
+use shared_crds::{NodePool, names};
 
 use super::keys::{PodName, PoolKey};
 use super::membership::Member;
-use super::observed_time::{NodeTimes, PodTimes};
-use super::supply::{Machine, Supply};
+use super::observed_time::{MachineTimes, NodeTimes, PodTimes};
+use super::supply::{Machine, MachineState, Supply};
 
 /// Everything a decision is made from, except the pods that have to be read for it.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub(crate) struct Observed {
     /// Names of nodes that seem to belong to the pool and cannot be read. Nothing is done to them, and nothing that
     /// depends on their absence.
     pub unreadable: BTreeSet<String>,
+    /// Nodes of no pool that have the provider ID of one of the pool's machines.
+    pub registered: Vec<Arc<Node>>,
+    /// Some Node of the cluster cannot be read, and it is not known whether it is that of a machine of this pool.
+    pub may_be_hidden: bool,
     /// Pods of draining nodes that were listed a moment ago.
     pub recent: ObservedPods,
     /// What the provider says.
@@ -32,6 +36,8 @@ pub(crate) struct Observed {
     pub now: Timestamp,
     /// For how long this process itself has observed the nodes in their current state.
     pub times: NodeTimes,
+    /// For how long this process itself has observed machines without a Node.
+    pub machine_times: MachineTimes,
 }
 
 /// Pods of some of the nodes.
@@ -66,22 +72,61 @@ pub(crate) struct PodReads {
 }
 
 impl Observed {
-    /// The names of the existing nodes, including those that cannot be read.
-    pub(crate) fn existing(&self) -> BTreeSet<&str> {
-        let readable = self.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+    /// The names that no new machine may have: those of all nodes and machines of the pool.
+    pub(crate) fn occupied(&self) -> BTreeSet<&str> {
+        let nodes = self.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+        let machines = self.supply.machines.iter().map(|machine| &*machine.name);
+        let taken = self.supply.taken.iter().map(String::as_str);
+        self.with_node().into_iter().chain(nodes).chain(machines).chain(taken).collect()
+    }
+
+    /// The names of the machines that have a node of the pool, including nodes that cannot be read.
+    fn with_node(&self) -> BTreeSet<&str> {
+        let readable = self.nodes.iter().filter_map(|node| names::machine_of(&node.metadata));
         readable.chain(self.unreadable.iter().map(String::as_str)).collect()
     }
 
     /// The machines that are requested and have no Node yet.
     pub(crate) fn in_flight(&self) -> impl Iterator<Item = &Machine> {
-        let existing = self.existing();
-        self.supply.machines.iter().filter(move |machine| !existing.contains(machine.name.as_str()))
+        let with_node = self.with_node();
+        self.supply
+            .machines
+            .iter()
+            .filter(|machine| machine.state != MachineState::Deleting)
+            .filter(move |machine| !with_node.contains(&*machine.name) && !self.has_registered(machine))
+    }
+
+    fn has_registered(&self, machine: &Machine) -> bool {
+        self.registered_nodes(machine).next().is_some()
+    }
+
+    fn registered_nodes(&self, machine: &Machine) -> impl Iterator<Item = &Arc<Node>> {
+        let id = machine.provider_id.clone();
+        self.registered.iter().filter(move |node| id.is_some() && provider_id(node) == id.as_deref())
+    }
+
+    /// The machines whose Node has registered and is not a node of the pool yet, with that Node; `None` where more than
+    /// one Node claims to be the machine, so that it is not known which one is.
+    pub(crate) fn joining(&self) -> Vec<(&Machine, Option<&Arc<Node>>)> {
+        let with_node = self.with_node();
+        let machines = self.supply.machines.iter().filter(|it| it.state != MachineState::Deleting);
+        let joining = machines.filter(|machine| !with_node.contains(&*machine.name)).filter_map(|machine| {
+            let mut nodes = self.registered_nodes(machine);
+            let first = nodes.next()?;
+            Some((machine, Some(first).filter(|_| nodes.next().is_none())))
+        });
+        joining.collect()
     }
 
     /// The names of the pool's unreadable nodes, without those that are known to be foreign.
     pub(crate) fn unread(&self) -> impl Iterator<Item = &str> {
         self.unreadable.difference(&self.supply.taken).map(String::as_str)
     }
+}
+
+/// `spec.providerID`.
+fn provider_id(node: &Node) -> Option<&str> {
+    node.spec.as_ref()?.provider_id.as_deref()
 }
 
 /// The single step for a node in a pass.

@@ -17,6 +17,10 @@ pub(crate) struct NodeTimes(pub BTreeMap<String, NodeTime>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodTimes(pub BTreeMap<String, SignedDuration>);
 
+/// For how long each machine has been observed without a Node, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MachineTimes(pub BTreeMap<String, SignedDuration>);
+
 /// The measurements of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeTime {
@@ -32,6 +36,13 @@ impl NodeTimes {
     /// The measurements of `node`.
     pub(crate) fn of_node(&self, node: &Node) -> NodeTime {
         node.metadata.uid.as_ref().and_then(|uid| self.0.get(uid)).copied().unwrap_or_default()
+    }
+}
+
+impl MachineTimes {
+    /// For how long the machine `name` has been observed without a Node.
+    pub(crate) fn of_machine(&self, name: &str) -> SignedDuration {
+        self.0.get(name).copied().unwrap_or_default()
     }
 }
 

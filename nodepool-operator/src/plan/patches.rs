@@ -4,11 +4,15 @@
 //!
 //! `test` with `null` holds where the field is absent (measured on kube-apiserver 1.36).
 
-use k8s_openapi::api::core::v1::Node;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
+
+use super::template::Marks;
 
 /// Adds the pool's finalizer.
 pub(crate) fn add_pool_finalizer(pool: &NodePool) -> Value {
@@ -86,6 +90,65 @@ pub(crate) fn uncordon(node: &Node) -> Value {
     Value::Array(patch)
 }
 
+/// The labels that a kubelet sets on its own Node, again and again: what the template says of them is for planning only.
+const KUBELETS_LABELS: [&str; 3] = ["kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"];
+
+/// Makes a Node that registered itself a node of the pool with these `marks`, as the one of `machine`: labels,
+/// annotations, taints and the finalizer in one write, provided that it is in no pool and has not been deleted. Taints
+/// that others set stay.
+pub(crate) fn join(node: &Node, machine: &str, marks: &Marks) -> Value {
+    let metadata = &node.metadata;
+    let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
+    let mut patch = is_same_object(metadata);
+    patch.push(json!({ "op": "test", "path": "/spec/providerID", "value": id }));
+    patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
+    let own = |(key, _): &(&String, &String)| !KUBELETS_LABELS.contains(&key.as_str());
+    let mut labels: BTreeMap<&str, &str> =
+        marks.labels.iter().filter(own).map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    labels.insert(names::MACHINE_LABEL, machine);
+    if metadata.labels.is_some() {
+        patch.push(json!({ "op": "test", "path": label_path(names::MEMBER_LABEL), "value": null }));
+        let add = |(key, value)| json!({ "op": "add", "path": label_path(key), "value": value });
+        patch.extend(labels.into_iter().map(add));
+    } else {
+        patch.push(json!({ "op": "test", "path": "/metadata/labels", "value": null }));
+        patch.push(json!({ "op": "add", "path": "/metadata/labels", "value": labels }));
+    }
+    if metadata.annotations.is_some() {
+        let add =
+            |(key, value): (&String, _)| json!({ "op": "add", "path": annotation_path(key), "value": value });
+        patch.extend(marks.annotations.iter().map(add));
+    } else {
+        patch.push(json!({ "op": "test", "path": "/metadata/annotations", "value": null }));
+        patch.push(json!({ "op": "add", "path": "/metadata/annotations", "value": marks.annotations }));
+    }
+    patch.extend(add_taints(node, &marks.taints));
+    if !metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER) {
+        patch.extend(with_finalizer(metadata, names::NODE_FINALIZER));
+    }
+    Value::Array(patch)
+}
+
+/// Adds the taints that the node lacks. One of the same key and effect keeps its value: the API server accepts no second
+/// one.
+fn add_taints(node: &Node, taints: &[Taint]) -> Vec<Value> {
+    let present = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    let is_present = |taint: &&Taint| {
+        present.iter().any(|other| (&other.key, &other.effect) == (&taint.key, &taint.effect))
+    };
+    let missing: Vec<&Taint> = taints.iter().filter(|taint| !is_present(taint)).collect();
+    if present.is_empty() && !missing.is_empty() {
+        return vec![
+            json!({ "op": "test", "path": "/spec/taints", "value": null }),
+            json!({ "op": "add", "path": "/spec/taints", "value": missing }),
+        ];
+    }
+    missing
+        .into_iter()
+        .map(|taint| json!({ "op": "add", "path": "/spec/taints/-", "value": taint }))
+        .collect()
+}
+
 fn is_same_object(metadata: &ObjectMeta) -> Vec<Value> {
     vec![json!({ "op": "test", "path": "/metadata/uid", "value": metadata.uid })]
 }
@@ -124,7 +187,16 @@ fn remove_annotation(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
 }
 
 fn annotation_path(name: &str) -> String {
-    format!("/metadata/annotations/{}", name.replace('~', "~0").replace('/', "~1"))
+    format!("/metadata/annotations/{}", escaped(name))
+}
+
+fn label_path(name: &str) -> String {
+    format!("/metadata/labels/{}", escaped(name))
+}
+
+/// `name` as one part of a JSON Pointer (RFC 6901).
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
 }
 
 /// `now` rounded down to a second. Kubernetes writes times as whole seconds.
@@ -145,14 +217,23 @@ fn later_second(now: Timestamp) -> Timestamp {
 
 fn add_finalizer(metadata: &ObjectMeta, name: &str) -> Value {
     let mut patch = is_same_object(metadata);
-    if let Some(finalizers) = metadata.finalizers.as_ref().filter(|list| !list.is_empty()) {
-        patch.push(json!({ "op": "test", "path": "/metadata/finalizers", "value": finalizers }));
-        patch.push(json!({ "op": "add", "path": "/metadata/finalizers/-", "value": name }));
-    } else {
-        patch.push(json!({ "op": "test", "path": "/metadata/finalizers", "value": null }));
-        patch.push(json!({ "op": "add", "path": "/metadata/finalizers", "value": [name] }));
-    }
+    patch.extend(with_finalizer(metadata, name));
     Value::Array(patch)
+}
+
+/// Adds a finalizer, provided that there are no others than those that were observed.
+fn with_finalizer(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
+    if let Some(finalizers) = metadata.finalizers.as_ref().filter(|list| !list.is_empty()) {
+        [
+            json!({ "op": "test", "path": "/metadata/finalizers", "value": finalizers }),
+            json!({ "op": "add", "path": "/metadata/finalizers/-", "value": name }),
+        ]
+    } else {
+        [
+            json!({ "op": "test", "path": "/metadata/finalizers", "value": null }),
+            json!({ "op": "add", "path": "/metadata/finalizers", "value": [name] }),
+        ]
+    }
 }
 
 fn remove_finalizer(metadata: &ObjectMeta, name: &str) -> Option<Value> {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use shared_crds::NodePool;
 
-use super::membership::{Member, Readiness};
+use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
 use super::supply::{Machine, MachineState};
 use super::{Observed, ObservedPods, slots, victims};
@@ -29,6 +29,8 @@ pub(crate) struct Sizing {
     pub withdraw: Vec<String>,
     /// Running machines to register as Node.
     pub register: Vec<String>,
+    /// Machines whose Node did not come in time, to delete.
+    pub timed_out: Vec<String>,
     /// Nodes to remove that the Autoscaler named.
     named: BTreeSet<String>,
     /// Number of nodes to remove besides the named ones.
@@ -63,7 +65,8 @@ pub(crate) fn wanted(observed: &Observed, pool: &NodePool, members: &[Member]) -
         return 0;
     }
     let readable = members.iter().filter(|member| member.stays()).count();
-    let present = readable + observed.unread().count() + observed.in_flight().count();
+    let machines = observed.in_flight().count() + observed.joining().len();
+    let present = readable + observed.unread().count() + machines;
     usize::try_from(pool.spec.replicas_or(number(present))).unwrap_or_default()
 }
 
@@ -76,14 +79,19 @@ pub(crate) fn size(
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !never_started.contains(member.name());
     let mut staying: Vec<&Member> = members.iter().filter(counts).collect();
-    let mut machines: Vec<&Machine> = observed.in_flight().collect();
-    let mut sizing = Sizing { wanted: wanted(observed, pool, members), ..Sizing::default() };
+    let (timed_out, mut machines): (Vec<&Machine>, Vec<&Machine>) =
+        observed.in_flight().partition(|machine| has_timed_out(observed, pool, machine));
+    let timed_out = timed_out.into_iter().map(|machine| machine.name.clone()).collect();
+    let mut sizing = Sizing { wanted: wanted(observed, pool, members), timed_out, ..Sizing::default() };
 
-    let excess = (staying.len() + machines.len()).saturating_sub(sizing.wanted);
+    // Nodes that are about to join cannot be victims yet, and their machines cannot be withdrawn any more.
+    let joining = observed.joining().len();
+    let excess = (staying.len() + machines.len() + joining).saturating_sub(sizing.wanted);
     let named = victims::named(pool, &staying);
     // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
     let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);
+    let machines_too_many = if observed.may_be_hidden { 0 } else { machines_too_many };
     sizing.withdraw = withdraw(&mut machines, machines_too_many);
     let excess = excess - sizing.withdraw.len();
     sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
@@ -95,15 +103,12 @@ pub(crate) fn size(
 
     let unread = observed.unread().count();
     let staying = staying.len().saturating_sub(sizing.excess);
-    let missing = sizing.wanted.saturating_sub(staying + machines.len() + unread);
+    let missing = sizing.wanted.saturating_sub(staying + machines.len() + joining + unread);
     let uncordoned = drains_to_cancel(members).into_iter().take(missing);
     sizing.uncordon = uncordoned.map(|member| member.name().to_owned()).collect();
     let missing = missing - sizing.uncordon.len();
     if observed.supply.may_request(observed.now) {
-        let mut occupied = observed.existing();
-        occupied.extend(machines.iter().map(|machine| machine.name.as_str()));
-        occupied.extend(observed.supply.taken.iter().map(String::as_str));
-        sizing.request = slots::lowest_free(&observed.key, &occupied, missing);
+        sizing.request = slots::lowest_free(&observed.key, &observed.occupied(), missing);
     }
     sizing.register = machines
         .iter()
@@ -111,6 +116,13 @@ pub(crate) fn size(
         .map(|machine| machine.name.clone())
         .collect();
     sizing
+}
+
+/// Whether the machine's Node should have come by now, as measured by this process alone: no object records since when
+/// there is a machine.
+fn has_timed_out(observed: &Observed, pool: &NodePool, machine: &Machine) -> bool {
+    let waited = observed.machine_times.of_machine(&machine.name);
+    !observed.may_be_hidden && start_timeout(pool).is_some_and(|timeout| waited >= timeout)
 }
 
 /// Removes up to `count` requests from `machines`: those that would take longest first.

@@ -24,6 +24,13 @@ pub(crate) fn prefix(key: &PoolKey) -> String {
     format!("{stem}-{}-", hash::short(&format!("{}/{}", key.namespace, key.name)))
 }
 
+/// Whether `name` is one of a slot of the pool with this [`prefix`].
+pub(crate) fn is_slot(name: &str, prefix: &str) -> bool {
+    let number = name.strip_prefix(prefix).unwrap_or_default();
+    let is_number = (1..=7).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && (number == "0" || !number.starts_with('0'))
+}
+
 /// The `count` lowest names of the pool that are not in `occupied`.
 pub(crate) fn lowest_free(key: &PoolKey, occupied: &BTreeSet<&str>, count: usize) -> Vec<String> {
     let prefix = prefix(key);
@@ -49,6 +56,21 @@ mod tests {
         let occupied = BTreeSet::from([zero.as_str(), two.as_str()]);
         let names = lowest_free(&key("web"), &occupied, 3);
         assert_eq!(names, [1, 3, 4].map(|n| format!("{prefix}{n}")));
+    }
+
+    #[test]
+    fn a_slot_is_told_from_other_names() {
+        for (name, expected) in [
+            ("p-0", true),
+            ("p-17", true),
+            ("p-", false),
+            ("p-01", false),
+            ("p-x", false),
+            ("q-1", false),
+            ("p-99999999", false),
+        ] {
+            assert_eq!(is_slot(name, "p-"), expected, "{name}");
+        }
     }
 
     #[test]

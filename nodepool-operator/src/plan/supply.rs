@@ -12,6 +12,8 @@ pub(crate) struct Machine {
     pub name: String,
     /// State of the machine.
     pub state: MachineState,
+    /// `spec.providerID` of its Node; `None` when the provider does not know it yet, or the operator creates the Node.
+    pub provider_id: Option<String>,
 }
 
 /// State of a machine.
@@ -22,8 +24,10 @@ pub(crate) enum MachineState {
         /// Expected time; `None` when the provider does not know.
         until: Option<Timestamp>,
     },
-    /// It runs and is ready to register as Node.
+    /// It runs, so its Node can exist.
     Running,
+    /// It is being deleted, which cannot be undone. Its name cannot be used again yet.
+    Deleting,
 }
 
 impl MachineState {
@@ -32,6 +36,7 @@ impl MachineState {
         match self {
             Self::Running => Timestamp::MIN,
             Self::Starting { until } => until.unwrap_or(Timestamp::MAX),
+            Self::Deleting => Timestamp::MAX,
         }
     }
 }
@@ -50,15 +55,14 @@ pub(crate) struct ProvisioningFailure {
 /// How the machines of a pool become Nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeSource {
-    /// The operator creates the Node of a running machine, with these additions to the template.
+    /// The operator creates the Node of a running machine.
     Operator {
-        /// Labels that every Node gets, whatever the template says.
-        labels: &'static [(&'static str, &'static str)],
-        /// Annotations that every Node gets.
-        annotations: &'static [(&'static str, &'static str)],
         /// What comes before the node's name in `spec.providerID`.
         provider_id_prefix: &'static str,
     },
+    /// The machine's kubelet registers the Node, with the provider ID of the machine. The operator then makes it a node
+    /// of the pool.
+    Kubelet,
 }
 
 /// What is known of the machines of one pool.
@@ -70,6 +74,10 @@ pub(crate) struct Supply {
     pub machines: Vec<Machine>,
     /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it.
     pub is_unknown: bool,
+    /// Until this time, machines may appear whose requests were not answered; `None` when there are none such.
+    pub uncertain_until: Option<Timestamp>,
+    /// Providers that the spec does not select and that may still have machines of the pool.
+    pub former: BTreeSet<String>,
     /// Names of the pool's slots that foreign nodes occupy.
     pub taken: BTreeSet<String>,
     /// The last failure, until a node is made again; `None` without one.

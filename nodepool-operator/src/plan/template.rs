@@ -39,15 +39,50 @@ pub(crate) enum Invalid {
     Encoding,
 }
 
+/// What every node of the pool carries, whoever creates its Node.
+#[derive(Clone, Debug)]
+pub(crate) struct Marks {
+    /// Hash of the template; distinguishes nodes made from this template from those made from an earlier one.
+    pub hash: String,
+    /// Labels of the template, of the provider and of the pool.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the template and of the provider, and the hash.
+    pub annotations: BTreeMap<String, String>,
+    /// The taints of the template, startup taints included.
+    pub taints: Vec<Taint>,
+}
+
+impl Marks {
+    /// Computes the marks of `pool`; `None` when the template has no hash.
+    pub(crate) fn of(key: &PoolKey, pool: &NodePool) -> Option<Self> {
+        let template = &pool.spec.template;
+        let hash = template_hash(template)?;
+        let metadata = template.metadata.clone().unwrap_or_default();
+        let of_provider = || {
+            let all = pool.spec.provider.node_labels().iter();
+            all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        };
+        // The template may not set another pool.
+        let mut labels = metadata.labels;
+        labels.extend(of_provider());
+        let of_pool = names::member_labels(&key.namespace, &key.name);
+        labels.extend(of_pool.map(|(key, value)| (key.to_owned(), value)));
+        labels.extend(
+            pool.spec.provider.reference().map(|provider| (names::PROVIDER_LABEL.to_owned(), provider)),
+        );
+        let mut annotations = metadata.annotations;
+        annotations.extend(of_provider());
+        annotations.insert(names::TEMPLATE_HASH_ANNOTATION.to_owned(), hash.clone());
+        Some(Self { hash, labels, annotations, taints: taints(&template.spec) })
+    }
+}
+
 /// What every node of the pool looks like.
 #[derive(Clone, Debug)]
 pub(crate) struct Blueprint {
-    /// Hash of the template; distinguishes nodes made from this template from those made from an earlier one.
-    pub hash: String,
-    labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
-    provider_id_prefix: &'static str,
-    taints: Vec<Taint>,
+    /// What it carries.
+    pub marks: Marks,
+    source: NodeSource,
     capacity: BTreeMap<String, Quantity>,
     allocatable: BTreeMap<String, Quantity>,
 }
@@ -60,54 +95,38 @@ impl Blueprint {
         source: &Result<NodeSource, String>,
     ) -> Result<Self, Invalid> {
         validity::check(pool)?;
-        let NodeSource::Operator { labels: own_labels, annotations: own_annotations, provider_id_prefix } =
-            source.clone().map_err(Invalid::Provider)?;
-        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let source = source.clone().map_err(Invalid::Provider)?;
         let template = &pool.spec.template;
-        let hash = template_hash(template).ok_or(Invalid::Encoding)?;
+        let marks = Marks::of(key, pool).ok_or(Invalid::Encoding)?;
         let capacity = capacity(&template.spec);
-        let metadata = template.metadata.clone().unwrap_or_default();
-
-        // The template may set another operating system or architecture, but not another pool.
-        let mut labels = BTreeMap::from(
-            [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")].map(|pair| owned(&pair)),
-        );
-        labels.extend(metadata.labels);
-        labels.extend(own_labels.iter().map(owned));
-        let of_pool = names::member_labels(&key.namespace, &key.name);
-        labels.extend(of_pool.map(|(key, value)| (key.to_owned(), value)));
-
-        let mut annotations = metadata.annotations;
-        annotations.extend(own_annotations.iter().map(owned));
-        annotations.insert(names::TEMPLATE_HASH_ANNOTATION.to_owned(), hash.clone());
-
-        Ok(Self {
-            hash,
-            labels,
-            annotations,
-            provider_id_prefix,
-            taints: taints(&template.spec),
-            allocatable: allocatable(&capacity, &template.spec.reserved)?,
-            capacity,
-        })
+        let allocatable = allocatable(&capacity, &template.spec.reserved)?;
+        Ok(Self { marks, source, capacity, allocatable })
     }
 
-    /// The Node object called `name`. It has no owner reference: nodes outlive a pool whose deletion is forced, and the
-    /// garbage collector must not delete machines with pods on them.
-    pub(crate) fn node(&self, name: &str) -> Node {
-        let mut labels = self.labels.clone();
+    /// The Node object of the machine `name`; `None` when the machine registers it itself. It has no owner reference:
+    /// nodes outlive a pool whose deletion is forced, and the garbage collector must not delete machines with pods on
+    /// them.
+    pub(crate) fn node(&self, name: &str) -> Option<Node> {
+        let NodeSource::Operator { provider_id_prefix } = self.source else {
+            return None;
+        };
+        // The template may set another operating system or architecture.
+        let assumed = [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")];
+        let mut labels = BTreeMap::from(assumed.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let Marks { hash: _, labels: marks, annotations, taints } = self.marks.clone();
+        labels.extend(marks);
         labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
-        Node {
+        Some(Node {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 labels: Some(labels),
-                annotations: Some(self.annotations.clone()),
+                annotations: Some(annotations),
                 finalizers: Some(vec![names::NODE_FINALIZER.to_owned()]),
                 ..ObjectMeta::default()
             },
             spec: Some(NodeSpec {
-                provider_id: Some(format!("{}{name}", self.provider_id_prefix)),
-                taints: (!self.taints.is_empty()).then(|| self.taints.clone()),
+                provider_id: Some(format!("{provider_id_prefix}{name}")),
+                taints: (!taints.is_empty()).then_some(taints),
                 ..NodeSpec::default()
             }),
             status: Some(NodeStatus {
@@ -115,7 +134,7 @@ impl Blueprint {
                 allocatable: Some(self.allocatable.clone()),
                 ..NodeStatus::default()
             }),
-        }
+        })
     }
 }
 
@@ -201,7 +220,7 @@ mod tests {
         pool.spec.template.spec.taints = vec![taint("lasting")];
         pool.spec.template.spec.startup_taints = vec![taint("startup")];
         let node = Blueprint::of(&key(), &pool, &SOURCE).unwrap().node("n");
-        let taints = node.spec.unwrap().taints.unwrap();
+        let taints = node.unwrap().spec.unwrap().taints.unwrap();
         assert_eq!(taints.iter().map(|t| t.value.as_deref()).collect::<Vec<_>>(), [Some("lasting")]);
     }
 
@@ -210,7 +229,7 @@ mod tests {
         let pool = testing::pool(1);
         let mut other = pool.clone();
         other.spec.max_replicas += 1;
-        let hash = |pool: &NodePool| Blueprint::of(&key(), pool, &SOURCE).unwrap().hash;
+        let hash = |pool: &NodePool| Blueprint::of(&key(), pool, &SOURCE).unwrap().marks.hash;
         assert_eq!(hash(&pool), hash(&other));
         other.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
         assert_ne!(hash(&pool), hash(&other));

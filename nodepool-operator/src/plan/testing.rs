@@ -11,7 +11,7 @@ use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate, NodeTemplateSpec, Provid
 use shared_crds::{NodePool, names};
 
 use super::membership::Member;
-use super::observed_time::{NodeTime, NodeTimes};
+use super::observed_time::{MachineTimes, NodeTime, NodeTimes};
 use super::supply::{Machine, MachineState, NodeSource};
 use super::template::Blueprint;
 use super::{NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
@@ -27,15 +27,20 @@ pub(crate) fn at(second: i64) -> Timestamp {
 }
 
 /// A provider whose Nodes the operator creates.
-pub(crate) const SOURCE: Result<NodeSource, String> = Ok(NodeSource::Operator {
-    labels: &[("kwok.x-k8s.io/node", "fake")],
-    annotations: &[("kwok.x-k8s.io/node", "fake")],
-    provider_id_prefix: "kwok://",
-});
+pub(crate) const SOURCE: Result<NodeSource, String> =
+    Ok(NodeSource::Operator { provider_id_prefix: "kwok://" });
 
 /// Such a provider without machines and failures.
 pub(crate) fn supply() -> Supply {
-    Supply { source: SOURCE, machines: vec![], is_unknown: false, taken: BTreeSet::new(), failure: None }
+    Supply {
+        source: SOURCE,
+        machines: vec![],
+        is_unknown: false,
+        uncertain_until: None,
+        former: BTreeSet::new(),
+        taken: BTreeSet::new(),
+        failure: None,
+    }
 }
 
 /// A pool that already has its finalizer.
@@ -64,7 +69,10 @@ pub(crate) fn pool(replicas: i32) -> NodePool {
                     ..NodeTemplateSpec::default()
                 },
             },
-            provider: ProviderSpec { simulated: Some(SimulatedProvider::default()) },
+            provider: ProviderSpec {
+                simulated: Some(SimulatedProvider::default()),
+                ..ProviderSpec::default()
+            },
             provisioning_timeout_seconds: 900,
             ..NodePoolSpec::default()
         },
@@ -75,7 +83,7 @@ pub(crate) fn pool(replicas: i32) -> NodePool {
 /// A node of the pool as the operator makes it, created at second 0, named `n-<index>`, Ready and annotated so.
 pub(crate) fn node(index: usize) -> Node {
     let name = format!("n-{index:03}");
-    let mut node = Blueprint::of(&key(), &pool(1), &SOURCE).unwrap().node(&name);
+    let mut node = Blueprint::of(&key(), &pool(1), &SOURCE).unwrap().node(&name).unwrap();
     node.metadata.uid = Some(format!("uid-{name}"));
     node.metadata.creation_timestamp = Some(Time(at(0)));
     annotate(&mut node, names::READY_TIME_ANNOTATION, "1970-01-01T00:00:05Z");
@@ -146,9 +154,12 @@ pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) ->
         times: always(&nodes),
         nodes,
         unreadable: BTreeSet::new(),
+        registered: vec![],
+        may_be_hidden: false,
         recent: ObservedPods::default(),
         supply: supply(),
         now: at(100),
+        machine_times: MachineTimes::default(),
     }
 }
 
@@ -219,7 +230,7 @@ pub(crate) fn with_action(plan: &Plan, action: &NodeAction) -> Vec<String> {
 }
 
 pub(crate) fn machine(name: &str, state: MachineState) -> Machine {
-    Machine { name: name.into(), state }
+    Machine { name: name.into(), state, provider_id: None }
 }
 
 /// The state of a machine that is expected, at no known time.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::{ConditionType, Reason};
 
-use super::supply::{Machine, MachineState};
-use super::testing::{actions, facts, key, node, observed, plan, pool};
+use super::testing::{actions, facts, key, machine, node, observed, plan, pool};
 use super::*;
 use crate::outcome::Applied;
 use crate::status;
@@ -40,7 +39,7 @@ fn no_node_is_removed_because_others_are_unreadable() {
     for replicas in [Some(2), None] {
         let mut observed = pool_with(replicas, 2, 2);
         // A machine whose node already exists does not count as another machine.
-        observed.supply.machines = vec![Machine { name: slot(0), state: MachineState::Running }];
+        observed.supply.machines = vec![machine(&slot(0), MachineState::Running)];
         let plan = plan(&observed);
         assert_eq!((actions(&plan), plan.withdraw, plan.register), (vec![], vec![], vec![]), "{replicas:?}");
     }

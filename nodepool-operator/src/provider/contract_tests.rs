@@ -4,8 +4,9 @@
 //! lost, and its back end lie.
 
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::v1alpha1::{ProviderSpec, SimulatedProvider};
+use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, ProviderSpec, SimulatedProvider};
 
+use super::exec::Exec;
 use super::simulated::Simulated;
 use super::*;
 use crate::plan::testing::{at, key};
@@ -13,6 +14,8 @@ use crate::plan::testing::{at, key};
 /// A provider under test.
 struct Bench {
     provider: Box<dyn NamedProvider>,
+    /// What its machines need, until the end of the test.
+    _directory: Option<tempfile::TempDir>,
     spec: ProviderSpec,
     /// A spec with room for this many machines.
     with_quota: fn(i32) -> ProviderSpec,
@@ -23,19 +26,41 @@ struct Bench {
 fn simulated() -> Bench {
     let with_quota = |quota| ProviderSpec {
         simulated: Some(SimulatedProvider { quota: Some(quota), ..SimulatedProvider::default() }),
+        ..ProviderSpec::default()
     };
     let spec = SimulatedProvider { provision_seconds: 30, ..SimulatedProvider::default() };
     Bench {
         provider: Box::new(Simulated::default()),
-        spec: ProviderSpec { simulated: Some(spec) },
+        _directory: None,
+        spec: ProviderSpec { simulated: Some(spec), ..ProviderSpec::default() },
         with_quota,
         running_at: at(130),
     }
 }
 
+/// The program of the documentation.
+fn exec() -> Bench {
+    let with_quota = |quota: i32| {
+        let parameters = [("quota".to_owned(), quota.to_string())].into();
+        let exec = ExecProvider { name: "directory".to_owned(), parameters };
+        ProviderSpec { exec: Some(exec), ..ProviderSpec::default() }
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/exec/directory.sh");
+    let machines = directory.path().join("machines");
+    let run = format!("DIRECTORY={} exec {example}", machines.display());
+    Bench {
+        provider: Box::new(Exec::new(exec::tests::script("directory", &directory, &run))),
+        _directory: Some(directory),
+        spec: with_quota(1000),
+        with_quota,
+        running_at: at(100),
+    }
+}
+
 /// Every provider.
 fn all() -> Vec<Bench> {
-    vec![simulated()]
+    vec![simulated(), exec()]
 }
 
 impl Bench {
@@ -50,7 +75,8 @@ impl Bench {
         spec: &ProviderSpec,
         existing: usize,
     ) -> Result<Option<Timestamp>, ProviderError> {
-        self.provider.create(MachineRequest { pool, name, spec, existing }, at(100)).await
+        let spec = NodePoolSpec { provider: spec.clone(), ..NodePoolSpec::default() };
+        self.provider.create(MachineRequest { pool, name, spec: &spec, existing }, at(100)).await
     }
 
     async fn listed(&self, pool: &PoolKey) -> Vec<(String, Progress)> {
@@ -66,7 +92,7 @@ async fn a_machine_runs_in_the_end_and_is_listed_under_its_name() {
         bench.create("a").await.unwrap();
         bench.create("b").await.unwrap();
         let expected = ["a", "b"].map(|name| (name.to_owned(), Progress::Running));
-        assert_eq!(bench.listed(&key()).await, expected, "{}", bench.provider.field());
+        assert_eq!(bench.listed(&key()).await, expected, "{}", bench.provider.reference());
     }
 }
 
@@ -74,7 +100,7 @@ async fn a_machine_runs_in_the_end_and_is_listed_under_its_name() {
 async fn a_repeated_creation_makes_no_second_machine() {
     for bench in all() {
         let first = bench.create("a").await;
-        assert_eq!(bench.create("a").await, first, "{}", bench.provider.field());
+        assert_eq!(bench.create("a").await, first, "{}", bench.provider.reference());
         assert_eq!(bench.listed(&key()).await.len(), 1);
     }
 }
@@ -86,7 +112,7 @@ async fn a_deleted_machine_is_gone_and_so_is_one_that_never_was() {
         for name in ["a", "a", "never"] {
             assert_eq!(bench.provider.delete(&key(), name).await, Ok(Deletion::Gone));
         }
-        assert_eq!(bench.listed(&key()).await, [], "{}", bench.provider.field());
+        assert_eq!(bench.listed(&key()).await, [], "{}", bench.provider.reference());
         bench.create("a").await.unwrap();
         assert_eq!(bench.listed(&key()).await.len(), 1, "its name is free again");
     }
@@ -100,7 +126,7 @@ async fn pools_do_not_see_each_others_machines() {
         bench.create_in(&other, "b", &bench.spec, 0).await.unwrap();
         assert_eq!(bench.listed(&key()).await[0].0, "a");
         bench.provider.delete(&key(), "b").await.unwrap();
-        assert_eq!(bench.listed(&other).await[0].0, "b", "{}", bench.provider.field());
+        assert_eq!(bench.listed(&other).await[0].0, "b", "{}", bench.provider.reference());
     }
 }
 
@@ -108,10 +134,13 @@ async fn pools_do_not_see_each_others_machines() {
 async fn a_quota_that_is_used_up_is_said_and_makes_no_machine() {
     for bench in all() {
         let spec = (bench.with_quota)(2);
+        for (existing, name) in ["a", "b"].iter().enumerate() {
+            bench.create_in(&key(), name, &spec, existing).await.unwrap();
+        }
         let refused = bench.create_in(&key(), "c", &spec, 2).await;
         assert!(matches!(refused, Err(ProviderError::Quota(_))), "{refused:?}");
-        assert_eq!(bench.listed(&key()).await, [], "{}", bench.provider.field());
-        assert!(bench.create_in(&key(), "b", &spec, 1).await.is_ok());
+        assert_eq!(bench.listed(&key()).await.len(), 2, "{}", bench.provider.reference());
+        assert!(bench.create_in(&key(), "b", &spec, 2).await.is_ok(), "a repeated request is no new one");
     }
 }
 
@@ -119,10 +148,14 @@ async fn a_quota_that_is_used_up_is_said_and_makes_no_machine() {
 async fn a_spec_of_another_provider_selects_none_and_is_invalid() {
     for bench in all() {
         let other = ProviderSpec::default();
-        assert!(bench.provider.is_selected_by(&bench.spec) && !bench.provider.is_selected_by(&other));
+        assert_eq!(bench.spec.reference().as_deref(), Some(bench.provider.reference()));
         assert!(bench.provider.node_source(&bench.spec).is_ok());
         assert!(matches!(bench.provider.node_source(&other), Err(ProviderError::Invalid(_))));
         let refused = bench.create_in(&key(), "a", &other, 0).await;
-        assert!(matches!(refused, Err(ProviderError::Invalid(_))), "{}: {refused:?}", bench.provider.field());
+        assert!(
+            matches!(refused, Err(ProviderError::Invalid(_))),
+            "{}: {refused:?}",
+            bench.provider.reference()
+        );
     }
 }

@@ -6,13 +6,15 @@
 
 #[cfg(test)]
 mod contract_tests;
+pub(crate) mod exec;
+mod failures;
 pub(crate) mod provisioner;
 mod simulated;
 
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::conditions::Reason;
-use shared_crds::v1alpha1::ProviderSpec;
+use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 
 use crate::plan::PoolKey;
 use crate::plan::supply::NodeSource;
@@ -24,8 +26,8 @@ pub(crate) struct MachineRequest<'a> {
     pub pool: &'a PoolKey,
     /// The name its Node will have, which is also the key of the request.
     pub name: &'a str,
-    /// The pool's `spec.provider`.
-    pub spec: &'a ProviderSpec,
+    /// The pool's spec.
+    pub spec: &'a NodePoolSpec,
     /// Number of nodes and machines that the pool already has.
     pub existing: usize,
 }
@@ -39,6 +41,9 @@ pub(crate) enum ProviderError {
     /// The spec asks for what the provider does not have. Nothing is requested until the spec changes.
     #[error("spec.provider is invalid: {0}")]
     Invalid(String),
+    /// The provider does not accept the operator's credentials. Asked again after the backoff: somebody may renew them.
+    #[error("the provider refuses the credentials of nodepool-operator: {0}")]
+    Unauthorized(String),
     /// It failed and may succeed later. Asked again after the backoff.
     #[error("the provider failed: {0}")]
     Transient(String),
@@ -54,6 +59,7 @@ impl ProviderError {
         match self {
             Self::Quota(_) => Reason::QuotaExceeded,
             Self::Invalid(_) => Reason::InvalidSpec,
+            Self::Unauthorized(_) => Reason::ProviderUnauthorized,
             Self::Transient(_) => Reason::ProvisioningFailed,
             Self::Unreachable(_) => Reason::ProviderUnreachable,
         }
@@ -69,6 +75,8 @@ pub(crate) enum Progress {
     Running,
     /// It will never run.
     Failed(ProviderError),
+    /// It is being deleted.
+    Deleting,
 }
 
 /// A machine of a pool, as its provider lists it.
@@ -78,23 +86,24 @@ pub(crate) struct ListedMachine {
     pub name: String,
     /// State of the machine.
     pub progress: Progress,
+    /// `spec.providerID` of the Node that it registers; `None` when the provider does not know it yet.
+    pub provider_id: Option<String>,
 }
 
 /// The result of a deletion that was accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Deletion {
     /// The machine is gone, or never was.
     Gone,
+    /// It has begun. The machine is listed until it is gone, and a repeated deletion says when that is.
+    Started,
 }
 
 /// Makes machines under names that the operator chooses. Every method may be called again with the same arguments:
 /// after a crash it is not known which calls succeeded.
 pub(crate) trait NamedProvider: Send + Sync {
-    /// The field of `spec.provider` that selects this provider.
-    fn field(&self) -> &'static str;
-
-    /// Whether `spec` selects this provider.
-    fn is_selected_by(&self, spec: &ProviderSpec) -> bool;
+    /// What `ProviderSpec::reference` returns for a spec that selects this provider.
+    fn reference(&self) -> &str;
 
     /// How the machines of a pool with this spec become Nodes.
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError>;

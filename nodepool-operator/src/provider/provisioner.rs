@@ -1,110 +1,139 @@
 //! Calls to providers that sometimes fail: which one a pool has, what failed, and when to retry.
-//!
-//! All of it is in memory. After a restart the operator finds its nodes in the cluster and requests the rest again.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::ProviderSpec;
 
+use super::exec::{Exec, Program};
+use super::failures::Failures;
 use super::simulated::Simulated;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
-use crate::plan::{PoolKey, Supply};
-
-/// Backoff after the first failure; it doubles with every further one.
-const FIRST_BACKOFF: SignedDuration = SignedDuration::from_secs(5);
-/// Maximum backoff: Cluster Autoscaler's initial backoff for a node group.
-const MAX_BACKOFF: SignedDuration = SignedDuration::from_secs(300);
+use crate::plan::{PoolKey, Supply, slots};
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
-const CALL_LIMIT: Duration = Duration::from_secs(30);
-
-/// What is remembered about a pool.
-#[derive(Debug, Default)]
-struct PoolState {
-    failures: u32,
-    failure: Option<ProvisioningFailure>,
-    /// The pool's generation at the last failure.
-    generation: Option<i64>,
-    taken: BTreeSet<String>,
-}
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// The providers, with the failures of their calls.
 pub(crate) struct Provisioner {
     providers: Vec<Box<dyn NamedProvider>>,
-    pools: Mutex<HashMap<PoolKey, PoolState>>,
+    failures: Failures,
+    /// The pools whose machines have these provider IDs, as they were last listed.
+    awaited: Mutex<HashMap<String, PoolKey>>,
 }
 
 impl Provisioner {
-    /// Knows every provider of this version.
-    pub(crate) fn new() -> Self {
-        Self::with(vec![Box::new(Simulated::default())])
+    /// Knows every provider of this version, and these programs.
+    pub(crate) fn new(programs: Vec<Program>) -> Self {
+        let programs = programs.into_iter().map(|program| Box::new(Exec::new(program)) as _);
+        Self::with(std::iter::once(Box::new(Simulated::default()) as _).chain(programs).collect())
     }
 
     /// Knows `providers`.
     pub(crate) fn with(providers: Vec<Box<dyn NamedProvider>>) -> Self {
-        Self { providers, pools: Mutex::default() }
-    }
-
-    fn pools(&self) -> MutexGuard<'_, HashMap<PoolKey, PoolState>> {
-        // What is remembered is advisory, so a panic elsewhere leaves nothing that could do harm.
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { providers, failures: Failures::default(), awaited: Mutex::default() }
     }
 
     /// The provider that `spec` selects.
     fn selected(&self, spec: &ProviderSpec) -> Result<&dyn NamedProvider, ProviderError> {
-        let selected = self.providers.iter().find(|provider| provider.is_selected_by(spec));
-        selected.map(|provider| &**provider).ok_or_else(|| {
-            let fields: Vec<_> = self.providers.iter().map(|provider| provider.field()).collect();
-            let message = format!("it names no provider that this version knows ({})", fields.join(", "));
-            ProviderError::Invalid(message)
+        let reference = spec.reference().ok_or_else(|| {
+            ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
+        })?;
+        self.known(&reference)
+    }
+
+    fn known(&self, reference: &str) -> Result<&dyn NamedProvider, ProviderError> {
+        let known = self.providers.iter().find(|provider| provider.reference() == reference);
+        known.map(|provider| &**provider).ok_or_else(|| {
+            let all: Vec<_> = self.providers.iter().map(|provider| provider.reference()).collect();
+            let all = all.join(", ");
+            ProviderError::Invalid(format!(
+                "it is {reference}, and nodepool-operator has {all}; its flag --exec-provider configures programs"
+            ))
         })
     }
 
-    /// The providers that may have machines of a pool: the one it selects, and all where the pool is gone.
-    fn responsible<'a>(&'a self, pool: Option<&NodePool>) -> impl Iterator<Item = &'a dyn NamedProvider> {
-        let spec = pool.map(|pool| pool.spec.provider.clone());
-        let is_meant = move |provider: &&dyn NamedProvider| {
-            spec.as_ref().is_none_or(|spec| provider.is_selected_by(spec))
-        };
-        self.providers.iter().map(|provider| &**provider).filter(is_meant)
+    /// The providers that may have machines of a pool: the one it selects and those that were asked for machines, and all
+    /// where the pool is gone.
+    fn responsible(
+        &self,
+        key: &PoolKey,
+        pool: Option<&NodePool>,
+    ) -> impl Iterator<Item = &dyn NamedProvider> {
+        let asked = self.failures.asked(key);
+        let current = pool.map(|pool| pool.spec.provider.reference());
+        self.providers.iter().map(|provider| &**provider).filter(move |provider| {
+            let reference = provider.reference();
+            current
+                .as_ref()
+                .is_none_or(|current| current.as_deref() == Some(reference) || asked.contains(reference))
+        })
     }
 
     /// What the provider says about the pool, which is `pool` unless it is gone, and the machines that were found to
-    /// have failed.
+    /// have failed. A failed machine is deleted, unless it `has_node`: then its Node says how it is.
     pub(crate) async fn supply(
         &self,
         key: &PoolKey,
         pool: Option<&NodePool>,
+        has_node: impl Fn(&ListedMachine) -> bool + Send + Sync,
         now: Timestamp,
     ) -> (Supply, Vec<ProviderError>) {
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
-        for provider in self.responsible(pool) {
-            match in_time(provider.list(key, now)).await {
+        let (mut former, mut shown) = (BTreeSet::new(), BTreeSet::new());
+        let current = pool.map(|pool| pool.spec.provider.reference());
+        for provider in self.responsible(key, pool) {
+            let reference = provider.reference();
+            let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(reference));
+            match in_time(provider.list(key, now)).await.and_then(|listed| credible(key, listed)) {
+                Ok(listed) if is_former && listed.is_empty() => self.failures.has_none_left(key, reference),
                 Ok(listed) => {
-                    for ListedMachine { name, progress } in listed {
-                        let state = match progress {
-                            Progress::Starting(until) => MachineState::Starting { until },
-                            Progress::Running => MachineState::Running,
-                            Progress::Failed(error) => {
-                                failures.push(error);
-                                failures.extend(in_time(provider.delete(key, &name)).await.err());
-                                continue;
+                    if is_former {
+                        former.insert(reference.to_owned());
+                    }
+                    shown.extend(listed.iter().map(|machine| machine.name.clone()));
+                    for machine in listed {
+                        let (error, state) = match &machine.progress {
+                            Progress::Failed(error) if !has_node(&machine) => {
+                                failures.push(error.clone());
+                                match in_time(provider.delete(key, &machine.name)).await {
+                                    Ok(Deletion::Gone) => continue,
+                                    Ok(Deletion::Started) => (None, MachineState::Deleting),
+                                    Err(error) => (Some(error), MachineState::Deleting),
+                                }
                             }
+                            Progress::Failed(_) | Progress::Running => (None, MachineState::Running),
+                            Progress::Starting(until) => (None, MachineState::Starting { until: *until }),
+                            Progress::Deleting => (None, MachineState::Deleting),
                         };
-                        machines.push(Machine { name, state });
+                        failures.extend(error);
+                        let ListedMachine { name, provider_id, progress: _ } = machine;
+                        machines.push(Machine { name, state, provider_id });
                     }
                 }
                 Err(error) => {
                     is_unknown = true;
+                    if is_former {
+                        former.insert(reference.to_owned());
+                    }
                     failures.push(error);
                 }
             }
+        }
+        if is_unknown {
+            machines.clear();
+        } else {
+            self.await_nodes(key, &machines);
+            let unlisted = self.failures.unlisted(key, shown.iter().map(String::as_str), now);
+            failures.extend(unlisted.iter().next().map(|name| {
+                ProviderError::Transient(format!("it accepted the creation of {name} and does not list it"))
+            }));
         }
         let generation = pool.and_then(|pool| pool.metadata.generation);
         // Machines that were requested together often fail together, and a list that fails is repeated with every pass:
@@ -114,19 +143,28 @@ impl Provisioner {
             self.record_failure(key, generation, error.reason(), error.to_string(), now);
         }
         let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
-        let mut pools = self.pools();
-        let state = pools.entry(key.clone()).or_default();
-        // A new spec may bring a new quota, so it is tried at once.
-        if state.generation != generation && state.failure.as_ref().is_some_and(ends_with_a_new_spec) {
-            state.reset();
-        }
-        let (taken, failure) = (state.taken.clone(), state.failure.clone());
-        (Supply { source, machines, is_unknown, taken, failure }, failures)
+        self.failures.spec_is(key, generation);
+        let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
+        let uncertain_until = self.failures.uncertain_until(key);
+        (Supply { source, machines, is_unknown, uncertain_until, former, taken, failure }, failures)
     }
 
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, String> {
         let source = self.selected(spec).and_then(|provider| provider.node_source(spec));
         source.map_err(|error| error.to_string())
+    }
+
+    fn await_nodes(&self, key: &PoolKey, machines: &[Machine]) {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        awaited.retain(|_, pool| pool != key);
+        let ids = machines.iter().filter_map(|machine| machine.provider_id.clone());
+        awaited.extend(ids.map(|id| (id, key.clone())));
+    }
+
+    /// The pool that lists a machine with the node's provider ID.
+    pub(crate) fn awaiting(&self, node: &Node) -> Option<PoolKey> {
+        let id = node.spec.as_ref()?.provider_id.as_deref()?;
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
     /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
@@ -135,29 +173,45 @@ impl Provisioner {
         request: MachineRequest<'_>,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ProviderError> {
-        in_time(self.selected(request.spec)?.create(request, now)).await
+        let (key, name) = (request.pool, request.name);
+        let provider = self.selected(&request.spec.provider)?;
+        self.failures.asking(key, provider.reference());
+        let created = in_time(provider.create(request, now)).await;
+        match &created {
+            Ok(_) => self.failures.accepted(key, name),
+            Err(ProviderError::Unreachable(_)) => self.failures.unanswered(key, name, now),
+            Err(_) => {}
+        }
+        created
     }
 
-    /// Deletes the machine `name` of the pool, which is `pool` unless it is gone.
+    /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
+    /// provider, if that is known.
     pub(crate) async fn delete(
         &self,
         key: &PoolKey,
         pool: Option<&NodePool>,
+        made_by: Option<&str>,
         name: &str,
     ) -> Result<Deletion, ProviderError> {
+        if let Some(reference) = made_by {
+            return in_time(self.known(reference)?.delete(key, name)).await;
+        }
         if let Some(pool) = pool {
             // Without its provider it is not known whether there is a machine, so its Node is kept.
             self.selected(&pool.spec.provider)?;
         }
-        for provider in self.responsible(pool) {
-            let Deletion::Gone = in_time(provider.delete(key, name)).await?;
+        let mut deletion = Deletion::Gone;
+        for provider in self.responsible(key, pool) {
+            deletion = deletion.max(in_time(provider.delete(key, name)).await?);
         }
-        Ok(Deletion::Gone)
+        Ok(deletion)
     }
 
     /// Drops everything about a pool that is gone, with its nodes.
     pub(crate) fn forget(&self, key: &PoolKey) {
-        self.pools().remove(key);
+        self.failures.forget(key);
+        self.await_nodes(key, &[]);
         self.providers.iter().for_each(|provider| provider.forget(key));
     }
 
@@ -171,46 +225,50 @@ impl Provisioner {
         message: String,
         now: Timestamp,
     ) -> ProvisioningFailure {
-        let mut pools = self.pools();
-        let state = pools.entry(key.clone()).or_default();
-        state.failures = state.failures.saturating_add(1);
-        state.generation = generation;
-        let retry_at = now.checked_add(backoff(state.failures)).unwrap_or(Timestamp::MAX);
-        state.failure.insert(ProvisioningFailure { reason, message, retry_at }).clone()
+        self.failures.record(key, generation, reason, message, now)
     }
 
     /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
     pub(crate) fn node_created(&self, key: &PoolKey) {
-        let mut pools = self.pools();
-        let Some(state) = pools.get_mut(key) else { return };
-        if state.failure.as_ref().is_some_and(|failure| failure.reason != Reason::ProvisioningTimedOut) {
-            state.reset();
-        }
+        self.failures.node_created(key);
     }
 
     /// Records that the pool has every node it wants.
     pub(crate) fn pool_complete(&self, key: &PoolKey) {
-        if let Some(state) = self.pools().get_mut(key) {
-            state.reset();
-        }
+        self.failures.pool_complete(key);
     }
 
     /// The current failure of the pool's requests; `None` without one.
     pub(crate) fn last_failure(&self, key: &PoolKey) -> Option<ProvisioningFailure> {
-        self.pools().get(key).and_then(|state| state.failure.clone())
+        self.failures.last(key)
     }
 
     /// Records that a Node of another owner has the name of one of the pool's slots.
     pub(crate) fn slot_taken(&self, key: &PoolKey, name: &str) {
-        self.pools().entry(key.clone()).or_default().taken.insert(name.to_owned());
+        self.failures.slot_taken(key, name);
     }
 }
 
-impl PoolState {
-    fn reset(&mut self) {
-        self.failures = 0;
-        self.failure = None;
+/// The list of a pool's machines, unless it cannot be true: the names are those of the pool's slots, and neither a name
+/// nor a provider ID comes twice.
+fn credible(key: &PoolKey, listed: Vec<ListedMachine>) -> Result<Vec<ListedMachine>, ProviderError> {
+    let (prefix, mut names, mut ids) = (slots::prefix(key), BTreeSet::new(), BTreeMap::new());
+    for ListedMachine { name, provider_id, progress: _ } in &listed {
+        let lie = if !slots::is_slot(name, &prefix) {
+            Some(format!("{name:?}, which is not a machine of this pool (they are called {prefix}<number>)"))
+        } else if !names.insert(name) {
+            Some(format!("{name} twice"))
+        } else {
+            let same = provider_id.as_ref().and_then(|id| ids.insert(id, name));
+            same.map(|other| format!("{other} and {name} with the same provider ID"))
+        };
+        if let Some(lie) = lie {
+            return Err(ProviderError::Transient(format!(
+                "it lists {lie}, so nothing is concluded from its list"
+            )));
+        }
     }
+    Ok(listed)
 }
 
 /// The answer of a provider, which has to come within [`CALL_LIMIT`].
@@ -220,151 +278,6 @@ async fn in_time<T>(call: impl Future<Output = Result<T, ProviderError>>) -> Res
     })
 }
 
-/// Whether a failure may be over when the spec changes.
-const fn ends_with_a_new_spec(failure: &ProvisioningFailure) -> bool {
-    matches!(failure.reason, Reason::QuotaExceeded | Reason::InvalidSpec)
-}
-
-/// The backoff after this many failures in a row.
-fn backoff(failures: u32) -> SignedDuration {
-    let doublings = failures.saturating_sub(1).min(16);
-    FIRST_BACKOFF.checked_mul(1 << doublings).map_or(MAX_BACKOFF, |backoff| backoff.min(MAX_BACKOFF))
-}
-
 #[cfg(test)]
-mod tests {
-    use futures::future::BoxFuture;
-    use shared_crds::v1alpha1::SimulatedProvider;
-
-    use super::*;
-    use crate::plan::testing::{SOURCE, at, key, pool};
-
-    async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
-        let mut pool = pool(1);
-        pool.metadata.generation = Some(generation);
-        provisioner.supply(&key(), Some(&pool), at(second)).await
-    }
-
-    #[test]
-    fn the_backoff_doubles_from_five_seconds_to_five_minutes() {
-        let seconds: Vec<i64> = (1..=8).map(|failures| backoff(failures).as_secs()).collect();
-        assert_eq!(seconds, [5, 10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(backoff(u32::MAX).as_secs(), 300);
-    }
-
-    #[tokio::test]
-    async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
-        let provisioner = Provisioner::new();
-        let spec = ProviderSpec {
-            simulated: Some(SimulatedProvider { failure_percent: 100, ..SimulatedProvider::default() }),
-        };
-        let request = MachineRequest { pool: &key(), name: "a", spec: &spec, existing: 0 };
-        provisioner.create(request, at(0)).await.unwrap();
-        let (first, failures) = supply(&provisioner, 1, 0).await;
-        assert_eq!(failures.len(), 1);
-        assert!(!first.may_request(at(4)) && first.may_request(at(5)) && first.machines.is_empty());
-        let (second, failures) = supply(&provisioner, 1, 5).await;
-        assert!(failures.is_empty());
-        assert_eq!(second.failure, first.failure);
-    }
-
-    #[test]
-    fn a_created_node_ends_the_backoff_unless_nodes_never_become_ready() {
-        let provisioner = Provisioner::new();
-        let fail = |reason| provisioner.record_failure(&key(), Some(1), reason, String::new(), at(0));
-        fail(Reason::ProvisioningFailed);
-        provisioner.node_created(&key());
-        assert_eq!(provisioner.last_failure(&key()), None);
-        fail(Reason::ProvisioningTimedOut);
-        provisioner.node_created(&key());
-        assert!(provisioner.last_failure(&key()).is_some());
-        assert_eq!(fail(Reason::ProvisioningTimedOut).retry_at, at(10));
-        provisioner.pool_complete(&key());
-        assert_eq!(provisioner.last_failure(&key()), None);
-    }
-
-    #[tokio::test]
-    async fn a_new_generation_ends_the_backoff_after_a_quota_and_an_invalid_spec_only() {
-        for (reason, ends) in [
-            (Reason::QuotaExceeded, true),
-            (Reason::InvalidSpec, true),
-            (Reason::ProvisioningFailed, false),
-            (Reason::ProviderUnreachable, false),
-        ] {
-            let provisioner = Provisioner::new();
-            provisioner.record_failure(&key(), Some(1), reason, String::new(), at(0));
-            assert!(supply(&provisioner, 1, 1).await.0.failure.is_some());
-            assert_eq!(supply(&provisioner, 2, 1).await.0.failure.is_none(), ends, "{reason:?}");
-        }
-    }
-    /// A provider that never answers.
-    struct Silent;
-
-    impl NamedProvider for Silent {
-        fn field(&self) -> &'static str {
-            "silent"
-        }
-
-        fn is_selected_by(&self, _: &ProviderSpec) -> bool {
-            true
-        }
-
-        fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-            SOURCE.map_err(ProviderError::Invalid)
-        }
-
-        fn create<'a>(
-            &'a self,
-            _: MachineRequest<'a>,
-            _: Timestamp,
-        ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
-            Box::pin(std::future::pending())
-        }
-
-        fn list<'a>(
-            &'a self,
-            _: &'a PoolKey,
-            _: Timestamp,
-        ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
-            Box::pin(std::future::pending())
-        }
-
-        fn delete<'a>(
-            &'a self,
-            _: &'a PoolKey,
-            _: &'a str,
-        ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
-            Box::pin(std::future::pending())
-        }
-
-        fn forget(&self, _: &PoolKey) {}
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nothing_follows_from_a_list_that_is_never_answered() {
-        let provisioner = Provisioner::with(vec![Box::new(Silent)]);
-        let (first, failures) = supply(&provisioner, 1, 0).await;
-        assert!(matches!(&failures[..], [ProviderError::Unreachable(_)]), "{failures:?}");
-        assert!(first.is_unknown && !first.may_request(at(1000)));
-        assert_eq!(first.failure.as_ref().unwrap().reason, Reason::ProviderUnreachable);
-        // The backoff is that of one failure, however often the list is tried meanwhile.
-        let (second, _) = supply(&provisioner, 1, 4).await;
-        assert_eq!(second.failure, first.failure);
-        let deleted = provisioner.delete(&key(), Some(&pool(1)), "a").await;
-        assert!(matches!(deleted, Err(ProviderError::Unreachable(_))), "{deleted:?}");
-    }
-
-    #[tokio::test]
-    async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
-        let provisioner = Provisioner::with(vec![Box::new(Simulated::default())]);
-        let mut pool = pool(1);
-        pool.spec.provider = ProviderSpec::default();
-        let (supply, failures) = provisioner.supply(&key(), Some(&pool), at(0)).await;
-        assert!(failures.is_empty() && supply.machines.is_empty());
-        let message = "spec.provider is invalid: it names no provider that this version knows (simulated)";
-        assert_eq!(supply.source, Err(message.to_owned()));
-        let deleted = provisioner.delete(&key(), Some(&pool), "a").await;
-        assert_eq!(deleted.unwrap_err().to_string(), message, "its machine is not known to be gone");
-        assert_eq!(provisioner.delete(&key(), None, "a").await, Ok(Deletion::Gone));
-    }
-}
+#[path = "provisioner_tests.rs"]
+mod tests;

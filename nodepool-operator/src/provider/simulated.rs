@@ -16,10 +16,6 @@ use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, Pr
 use crate::plan::supply::NodeSource;
 use crate::plan::{PoolKey, hash};
 
-/// Label and annotation by which kwok recognises its nodes:
-/// <https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/>.
-const KWOK_NODE: &[(&str, &str)] = &[("kwok.x-k8s.io/node", "fake")];
-
 #[derive(Clone, Copy, Debug)]
 struct SimulatedMachine {
     due: Timestamp,
@@ -49,7 +45,7 @@ impl Simulated {
         request: MachineRequest<'_>,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ProviderError> {
-        let spec = spec(request.spec)?;
+        let spec = spec(&request.spec.provider)?;
         let mut pools = self.pools();
         let pool = pools.entry(request.pool.clone()).or_default();
         if let Some(machine) = pool.machines.get(request.name) {
@@ -92,17 +88,13 @@ fn outcome(
 }
 
 impl NamedProvider for Simulated {
-    fn field(&self) -> &'static str {
+    fn reference(&self) -> &'static str {
         "simulated"
-    }
-
-    fn is_selected_by(&self, spec: &ProviderSpec) -> bool {
-        spec.simulated.is_some()
     }
 
     fn node_source(&self, of: &ProviderSpec) -> Result<NodeSource, ProviderError> {
         spec(of)?;
-        Ok(NodeSource::Operator { labels: KWOK_NODE, annotations: KWOK_NODE, provider_id_prefix: "kwok://" })
+        Ok(NodeSource::Operator { provider_id_prefix: "kwok://" })
     }
 
     fn create<'a>(
@@ -127,7 +119,7 @@ impl NamedProvider for Simulated {
                 }
                 SimulatedMachine { .. } => Progress::Running,
             };
-            ListedMachine { name: name.clone(), progress }
+            ListedMachine { name: name.clone(), progress, provider_id: None }
         };
         async move {
             let pools = self.pools();
@@ -157,11 +149,13 @@ impl NamedProvider for Simulated {
 
 #[cfg(test)]
 mod tests {
+    use shared_crds::v1alpha1::NodePoolSpec;
+
     use super::*;
     use crate::plan::testing::{at, key};
 
     fn provider_spec(simulated: SimulatedProvider) -> ProviderSpec {
-        ProviderSpec { simulated: Some(simulated) }
+        ProviderSpec { simulated: Some(simulated), ..ProviderSpec::default() }
     }
 
     fn request(
@@ -170,7 +164,8 @@ mod tests {
         name: &str,
         existing: usize,
     ) -> Result<Option<Timestamp>, ProviderError> {
-        provider.request_machine(MachineRequest { pool: &key(), name, spec, existing }, at(100))
+        let spec = NodePoolSpec { provider: spec.clone(), ..NodePoolSpec::default() };
+        provider.request_machine(MachineRequest { pool: &key(), name, spec: &spec, existing }, at(100))
     }
 
     fn progress(provider: &Simulated, second: i64) -> Vec<Progress> {

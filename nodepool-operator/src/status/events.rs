@@ -52,10 +52,12 @@ pub(crate) fn events(
         }
     };
     add(EventReason::ScaledUp, "created", &applied.created);
+    add(EventReason::ScaledUp, "registered", &applied.joined);
     add(EventReason::ScalingDown, "draining", &applied.cordoned);
     add(EventReason::DrainCancelled, "cancelled the drain of", &applied.uncordoned);
     add(EventReason::NodeRemoved, "removed", &applied.removed);
     add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
+    add(EventReason::ProvisioningTimedOut, "not registered in time, so deleted:", &applied.timed_out);
     if let Some(failure) = failure {
         events.push(PoolEvent { reason: EventReason::ProvisioningFailed, note: failure.message.clone() });
     }

@@ -6,6 +6,7 @@ use shared_crds::NodePool;
 
 use crate::outcome::Applied;
 use crate::plan::membership::{Member, Readiness};
+use crate::plan::observed_time::NodeTime;
 use crate::plan::supply::ProvisioningFailure;
 use crate::plan::{NodeAction, Observed, Plan, PodName};
 
@@ -44,7 +45,9 @@ impl Facts {
     /// Counts nodes and requests after a pass: what was observed, changed by what was acknowledged. Of the plan, only
     /// what it found counts, so that the next pass finds what this one reported.
     pub(crate) fn count(observed: &Observed, pool: &NodePool, plan: &Plan, applied: &Applied) -> Self {
-        let Applied { created, cordoned, uncordoned, removed, replaced, withdrawn, requested, .. } = applied;
+        let Applied {
+            created, joined, cordoned, uncordoned, removed, replaced, withdrawn, requested, ..
+        } = applied;
         let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
         let (left, returned, removed) =
             (named(&[cordoned, replaced]), named(&[uncordoned]), named(&[removed]));
@@ -53,19 +56,30 @@ impl Facts {
                 let (stayed, name) = (member.stays(), member.name());
                 if stayed { !left.contains(name) } else { returned.contains(name) }
             });
-        let with = |readiness| staying.iter().filter(|member| member.readiness == readiness).count();
+        let joined_now = named(&[joined]);
+        let joined: Vec<Member> = plan
+            .join
+            .iter()
+            .filter(|step| step.node.metadata.name.as_ref().is_some_and(|name| joined_now.contains(name)))
+            .map(|step| Member::read(&step.node, observed.now, NodeTime::default()))
+            .collect();
+        let with = |readiness| {
+            let all = staying.iter().copied().chain(&joined);
+            all.filter(|member| member.readiness == readiness).count()
+        };
         let is_current =
             |member: &Member| plan.template_hash.is_some() && member.template_hash == plan.template_hash;
         let created = created.len();
         Self {
             wanted: plan.wanted,
-            staying: staying.len() + created,
+            staying: staying.len() + joined.len() + created,
             ready: with(Readiness::Ready),
-            up_to_date: staying.iter().filter(|member| is_current(member)).count() + created,
+            up_to_date: staying.iter().filter(|member| is_current(member)).count() + joined.len() + created,
             starting: with(Readiness::Starting) + created,
             not_ready: with(Readiness::NotReady),
             leaving: leaving.iter().filter(|member| !removed.contains(member.name())).count(),
-            in_flight: (observed.in_flight().count() + requested).saturating_sub(withdrawn + created),
+            in_flight: (observed.in_flight().count() + observed.joining().len() + requested)
+                .saturating_sub(withdrawn + joined.len() + created),
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),
             invalid: plan.invalid.clone(),

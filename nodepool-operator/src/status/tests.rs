@@ -6,7 +6,7 @@ use shared_crds::ownership::{self, Owner};
 use super::events::{EventReason, events};
 use super::*;
 use crate::outcome::Extent;
-use crate::plan::supply::{Machine, MachineState};
+use crate::plan::supply::MachineState;
 use crate::plan::testing::{
     self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
     set_ready, starting, supply,
@@ -56,7 +56,7 @@ fn every_owned_condition_is_always_reported_once() {
 #[test]
 fn the_three_standard_conditions_report_the_state() {
     use Reason::{AllNodesReady, Draining, NodesNotReady, Provisioning, QuotaExceeded, Settled};
-    let machine = Machine { name: "m".into(), state: MachineState::Running };
+    let machine = testing::machine("m", MachineState::Running);
     let mut broken = node(1);
     set_ready(&mut broken, "False");
     let in_flight = Supply { machines: vec![machine], ..supply() };
@@ -195,7 +195,7 @@ fn a_second_pass_over_the_same_state_reports_the_same() {
 #[test]
 fn what_was_done_is_in_the_status_of_the_same_pass() {
     let pool = pool(2);
-    let machine = |name: &str| Machine { name: name.into(), state: MachineState::Running };
+    let machine = |name: &str| testing::machine(name, MachineState::Running);
     let machines = vec![machine("a"), machine("b")];
     let applied = Applied { created: vec!["a".into(), "b".into()], ..Applied::default() };
     let facts = counted(&pool, vec![], Supply { machines, ..supply() }, &applied);
@@ -232,7 +232,7 @@ fn only_what_was_acknowledged_counts() {
     assert_eq!(numbers(&facts_after(&late, &planned, &done(&planned))), [0, 0, 0, 0, 1, 1]);
     assert_eq!(numbers(&facts_after(&late, &planned, &nothing)), [1, 0, 1, 1, 0, 0]);
 
-    let machine = |name: &str| Machine { name: name.into(), state: MachineState::Running };
+    let machine = |name: &str| testing::machine(name, MachineState::Running);
     let mut busy = observed(pool(1), []);
     busy.supply.machines = vec![machine("a"), machine("b")];
     let planned = plan(&busy);

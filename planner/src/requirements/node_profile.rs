@@ -15,8 +15,6 @@ pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The host name of a node that does not exist yet. No label value can contain a slash, so no constraint on a certain
 /// host matches it.
 const UNKNOWN_HOST: &str = "/";
-/// kwok's label, which the simulated provider sets on its nodes.
-const KWOK_LABEL: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 
 /// The properties of a node that placing reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,10 +69,9 @@ impl NodeProfile {
             ("kubernetes.io/arch".to_owned(), "amd64".to_owned()),
             (HOSTNAME_LABEL.to_owned(), UNKNOWN_HOST.to_owned()),
         ]);
-        if pool.spec.provider.simulated.is_some() {
-            labels.insert(KWOK_LABEL.0.to_owned(), KWOK_LABEL.1.to_owned());
-        }
         labels.extend(template.metadata.iter().flat_map(|m| m.labels.clone()));
+        let of_provider = pool.spec.provider.node_labels().iter();
+        labels.extend(of_provider.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         let QualifiedName { namespace, name } = QualifiedName::of(&pool.metadata);
         labels.extend(member_labels(namespace, name).map(|(key, value)| (key.to_owned(), value)));
         let mut taints: Vec<_> =

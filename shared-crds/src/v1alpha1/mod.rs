@@ -3,6 +3,7 @@
 mod autoscaler;
 mod in_force;
 mod node_pool;
+mod provider;
 mod scale_down;
 mod status;
 mod template;
@@ -13,7 +14,8 @@ pub use autoscaler::{
     OnContested, PoolSummary, ScaleDownSpec, ScalingBehavior, ScalingPolicy, ScalingPolicyType, ScalingRules,
     Schedule, SelectPolicy,
 };
-pub use node_pool::{DrainSpec, NodePool, NodePoolSpec, ProviderSpec, SimulatedProvider};
+pub use node_pool::{DrainSpec, NodePool, NodePoolSpec};
+pub use provider::{ExecProvider, ProviderSpec, SimulatedProvider};
 pub use scale_down::ScaleDownPlan;
 pub use status::{
     ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, NodesSummary,

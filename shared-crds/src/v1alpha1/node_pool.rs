@@ -7,6 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::provider::ProviderSpec;
 use super::status::NodePoolStatus;
 use super::template::NodeTemplate;
 
@@ -148,41 +149,6 @@ pub struct NodePoolSpec {
 /// 15 minutes, Cluster Autoscaler's `--max-node-provision-time`.
 const fn default_provisioning_timeout() -> i32 {
     900
-}
-
-/// The provider of the nodes. Exactly one field is set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.simulated)",
-    "message": "exactly one provider must be set; this version knows: simulated"
-}]))]
-pub struct ProviderSpec {
-    /// simulated creates Node objects without machines, for tests, demos and what-if runs; kwok simulates their kubelets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub simulated: Option<SimulatedProvider>,
-}
-
-/// A provider that creates Node objects without machines.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SimulatedProvider {
-    /// provisionSeconds is the time between the request for a node and its Node object.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 3600))]
-    pub provision_seconds: i32,
-    /// jitterSeconds is added to provisionSeconds, from zero up to this, another value for each node.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 3600))]
-    pub jitter_seconds: i32,
-    /// failurePercent of the attempts to create a node fail.
-    #[serde(default)]
-    #[schemars(range(min = 0, max = 100))]
-    pub failure_percent: i32,
-    /// quota is the maximum number of nodes that the provider creates for this pool; absent means no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 100_000))]
-    pub quota: Option<i32>,
 }
 
 /// How pods leave a node before it is removed.

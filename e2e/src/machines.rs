@@ -1,0 +1,187 @@
+//! Machines that register their Nodes themselves, made by the program of `docs/providers/exec.md`: a machine is a file,
+//! and a task here plays the kubelets of all of them. kwok runs their pods.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::test_env::TestEnv;
+
+/// The name that pools use for the program.
+pub const PROGRAM: &str = "directory";
+
+/// How often a kubelet looks whether its Node exists: a real one notices with its next heartbeat.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// The program and its machines. Everything ends when this is dropped.
+pub struct Machines {
+    directory: TempDir,
+    kubelets: Option<JoinHandle<()>>,
+    may_register: Arc<AtomicBool>,
+}
+
+impl Machines {
+    /// No machine yet.
+    ///
+    /// # Errors
+    /// When the program cannot be written.
+    pub fn new() -> Result<Self> {
+        let directory = tempfile::tempdir().context("no directory for the machines")?;
+        let machines = Self { directory, kubelets: None, may_register: Arc::new(AtomicBool::new(true)) };
+        machines.tell_the_truth()?;
+        Ok(machines)
+    }
+
+    /// The values of the chart that configure the program.
+    pub fn values(&self) -> Vec<String> {
+        vec![
+            format!("providers.exec[0].name={PROGRAM}"),
+            format!("providers.exec[0].path={}", self.program().display()),
+        ]
+    }
+
+    fn program(&self) -> PathBuf {
+        self.directory.path().join("program")
+    }
+
+    fn all(&self) -> PathBuf {
+        self.directory.path().join("machines")
+    }
+
+    /// From now on the program is this shell script.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn answer(&self, script: &str) -> Result<()> {
+        // Renamed into place: a file that is written cannot be executed.
+        let new = self.directory.path().join("program.new");
+        std::fs::write(&new, format!("#!/bin/sh\n{script}\n"))?;
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755))?;
+        std::fs::rename(&new, self.program())?;
+        Ok(())
+    }
+
+    /// From now on the program is the documented one.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn tell_the_truth(&self) -> Result<()> {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/exec/directory.sh");
+        self.answer(&format!("DIRECTORY={} exec {example}", self.all().display()))
+    }
+
+    /// The names of the machines, of all pools, sorted.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn names(&self) -> Result<Vec<String>> {
+        machines_in(&self.all())
+    }
+
+    /// Adds a machine that nobody asked for now.
+    ///
+    /// # Errors
+    /// When it cannot be added.
+    pub fn add(&self, env: &TestEnv, pool: &str, machine: &str) -> Result<()> {
+        let path = self.all().join(env.namespace()).join(pool).join(machine);
+        std::fs::write(&path, "").with_context(|| format!("{}", path.display()))
+    }
+
+    /// Whether machines without a Node register one.
+    pub fn register(&self, may_register: bool) {
+        self.may_register.store(may_register, Ordering::Relaxed);
+    }
+
+    /// Starts to play the kubelets: each machine has a Node, with a name of its own, and gets another one when that is
+    /// gone.
+    ///
+    /// # Errors
+    /// When the cluster has no kubeconfig.
+    pub async fn start_kubelets(&mut self, cluster: &Cluster) -> Result<()> {
+        let (config, all, may) = (cluster.client_config().await?, self.all(), Arc::clone(&self.may_register));
+        self.kubelets = Some(tokio::spawn(async move {
+            loop {
+                if may.load(Ordering::Relaxed)
+                    && let Err(error) = heartbeat(&config, &all).await
+                {
+                    // The API server may be busy, and the machine may have gone meanwhile.
+                    eprintln!("kubelets: {error:#}");
+                }
+                tokio::time::sleep(HEARTBEAT).await;
+            }
+        }));
+        Ok(())
+    }
+}
+
+impl Drop for Machines {
+    fn drop(&mut self) {
+        if let Some(kubelets) = &self.kubelets {
+            kubelets.abort();
+        }
+    }
+}
+
+/// The provider ID of a machine, as the program lists it.
+pub fn provider_id(machine: &str) -> String {
+    format!("directory://{machine}")
+}
+
+/// The name that the kubelet of a machine gives its Node. It is not the name of the machine: on real hosts it seldom is.
+pub fn host_name(machine: &str) -> String {
+    format!("host-of-{machine}")
+}
+
+fn machines_in(all: &Path) -> Result<Vec<String>> {
+    let below = |path: &Path| -> Result<Vec<PathBuf>> {
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect()
+    };
+    let mut names = Vec::new();
+    for namespace in below(all)? {
+        for pool in below(&namespace)? {
+            let machines = below(&pool)?;
+            names.extend(machines.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+async fn heartbeat(config: &kube::Config, all: &Path) -> Result<()> {
+    let nodes: Api<Node> = Api::all(Client::try_from(config.clone())?);
+    let existing = nodes.list_metadata(&ListParams::default()).await?.items;
+    // In this order: a machine that is there after its Node was missing may register it. In the other one, it may have
+    // gone meanwhile, and a kubelet ends with its machine.
+    let machines = machines_in(all)?;
+    let exists = |name: &str| existing.iter().any(|node| node.metadata.name.as_deref() == Some(name));
+    for machine in machines.iter().filter(|machine| !exists(&host_name(machine))) {
+        let name = host_name(machine);
+        let mut config = config.clone();
+        config.auth_info.impersonate = Some(format!("system:node:{name}"));
+        config.auth_info.impersonate_groups = Some(vec!["system:nodes".to_owned()]);
+        let node: Node = serde_json::from_value(json!({
+            "metadata": {
+                "name": name,
+                "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+                "annotations": {"kwok.x-k8s.io/node": "fake"},
+            },
+            "spec": {"providerID": provider_id(machine)},
+        }))?;
+        Api::all(Client::try_from(config)?).create(&PostParams::default(), &node).await?;
+    }
+    Ok(())
+}

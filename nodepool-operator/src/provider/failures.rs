@@ -1,0 +1,263 @@
+//! What is remembered about the requests of each pool: the last failure and its backoff, and what stood in the way.
+//!
+//! All of it is in memory. After a restart the operator finds its nodes in the cluster and requests the rest again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::conditions::Reason;
+
+use crate::plan::PoolKey;
+use crate::plan::supply::ProvisioningFailure;
+
+/// Backoff after the first failure; it doubles with every further one.
+const FIRST_BACKOFF: SignedDuration = SignedDuration::from_secs(5);
+/// Maximum backoff: Cluster Autoscaler's initial backoff for a node group.
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_secs(300);
+
+/// How long after a request without an answer its machine may still appear in the provider's list.
+const LATE_COMMIT: SignedDuration = SignedDuration::from_secs(120);
+
+/// What is remembered about a pool.
+#[derive(Debug, Default)]
+struct PoolState {
+    failures: u32,
+    failure: Option<ProvisioningFailure>,
+    /// The pool's generation at the last failure.
+    generation: Option<i64>,
+    taken: BTreeSet<String>,
+    /// Machines whose creation was accepted and that no list has shown since.
+    unlisted: BTreeSet<String>,
+    /// Machines whose creation was not answered, and until when they may still come.
+    unanswered: BTreeMap<String, Timestamp>,
+    /// References of the providers that were asked for machines.
+    asked: BTreeSet<String>,
+}
+
+/// The failures of every pool's requests.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    pools: Mutex<HashMap<PoolKey, PoolState>>,
+}
+
+impl Failures {
+    fn pools(&self) -> MutexGuard<'_, HashMap<PoolKey, PoolState>> {
+        // What is remembered is advisory, so a panic elsewhere leaves nothing that could do harm.
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, key: &PoolKey, change: impl FnOnce(&mut PoolState) -> T) -> T {
+        change(self.pools().entry(key.clone()).or_default())
+    }
+
+    /// Records that a node was not made, or did not become Ready. No request is sent to the provider during the
+    /// backoff.
+    pub(super) fn record(
+        &self,
+        key: &PoolKey,
+        generation: Option<i64>,
+        reason: Reason,
+        message: String,
+        now: Timestamp,
+    ) -> ProvisioningFailure {
+        self.change(key, |state| {
+            state.failures = state.failures.saturating_add(1);
+            state.generation = generation;
+            let retry_at = now.checked_add(backoff(state.failures)).unwrap_or(Timestamp::MAX);
+            state.failure.insert(ProvisioningFailure { reason, message, retry_at }).clone()
+        })
+    }
+
+    /// Ends a failure that a new spec may have ended. A new spec may bring a new quota, so it is tried at once.
+    pub(super) fn spec_is(&self, key: &PoolKey, generation: Option<i64>) {
+        self.change(key, |state| {
+            if state.generation != generation && state.failure.as_ref().is_some_and(ends_with_a_new_spec) {
+                state.reset();
+            }
+        });
+    }
+
+    /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
+    pub(super) fn node_created(&self, key: &PoolKey) {
+        let mut pools = self.pools();
+        let Some(state) = pools.get_mut(key) else { return };
+        if state.failure.as_ref().is_some_and(|failure| failure.reason != Reason::ProvisioningTimedOut) {
+            state.reset();
+        }
+    }
+
+    /// Records that the pool has every node it wants.
+    pub(super) fn pool_complete(&self, key: &PoolKey) {
+        if let Some(state) = self.pools().get_mut(key) {
+            state.reset();
+        }
+    }
+
+    /// The current failure of the pool's requests; `None` without one.
+    pub(super) fn last(&self, key: &PoolKey) -> Option<ProvisioningFailure> {
+        self.pools().get(key).and_then(|state| state.failure.clone())
+    }
+
+    /// Records that a Node of another owner has the name of one of the pool's slots.
+    pub(super) fn slot_taken(&self, key: &PoolKey, name: &str) {
+        self.change(key, |state| state.taken.insert(name.to_owned()));
+    }
+
+    /// The slots that Nodes of other owners have.
+    pub(super) fn taken(&self, key: &PoolKey) -> BTreeSet<String> {
+        self.pools().get(key).map(|state| state.taken.clone()).unwrap_or_default()
+    }
+
+    /// Records that `provider` is asked for machines.
+    pub(super) fn asking(&self, key: &PoolKey, provider: &str) {
+        self.change(key, |state| {
+            if !state.asked.contains(provider) {
+                state.asked.insert(provider.to_owned());
+            }
+        });
+    }
+
+    /// The providers that were asked for machines of the pool.
+    pub(super) fn asked(&self, key: &PoolKey) -> BTreeSet<String> {
+        self.pools().get(key).map(|state| state.asked.clone()).unwrap_or_default()
+    }
+
+    /// Records that `provider` has no machine of the pool left.
+    pub(super) fn has_none_left(&self, key: &PoolKey, provider: &str) {
+        self.change(key, |state| state.asked.remove(provider));
+    }
+
+    /// Records that the creation of a machine was accepted.
+    pub(super) fn accepted(&self, key: &PoolKey, name: &str) {
+        self.change(key, |state| {
+            state.unanswered.remove(name);
+            state.unlisted.insert(name.to_owned());
+        });
+    }
+
+    /// Records that the creation of a machine was not answered: it may have been accepted.
+    pub(super) fn unanswered(&self, key: &PoolKey, name: &str, now: Timestamp) {
+        let until = now.checked_add(LATE_COMMIT).unwrap_or(Timestamp::MAX);
+        self.change(key, |state| state.unanswered.insert(name.to_owned(), until));
+    }
+
+    /// Until when machines may appear that were requested and not answered; `None` when there are none such.
+    pub(super) fn uncertain_until(&self, key: &PoolKey) -> Option<Timestamp> {
+        self.pools().get(key).and_then(|state| state.unanswered.values().max().copied())
+    }
+
+    /// The machines that were accepted and are not among those of the first list since. What the list shows, and what
+    /// it should have shown by now, is no longer uncertain.
+    pub(super) fn unlisted<'a>(
+        &self,
+        key: &PoolKey,
+        listed: impl Iterator<Item = &'a str>,
+        now: Timestamp,
+    ) -> BTreeSet<String> {
+        self.change(key, |state| {
+            let mut unlisted = std::mem::take(&mut state.unlisted);
+            state.unanswered.retain(|_, until| *until > now);
+            for name in listed {
+                unlisted.remove(name);
+                state.unanswered.remove(name);
+            }
+            unlisted
+        })
+    }
+
+    /// Drops everything about a pool that is gone.
+    pub(super) fn forget(&self, key: &PoolKey) {
+        self.pools().remove(key);
+    }
+}
+
+impl PoolState {
+    fn reset(&mut self) {
+        self.failures = 0;
+        self.failure = None;
+    }
+}
+
+/// Whether a failure may be over when the spec changes.
+const fn ends_with_a_new_spec(failure: &ProvisioningFailure) -> bool {
+    matches!(failure.reason, Reason::QuotaExceeded | Reason::InvalidSpec)
+}
+
+/// The backoff after this many failures in a row.
+fn backoff(failures: u32) -> SignedDuration {
+    let doublings = failures.saturating_sub(1).min(16);
+    FIRST_BACKOFF.checked_mul(1 << doublings).map_or(MAX_BACKOFF, |backoff| backoff.min(MAX_BACKOFF))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::testing::{at, key};
+
+    #[test]
+    fn the_backoff_doubles_from_five_seconds_to_five_minutes() {
+        let seconds: Vec<i64> = (1..=8).map(|failures| backoff(failures).as_secs()).collect();
+        assert_eq!(seconds, [5, 10, 20, 40, 80, 160, 300, 300]);
+        assert_eq!(backoff(u32::MAX).as_secs(), 300);
+    }
+
+    #[test]
+    fn a_created_node_ends_the_backoff_unless_nodes_never_become_ready() {
+        let failures = Failures::default();
+        let fail = |reason| failures.record(&key(), Some(1), reason, String::new(), at(0));
+        fail(Reason::ProvisioningFailed);
+        failures.node_created(&key());
+        assert_eq!(failures.last(&key()), None);
+        fail(Reason::ProvisioningTimedOut);
+        failures.node_created(&key());
+        assert!(failures.last(&key()).is_some());
+        assert_eq!(fail(Reason::ProvisioningTimedOut).retry_at, at(10));
+        failures.pool_complete(&key());
+        assert_eq!(failures.last(&key()), None);
+    }
+
+    #[test]
+    fn a_new_generation_ends_the_backoff_after_a_quota_and_an_invalid_spec_only() {
+        for (reason, ends) in [
+            (Reason::QuotaExceeded, true),
+            (Reason::InvalidSpec, true),
+            (Reason::ProvisioningFailed, false),
+            (Reason::ProviderUnreachable, false),
+            (Reason::ProviderUnauthorized, false),
+        ] {
+            let failures = Failures::default();
+            failures.record(&key(), Some(1), reason, String::new(), at(0));
+            failures.spec_is(&key(), Some(1));
+            assert!(failures.last(&key()).is_some());
+            failures.spec_is(&key(), Some(2));
+            assert_eq!(failures.last(&key()).is_none(), ends, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn an_accepted_machine_is_missed_once_if_the_next_list_lacks_it() {
+        let failures = Failures::default();
+        failures.accepted(&key(), "a");
+        failures.accepted(&key(), "b");
+        assert_eq!(failures.unlisted(&key(), ["a", "c"].into_iter(), at(0)), ["b".to_owned()].into());
+        assert_eq!(failures.unlisted(&key(), ["a"].into_iter(), at(0)), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_machine_that_was_requested_without_an_answer_may_come_for_two_minutes() {
+        let failures = Failures::default();
+        let uncertain_after = |listed: &[&str], second| {
+            failures.unlisted(&key(), listed.iter().copied(), at(second));
+            failures.uncertain_until(&key())
+        };
+        failures.unanswered(&key(), "a", at(0));
+        failures.unanswered(&key(), "b", at(10));
+        assert_eq!(uncertain_after(&["other"], 119), Some(at(130)));
+        assert_eq!(uncertain_after(&[], 120), Some(at(130)));
+        assert_eq!(uncertain_after(&["b"], 121), None);
+        failures.unanswered(&key(), "a", at(0));
+        failures.accepted(&key(), "a");
+        assert_eq!(failures.uncertain_until(&key()), None);
+    }
+}

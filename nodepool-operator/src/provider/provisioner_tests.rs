@@ -1,0 +1,199 @@
+//! Tests of `provisioner`.
+
+use futures::future::BoxFuture;
+use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
+
+use super::*;
+use crate::plan::testing::{at, key, pool};
+
+async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
+    let mut pool = pool(1);
+    pool.metadata.generation = Some(generation);
+    provisioner.supply(&key(), Some(&pool), |_| false, at(second)).await
+}
+
+/// The name of the pool's machine in this slot.
+fn slot(number: u32) -> String {
+    format!("{}{number}", slots::prefix(&key()))
+}
+
+#[tokio::test]
+async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
+    let provisioner = Provisioner::new(vec![]);
+    let provider = SimulatedProvider { failure_percent: 100, ..SimulatedProvider::default() };
+    let spec = NodePoolSpec {
+        provider: ProviderSpec { simulated: Some(provider), ..ProviderSpec::default() },
+        ..NodePoolSpec::default()
+    };
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
+    provisioner.create(request, at(0)).await.unwrap();
+    let (first, failures) = supply(&provisioner, 1, 0).await;
+    assert_eq!(failures.len(), 1);
+    assert!(!first.may_request(at(4)) && first.may_request(at(5)) && first.machines.is_empty());
+    let (second, failures) = supply(&provisioner, 1, 5).await;
+    assert!(failures.is_empty());
+    assert_eq!(second.failure, first.failure);
+}
+
+/// A provider with one answer to every list, which never answers anything else.
+struct Stub(Option<Vec<ListedMachine>>);
+
+impl NamedProvider for Stub {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Kubelet)
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        match self.0.clone() {
+            Some(machines) => Box::pin(std::future::ready(Ok(machines))),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+fn running(name: &str, provider_id: Option<&str>) -> ListedMachine {
+    let provider_id = provider_id.map(str::to_owned);
+    ListedMachine { name: name.to_owned(), progress: Progress::Running, provider_id }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_follows_from_a_list_that_is_never_answered() {
+    let provisioner = Provisioner::with(vec![Box::new(Stub(None))]);
+    let (first, failures) = supply(&provisioner, 1, 0).await;
+    assert!(matches!(&failures[..], [ProviderError::Unreachable(_)]), "{failures:?}");
+    assert!(first.is_unknown && !first.may_request(at(1000)));
+    assert_eq!(first.failure.as_ref().unwrap().reason, Reason::ProviderUnreachable);
+    // The backoff is that of one failure, however often the list is tried meanwhile.
+    let (second, _) = supply(&provisioner, 1, 4).await;
+    assert_eq!(second.failure, first.failure);
+    let deleted = provisioner.delete(&key(), Some(&pool(1)), None, "a").await;
+    assert!(matches!(deleted, Err(ProviderError::Unreachable(_))), "{deleted:?}");
+}
+
+#[tokio::test]
+async fn nothing_follows_from_a_list_that_cannot_be_true() {
+    let (a, b) = (slot(0), slot(1));
+    for (list, lie) in [
+        (vec![running("other-0", None)], "which is not a machine of this pool"),
+        (vec![running(&a, None), running(&a, None)], "twice"),
+        (vec![running(&a, Some("x")), running(&b, Some("x"))], "the same provider ID"),
+    ] {
+        let provisioner = Provisioner::with(vec![Box::new(Stub(Some(list)))]);
+        let (supply, failures) = supply(&provisioner, 1, 0).await;
+        assert!(supply.is_unknown && supply.machines.is_empty(), "{lie}");
+        assert!(failures[0].to_string().contains(lie), "{failures:?}");
+    }
+    let list = vec![running(&a, None), running(&b, None)];
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(list)))]);
+    assert_eq!(supply(&provisioner, 1, 0).await.0.machines.len(), 2);
+}
+
+#[tokio::test]
+async fn a_failed_machine_with_a_node_is_not_deleted() {
+    let failed = ListedMachine {
+        progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
+        ..running(&slot(0), None)
+    };
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(vec![failed])))]);
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), |_| true, at(0)).await;
+    assert!(failures.is_empty() && supply.machines[0].state == MachineState::Running, "{failures:?}");
+}
+
+#[tokio::test]
+async fn a_machine_that_was_accepted_and_is_not_listed_is_a_failure() {
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(vec![])))]);
+    provisioner.failures.accepted(&key(), &slot(0));
+    let (first, failures) = supply(&provisioner, 1, 0).await;
+    assert!(failures[0].to_string().contains("does not list it"), "{failures:?}");
+    assert!(!first.is_unknown && !first.may_request(at(4)) && first.may_request(at(5)));
+    assert!(supply(&provisioner, 1, 5).await.1.is_empty(), "it is said once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_without_an_answer_may_come_late() {
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(vec![])))]);
+    let spec = pool(1).spec;
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
+    let created = provisioner.create(request, at(0)).await;
+    assert!(matches!(created, Err(ProviderError::Unreachable(_))), "{created:?}");
+    assert!(supply(&provisioner, 1, 1).await.0.uncertain_until.is_some());
+    assert_eq!(supply(&provisioner, 1, 1000).await.0.uncertain_until, None);
+}
+
+#[tokio::test]
+async fn the_pool_of_a_node_is_the_one_that_lists_its_machine() {
+    let machine = running(&slot(0), Some("x://0"));
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(vec![machine])))]);
+    let mut node = Node::default();
+    node.spec.get_or_insert_default().provider_id = Some("x://0".to_owned());
+    assert_eq!(provisioner.awaiting(&node), None);
+    supply(&provisioner, 1, 0).await;
+    assert_eq!(provisioner.awaiting(&node), Some(key()));
+    provisioner.forget(&key());
+    assert_eq!(provisioner.awaiting(&node), None);
+}
+
+#[tokio::test]
+async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
+    let program: Program = "rack=/no/such/program".parse().unwrap();
+    let provisioner = Provisioner::new(vec![program]);
+    let simulated = pool(1);
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &simulated.spec, existing: 0 };
+    provisioner.create(request, at(0)).await.unwrap();
+    let mut changed = pool(1);
+    let exec = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
+    changed.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };
+    let former = async || {
+        let (supply, failures) = provisioner.supply(&key(), Some(&changed), |_| false, at(0)).await;
+        assert!(failures[0].to_string().contains("cannot be started"), "{failures:?}");
+        supply.former
+    };
+    assert_eq!(former().await, ["simulated".to_owned()].into());
+    provisioner.delete(&key(), Some(&changed), Some("simulated"), &slot(0)).await.unwrap();
+    assert_eq!(former().await, BTreeSet::new());
+}
+
+#[tokio::test]
+async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
+    let provisioner = Provisioner::with(vec![Box::new(Simulated::default())]);
+    let unknown = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
+    for (provider, message) in [
+        (ProviderSpec::default(), "it does not set exactly one provider that this version knows"),
+        (
+            ProviderSpec { exec: Some(unknown), ..ProviderSpec::default() },
+            "it is exec.rack, and nodepool-operator has simulated; its flag --exec-provider configures programs",
+        ),
+    ] {
+        let message = format!("spec.provider is invalid: {message}");
+        let mut pool = pool(1);
+        pool.spec.provider = provider;
+        let (supply, failures) = provisioner.supply(&key(), Some(&pool), |_| false, at(0)).await;
+        assert!(failures.is_empty() && supply.machines.is_empty());
+        assert_eq!(supply.source, Err(message.clone()));
+        let deleted = provisioner.delete(&key(), Some(&pool), None, "a").await;
+        assert_eq!(deleted.unwrap_err().to_string(), message, "its machine is not known to be gone");
+    }
+    assert_eq!(provisioner.delete(&key(), None, None, "a").await, Ok(Deletion::Gone));
+}

@@ -1,0 +1,83 @@
+//! `spec.provider`: what makes the machines of a pool.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+
+/// Label and annotation by which kwok recognises the nodes whose kubelets it simulates:
+/// <https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/>.
+const KWOK_NODE: &[(&str, &str)] = &[("kwok.x-k8s.io/node", "fake")];
+
+/// The provider of the nodes. Exactly one field is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "[has(self.simulated), has(self.exec)].filter(it, it).size() == 1",
+    "message": "exactly one provider must be set; this version knows: simulated, exec"
+}]))]
+pub struct ProviderSpec {
+    /// simulated creates Node objects without machines, for tests, demos and what-if runs; kwok simulates their kubelets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<SimulatedProvider>,
+    /// exec asks a program that the administrator of nodepool-operator has configured. The machines that it makes
+    /// register their Nodes themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<ExecProvider>,
+}
+
+impl ProviderSpec {
+    /// The provider as nodes, messages and metrics name it: the field that is set, and what tells two of a kind apart.
+    /// `None` where no field is set, or more than one, or one that this version does not know.
+    pub fn reference(&self) -> Option<String> {
+        match (&self.simulated, &self.exec) {
+            (Some(_), None) => Some("simulated".to_owned()),
+            (None, Some(exec)) => Some(format!("exec.{}", exec.name)),
+            (Some(_), Some(_)) | (None, None) => None,
+        }
+    }
+
+    /// The labels, which are also annotations, that every node has because of its provider, whatever the template says.
+    pub const fn node_labels(&self) -> &'static [(&'static str, &'static str)] {
+        if self.simulated.is_some() { KWOK_NODE } else { &[] }
+    }
+}
+
+/// A provider that creates Node objects without machines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SimulatedProvider {
+    /// provisionSeconds is the time between the request for a node and its Node object.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 3600))]
+    pub provision_seconds: i32,
+    /// jitterSeconds is added to provisionSeconds, from zero up to this, another value for each node.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 3600))]
+    pub jitter_seconds: i32,
+    /// failurePercent of the attempts to create a node fail.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100))]
+    pub failure_percent: i32,
+    /// quota is the maximum number of nodes that the provider creates for this pool; absent means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub quota: Option<i32>,
+}
+
+/// A provider that is a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecProvider {
+    /// name of the program, as the administrator configured it with --exec-provider. A pool can only name a program: it
+    /// never contains a command.
+    #[schemars(length(min = 1, max = 50), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// parameters are handed to the program as they are. They are no place for secrets: whoever may read the pool reads
+    /// them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::parameters")]
+    pub parameters: BTreeMap<String, String>,
+}
