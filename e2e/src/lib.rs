@@ -22,6 +22,7 @@ pub mod objects;
 pub mod operators;
 pub mod places;
 pub mod process_supervisor;
+pub mod real_nodes;
 pub mod request_costs;
 pub mod scheduler_conformance;
 pub mod tandem;

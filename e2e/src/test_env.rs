@@ -55,9 +55,22 @@ impl TestEnv {
     /// # Errors
     /// Same as [`TestEnv::begin`].
     pub async fn begin_at(places: &'static Places, prefix: &str, values: &[&str]) -> Result<Self> {
+        let values = values.iter().map(ToString::to_string).collect();
+        Self::begin_with(places, prefix, async |_| Ok(values)).await
+    }
+
+    /// Like [`TestEnv::begin_at`], with values that depend on the control plane.
+    ///
+    /// # Errors
+    /// Same as [`TestEnv::begin`], and those of `values`.
+    pub async fn begin_with(
+        places: &'static Places,
+        prefix: &str,
+        values: impl AsyncFnOnce(&'static Cluster) -> Result<Vec<String>>,
+    ) -> Result<Self> {
         let place = places.take().await?;
         let cluster = place.cluster();
-        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        let values = values(cluster).await?;
         let release = Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
         let log_start = cluster.audit_log().context("no audit log")?.end()?;
         let namespace = cluster.namespace(prefix).await?;

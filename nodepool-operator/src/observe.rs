@@ -66,7 +66,8 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
             || !registered(ctx, &machine.provider_id.as_deref().into_iter().collect()).is_empty()
     };
     let (supply, failed_machines) = ctx.provisioner.supply(key, pool.as_deref(), has_node, now).await;
-    let awaited = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
+    let listed = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
+    let awaited = listed.chain(supply.deleted_ids.iter().map(String::as_str));
     let registered = registered(ctx, &awaited.collect());
     let times = ctx.tracker.record_nodes(key, &nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());

@@ -30,8 +30,9 @@ impl Components {
             Tool::ControllerManager => self.controller_manager(),
             Tool::Scheduler => self.scheduler(),
             Tool::Kwok => self.kwok(),
-            // These run to completion and are not kept running: see `Cluster::kubectl` and `Cluster::helm`.
-            Tool::Kubectl | Tool::Helm => Vec::new(),
+            // The first two run to completion and are not kept running: see `Cluster::kubectl` and `Cluster::helm`. Nodes are
+            // not part of the control plane: see `real_nodes`.
+            Tool::Kubectl | Tool::Helm | Tool::Kubelet => Vec::new(),
         };
         ProgramSpec {
             name: tool.name().to_owned(),

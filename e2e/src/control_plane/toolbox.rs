@@ -1,6 +1,7 @@
 //! Finds each program of the control plane: in `KUBEBUILDER_ASSETS` if it exists there, otherwise built once from the
 //! Go module in `e2e/control-plane` and kept in Cargo's target directory.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::hash::Hasher as _;
@@ -37,10 +38,13 @@ pub enum Tool {
     Kubectl,
     /// Installs charts.
     Helm,
+    /// Runs the pods of a real node; only the tests of those need it.
+    Kubelet,
 }
 
 impl Tool {
-    const ALL: [Self; 7] = [
+    /// Every tool of an ordinary run.
+    const ORDINARY: [Self; 7] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -60,6 +64,7 @@ impl Tool {
             Self::Kwok => "kwok",
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
+            Self::Kubelet => "kubelet",
         }
     }
 
@@ -70,6 +75,7 @@ impl Tool {
             Self::Kwok => ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
             Self::Kubectl => ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
             Self::Helm => ("helm", "helm.sh/helm/v4/cmd/helm"),
+            Self::Kubelet => ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
         }
     }
 }
@@ -139,9 +145,10 @@ impl Toolbox {
                 inform("another process builds the control plane: waiting for it");
                 lock.lock().context("cannot lock the build")?;
             }
-            // Checked again, because the process that held the lock may have built it. All tools are built at once, so
-            // a run is interrupted only once; but a user with own assets does not wait for unneeded tools.
-            let all = if self.assets.is_none() { &Tool::ALL } else { wanted };
+            // Checked again, because the process that held the lock may have built it. All ordinary tools are built at
+            // once, so a run is interrupted only once; but a user with own assets does not wait for unneeded tools.
+            let ordinary = if self.assets.is_none() { Tool::ORDINARY.as_slice() } else { &[] };
+            let all: BTreeSet<Tool> = ordinary.iter().chain(wanted).copied().collect();
             let missing: Vec<Tool> = all.iter().filter(absent).copied().collect();
             if !missing.is_empty() {
                 self.build(&missing, &built)?;

@@ -12,6 +12,7 @@ mod install;
 mod late;
 mod lifecycle;
 mod membership;
+mod real_nodes;
 mod start;
 mod validation;
 mod versions;

@@ -15,6 +15,7 @@ use kube::Api;
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_runtime::write::{self, Created};
+use tracing::info;
 
 use self::node_step::{carry_out, written};
 use crate::context::Context;
@@ -68,6 +69,7 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult
     let deadline = ctx.clock.monotonic().saturating_add(TIME_LIMIT);
     // Before anything else: until its taints are there, every pod may come to a Node that has just registered.
     all(ctx, deadline, plan.join.iter().map(|step| join(ctx, step)), &mut result).await;
+    all(ctx, deadline, plan.left_over.iter().map(|node| delete_left_over(ctx, node)), &mut result).await;
     let (removals, others): (Vec<_>, Vec<_>) =
         plan.nodes.iter().partition(|step| step.action.removes_replica());
     all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut result).await;
@@ -175,6 +177,15 @@ async fn join(ctx: &Context, step: &JoinStep) -> Result<Applied, Error> {
     let mut applied = Applied::default();
     if node_step::patch(ctx, &step.node, step.patch.clone(), &mut applied).await? {
         applied.joined.extend(step.node.metadata.name.clone());
+    }
+    Ok(applied)
+}
+
+/// Deletes a Node whose machine is gone and that never was a node of the pool.
+async fn delete_left_over(ctx: &Context, node: &Node) -> Result<Applied, Error> {
+    let mut applied = Applied::default();
+    if node_step::delete(ctx, node, &mut applied).await? {
+        info!(node = node.metadata.name, "deleted the Node of a machine that was withdrawn");
     }
     Ok(applied)
 }

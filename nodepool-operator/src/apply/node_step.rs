@@ -104,7 +104,7 @@ pub(super) async fn patch(
 /// Deletes the node in the version that was observed; `true` when this node is terminating or gone. A node that has
 /// changed may have been uncordoned: the next pass decides again from its current state. The same happens when the
 /// kubelet has just updated the node status, which costs a pass. Heartbeats are leases and do not change the node.
-async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<bool, Error> {
+pub(super) async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
     let deleted = ctx
         .writer

@@ -40,6 +40,8 @@ pub(crate) struct Plan {
     pub timed_out: Vec<String>,
     /// Node objects to create for machines that run now.
     pub register: Vec<Node>,
+    /// Nodes in no pool that are left of machines that were deleted, to delete.
+    pub left_over: Vec<Arc<Node>>,
     /// Nodes that registered themselves, to make nodes of the pool.
     pub join: Vec<JoinStep>,
     /// When to reconcile again without an event; `None` when only an event can change anything.

@@ -164,6 +164,15 @@ fn a_node_of_no_machine_of_the_pool_does_not_join() {
 }
 
 #[test]
+fn a_node_that_a_withdrawn_machine_leaves_is_deleted() {
+    let mut observed = pool_of(0, &[]);
+    observed.registered = vec![registered("a", "m")];
+    observed.supply.deleted_ids = ["x://m".to_owned()].into();
+    let plan = plan(&observed);
+    assert_eq!((plan.left_over.len(), plan.join.len()), (1, 0));
+}
+
+#[test]
 fn a_machine_that_never_registers_is_given_up_after_the_provisioning_timeout() {
     let waited = |seconds| MachineTimes([("m".to_owned(), SignedDuration::from_secs(seconds))].into());
     let mut observed = pool_of(1, &["m"]);

@@ -226,6 +226,7 @@ fn active(
         withdraw: sizing.withdraw,
         timed_out: sizing.timed_out,
         register,
+        left_over: observed.left_over().cloned().collect(),
         join: join(observed, pool),
         requeue_at: requeue_at.into_iter().chain(unread).chain(machines_gone).min(),
     }

@@ -24,7 +24,7 @@ pub(crate) struct Observed {
     /// Names of nodes that seem to belong to the pool and cannot be read. Nothing is done to them, and nothing that
     /// depends on their absence.
     pub unreadable: BTreeSet<String>,
-    /// Nodes of no pool that have the provider ID of one of the pool's machines.
+    /// Nodes of no pool that have the provider ID of one of the pool's machines, also of one that was deleted.
     pub registered: Vec<Arc<Node>>,
     /// Some Node of the cluster cannot be read, and it is not known whether it is that of a machine of this pool.
     pub may_be_hidden: bool,
@@ -103,6 +103,12 @@ impl Observed {
     fn registered_nodes(&self, machine: &Machine) -> impl Iterator<Item = &Arc<Node>> {
         let id = machine.provider_id.clone();
         self.registered.iter().filter(move |node| id.is_some() && provider_id(node) == id.as_deref())
+    }
+
+    /// The Nodes that are left of machines that were deleted.
+    pub(crate) fn left_over(&self) -> impl Iterator<Item = &Arc<Node>> {
+        let of_deleted = |id: &str| self.supply.deleted_ids.contains(id);
+        self.registered.iter().filter(move |node| provider_id(node).is_some_and(of_deleted))
     }
 
     /// The machines whose Node has registered and is not a node of the pool yet, with that Node; `None` where more than

@@ -74,8 +74,12 @@ pub(crate) struct Supply {
     pub machines: Vec<Machine>,
     /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it.
     pub is_unknown: bool,
-    /// Until this time, machines may appear whose requests were not answered; `None` when there are none such.
+    /// Until this time, machines may appear whose requests were not answered, or Nodes of machines that have just gone;
+    /// `None` when there are none such.
     pub uncertain_until: Option<Timestamp>,
+    /// Provider IDs of machines that were deleted before they had a Node and are gone: a Node that has one of them was
+    /// the last thing that the machine did.
+    pub deleted_ids: BTreeSet<String>,
     /// Providers that the spec does not select and that may still have machines of the pool.
     pub former: BTreeSet<String>,
     /// Names of the pool's slots that foreign nodes occupy.

@@ -37,6 +37,7 @@ pub(crate) fn supply() -> Supply {
         machines: vec![],
         is_unknown: false,
         uncertain_until: None,
+        deleted_ids: BTreeSet::new(),
         former: BTreeSet::new(),
         taken: BTreeSet::new(),
         failure: None,

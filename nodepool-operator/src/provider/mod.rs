@@ -8,6 +8,7 @@
 mod contract_tests;
 pub(crate) mod exec;
 mod failures;
+mod known_ids;
 pub(crate) mod provisioner;
 mod simulated;
 

@@ -1,7 +1,6 @@
 //! Calls to providers that sometimes fail: which one a pool has, what failed, and when to retry.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -12,6 +11,7 @@ use shared_crds::v1alpha1::ProviderSpec;
 
 use super::exec::{Exec, Program};
 use super::failures::Failures;
+use super::known_ids::KnownIds;
 use super::simulated::Simulated;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
@@ -24,8 +24,7 @@ pub(super) const CALL_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) struct Provisioner {
     providers: Vec<Box<dyn NamedProvider>>,
     failures: Failures,
-    /// The pools whose machines have these provider IDs, as they were last listed.
-    awaited: Mutex<HashMap<String, PoolKey>>,
+    ids: KnownIds,
 }
 
 impl Provisioner {
@@ -37,7 +36,7 @@ impl Provisioner {
 
     /// Knows `providers`.
     pub(crate) fn with(providers: Vec<Box<dyn NamedProvider>>) -> Self {
-        Self { providers, failures: Failures::default(), awaited: Mutex::default() }
+        Self { providers, failures: Failures::default(), ids: KnownIds::default() }
     }
 
     /// The provider that `spec` selects.
@@ -86,7 +85,7 @@ impl Provisioner {
         now: Timestamp,
     ) -> (Supply, Vec<ProviderError>) {
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
-        let (mut former, mut shown) = (BTreeSet::new(), BTreeSet::new());
+        let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let current = pool.map(|pool| pool.spec.provider.reference());
         for provider in self.responsible(key, pool) {
             let reference = provider.reference();
@@ -129,7 +128,7 @@ impl Provisioner {
         if is_unknown {
             machines.clear();
         } else {
-            self.await_nodes(key, &machines);
+            deleted_ids = self.ids.record_list(key, &machines, now);
             let unlisted = self.failures.unlisted(key, shown.iter().map(String::as_str), now);
             failures.extend(unlisted.iter().next().map(|name| {
                 ProviderError::Transient(format!("it accepted the creation of {name} and does not list it"))
@@ -145,8 +144,12 @@ impl Provisioner {
         let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
         self.failures.spec_is(key, generation);
         let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
-        let uncertain_until = self.failures.uncertain_until(key);
-        (Supply { source, machines, is_unknown, uncertain_until, former, taken, failure }, failures)
+        let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
+        let uncertain_until = uncertain.into_iter().flatten().max();
+        (
+            Supply { source, machines, is_unknown, uncertain_until, deleted_ids, former, taken, failure },
+            failures,
+        )
     }
 
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, String> {
@@ -154,17 +157,10 @@ impl Provisioner {
         source.map_err(|error| error.to_string())
     }
 
-    fn await_nodes(&self, key: &PoolKey, machines: &[Machine]) {
-        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-        awaited.retain(|_, pool| pool != key);
-        let ids = machines.iter().filter_map(|machine| machine.provider_id.clone());
-        awaited.extend(ids.map(|id| (id, key.clone())));
-    }
-
-    /// The pool that lists a machine with the node's provider ID.
+    /// The pool that lists, or has deleted, a machine with the node's provider ID.
     pub(crate) fn awaiting(&self, node: &Node) -> Option<PoolKey> {
         let id = node.spec.as_ref()?.provider_id.as_deref()?;
-        self.awaited.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+        self.ids.pool_of(id)
     }
 
     /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
@@ -201,6 +197,7 @@ impl Provisioner {
             // Without its provider it is not known whether there is a machine, so its Node is kept.
             self.selected(&pool.spec.provider)?;
         }
+        self.ids.deleted(key, name);
         let mut deletion = Deletion::Gone;
         for provider in self.responsible(key, pool) {
             deletion = deletion.max(in_time(provider.delete(key, name)).await?);
@@ -211,7 +208,7 @@ impl Provisioner {
     /// Drops everything about a pool that is gone, with its nodes.
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.failures.forget(key);
-        self.await_nodes(key, &[]);
+        self.ids.forget(key);
         self.providers.iter().for_each(|provider| provider.forget(key));
     }
 
