@@ -15,6 +15,7 @@ pub mod fault_proxy;
 pub mod frozen;
 pub mod guards;
 pub mod history;
+pub mod karpenter;
 pub mod lossy_proxy;
 pub mod lost_update_check;
 pub mod machines;

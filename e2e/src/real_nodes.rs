@@ -15,9 +15,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::unistd::Uid;
 use tokio::process::Command;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go::inform;
 use crate::control_plane::toolbox::{Tool, Toolbox, target_directory};
+use crate::places::Places;
 use crate::wait::eventually;
 
 /// The name that pools use for the program.
@@ -56,6 +57,13 @@ pub fn unavailable() -> Option<&'static str> {
         None
     }
 }
+
+/// Control planes that notice within seconds that a node is dead.
+pub static REAL: Places = Places::new(1, || {
+    let mut options = ClusterOptions::private();
+    options.controller_manager_flags.push("--node-monitor-grace-period=15s".to_owned());
+    options
+});
 
 /// The program, for the machines of one test.
 pub struct RealNodes {
@@ -131,6 +139,14 @@ impl RealNodes {
         }
         names.sort();
         Ok(names)
+    }
+
+    /// Ends a machine behind everybody's back, like a power failure.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn power_off(&self, machine: &str) -> Result<()> {
+        std::fs::remove_file(self.nodes.join(machine).join("wanted")).with_context(|| machine.to_owned())
     }
 
     /// The end of the log of a machine.

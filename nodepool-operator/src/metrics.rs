@@ -75,7 +75,7 @@ impl NodePoolMetrics {
         count(&self.nodes, "drained", applied.cordoned.len());
         count(&self.nodes, "rescued", applied.uncordoned.len());
         count(&self.nodes, "removed", applied.removed.len());
-        count(&self.nodes, "replaced", applied.replaced.len());
+        count(&self.nodes, "replaced", applied.replaced.len() + applied.lost.len());
         count(&self.evictions, "accepted", applied.evicted);
         count(&self.evictions, "blocked", applied.refused);
         self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));

@@ -25,7 +25,7 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::plan::observed_time::{MachineTimes, PodTimes};
+use crate::plan::observed_time::{MachineTimes, NodeTimes, PodTimes};
 use crate::plan::supply::NodeSource;
 use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, slots};
 use crate::provider::{ListedMachine, ProviderError};
@@ -69,7 +69,6 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     let listed = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
     let awaited = listed.chain(supply.deleted_ids.iter().map(String::as_str));
     let registered = registered(ctx, &awaited.collect());
-    let times = ctx.tracker.record_nodes(key, &nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.recent_lists(names);
     let recent =
@@ -86,9 +85,11 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         recent,
         supply,
         now,
-        times,
+        times: NodeTimes::default(),
         machine_times: MachineTimes::default(),
     };
+    let is_missed = |node: &Node| observed.lists_others_only(node);
+    observed.times = ctx.tracker.record_nodes(key, &observed.nodes, is_missed);
     // A list that fails says nothing about the machines that it listed before.
     if !observed.supply.is_unknown {
         observed.machine_times = ctx.tracker.record_machines(key, observed.in_flight());

@@ -73,6 +73,8 @@ pub(crate) struct Applied {
     pub removed: Vec<String>,
     /// Names of the nodes that were deleted because they did not become Ready in time.
     pub replaced: Vec<String>,
+    /// Names of the nodes that were deleted because their machine is gone.
+    pub lost: Vec<String>,
     /// Names of the machines that were deleted because their Node did not come in time.
     pub timed_out: Vec<String>,
     /// Number of requests that were withdrawn from the provider.
@@ -117,6 +119,7 @@ impl Applied {
             uncordoned,
             removed,
             replaced,
+            lost,
             timed_out,
             withdrawn,
             machines_ending,
@@ -137,6 +140,7 @@ impl Applied {
         self.uncordoned.extend(uncordoned);
         self.removed.extend(removed);
         self.replaced.extend(replaced);
+        self.lost.extend(lost);
         self.timed_out.extend(timed_out);
         self.withdrawn += withdrawn;
         self.machines_ending += machines_ending;

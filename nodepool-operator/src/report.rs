@@ -88,10 +88,10 @@ async fn write_status(
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.
 fn log(applied: &Applied) {
-    let Applied { created, joined, cordoned, uncordoned, removed, replaced, timed_out, .. } = applied;
+    let Applied { created, joined, cordoned, uncordoned, removed, replaced, lost, timed_out, .. } = applied;
     let (created, joined, cordoned) = (created.len(), joined.len(), cordoned.len());
     let (uncordoned, removed) = (uncordoned.len(), removed.len());
-    let replaced = replaced.len() + timed_out.len();
+    let replaced = replaced.len() + lost.len() + timed_out.len();
     if created + joined + cordoned + uncordoned + removed + replaced > 0 {
         info!(created, joined, cordoned, uncordoned, removed, replaced, "nodes changed");
     }
@@ -107,6 +107,7 @@ const fn event_kind(reason: EventReason) -> EventKind {
         EventReason::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
         EventReason::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
         EventReason::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
+        EventReason::MachineLost => EventKind::warning("MachineLost", "ReplaceNode"),
         EventReason::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
     }
 }

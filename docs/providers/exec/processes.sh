@@ -50,6 +50,7 @@ failSwapOn: false
 makeIPTablesUtilChains: false
 evictionHard: {memory.available: 1Mi, nodefs.available: 0%, nodefs.inodesFree: 0%, imagefs.available: 0%}
 imageGCHighThresholdPercent: 100
+nodeLeaseDurationSeconds: 8
 nodeStatusUpdateFrequency: 2s
 EOF
     containerd --config /var/containerd.toml &

@@ -5,6 +5,7 @@
 
 pub mod components;
 pub mod go;
+pub mod go_program;
 pub mod layout;
 pub mod locate;
 pub mod pki;

@@ -9,6 +9,7 @@ mod demo;
 mod exec;
 mod hpa;
 mod install;
+mod karpenter;
 mod late;
 mod lifecycle;
 mod membership;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use e2e::control_plane::go::inform;
 use e2e::objects;
-use e2e::places::ORDINARY;
-use e2e::real_nodes::{IMAGE, PROGRAM, RealNodes, unavailable};
+use e2e::real_nodes::{IMAGE, PROGRAM, REAL, RealNodes, unavailable};
 use e2e::test_env::TestEnv;
 use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -16,6 +15,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
+use shared_crds::NodePool;
 use shared_crds::v1alpha1::{ExecProvider, ProviderSpec};
 
 /// Time limit of a step with real kubelets: 3 s until a node is Ready on an idle machine.
@@ -102,27 +102,33 @@ async fn serve(env: &TestEnv, real: &RealNodes, wanted: usize) -> Vec<Node> {
     .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pool_of_real_nodes_grows_for_real_pods_and_is_drained_to_nothing() {
+/// The operators with the program; `None` where there can be no real nodes, which is said.
+async fn begin(name: &str) -> Option<(TestEnv, RealNodes)> {
     if let Some(why) = unavailable() {
-        inform(&format!("NOT RUN: the test with real nodes: {why}"));
-        return;
+        inform(&format!("NOT RUN: the test {name} with real nodes: {why}"));
+        return None;
     }
     let mut prepared = None;
-    let env = TestEnv::begin_with(&ORDINARY, "real", async |cluster| {
-        let real = RealNodes::prepare(cluster, "real").await?;
+    let env = TestEnv::begin_with(&REAL, name, async |cluster| {
+        let real = RealNodes::prepare(cluster, name).await?;
         let values = real.values();
         prepared = Some(real);
         Ok(values)
-    })
-    .await
-    .unwrap();
-    let real = prepared.unwrap();
+    });
+    Some((env.await.unwrap(), prepared.unwrap()))
+}
 
+fn real_pool() -> NodePool {
     let mut pool = objects::pool("real", 0, 3);
     let exec = ExecProvider { name: PROGRAM.to_owned(), ..ExecProvider::default() };
     pool.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };
-    env.create(&pool).await.unwrap();
+    pool
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_of_real_nodes_grows_for_real_pods_and_is_drained_to_nothing() {
+    let Some((env, real)) = begin("real").await else { return };
+    env.create(&real_pool()).await.unwrap();
     env.create(&objects::autoscaler("all", 1)).await.unwrap();
     env.create(&servers(2)).await.unwrap();
     let nodes = serve(&env, &real, 2).await;
@@ -165,6 +171,32 @@ async fn a_pool_of_real_nodes_grows_for_real_pods_and_is_drained_to_nothing() {
         Ok(Some(()))
     })
     .await;
+    real.end().await.unwrap();
+    env.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_loses_its_power_is_replaced() {
+    let Some((env, real)) = begin("power").await else { return };
+    let mut pool = real_pool();
+    pool.spec.replicas = Some(2);
+    env.create(&pool).await.unwrap();
+    env.settles("real", 2).await.unwrap();
+    let before = env.nodes("real").await.unwrap();
+    let [kept, lost] = [&before[0], &before[1]].map(|node| node.metadata.clone());
+    real.power_off(lost.name.as_deref().unwrap()).unwrap();
+    let nodes = wait_for(&env, &real, "another machine is there instead", async || {
+        let nodes = env.nodes("real").await?;
+        let uids: Vec<_> = nodes.iter().map(|node| node.metadata.uid.clone()).collect();
+        ensure!(!uids.contains(&lost.uid) && uids.len() == 2, "{} nodes", uids.len());
+        Ok(Some(nodes))
+    })
+    .await;
+    assert!(nodes.iter().any(|node| node.metadata.uid == kept.uid), "the other one stayed");
+    env.settles("real", 2).await.unwrap();
+    let events = env.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
+    assert!(events.split(' ').any(|reason| reason == "MachineLost"), "{events}");
+    env.kubectl(&["delete", "nodepool/real"]).await.unwrap();
     real.end().await.unwrap();
     env.end().await.unwrap();
 }

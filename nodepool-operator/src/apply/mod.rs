@@ -217,7 +217,7 @@ async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Err
     let deletion = deleted.map_err(|source| Error::Provider { what: "a machine", source })?;
     Ok(Applied {
         withdrawn: 1,
-        machines_ending: usize::from(deletion == Deletion::Started),
+        machines_ending: usize::from(deletion != Deletion::Gone),
         ..Applied::default()
     })
 }

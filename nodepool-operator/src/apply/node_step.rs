@@ -61,6 +61,11 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
                 applied.replaced.push(name());
             }
         }
+        NodeAction::ReplaceLost => {
+            if delete(ctx, node, &mut applied).await? {
+                applied.lost.push(name());
+            }
+        }
         NodeAction::Remove => remove(ctx, node, &mut applied).await?,
     }
     Ok(applied)

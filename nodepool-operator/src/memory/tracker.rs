@@ -36,6 +36,7 @@ struct Tracked {
 struct TrackedNode {
     was_ready: bool,
     not_ready_since: Option<Duration>,
+    lost_since: Option<Duration>,
     /// The drain annotation, and since when it has been observed.
     draining_since: Option<(String, Duration)>,
 }
@@ -47,8 +48,13 @@ impl Tracker {
     }
 
     /// Records the pool's current nodes, forgets those that are gone, and returns for how long each has been in its
-    /// state.
-    pub(crate) fn record_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> NodeTimes {
+    /// state. The machine of a node that `is_missed` is not listed.
+    pub(crate) fn record_nodes(
+        &self,
+        key: &PoolKey,
+        nodes: &[Arc<Node>],
+        is_missed: impl Fn(&Node) -> bool,
+    ) -> NodeTimes {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let tracked = pools.entry(key.clone()).or_default();
@@ -56,7 +62,7 @@ impl Tracker {
         for node in nodes {
             let Some(uid) = &node.metadata.uid else { continue };
             let known = before.remove(uid).unwrap_or_default();
-            tracked.nodes.extend(known.seen(node, now).map(|node| (uid.clone(), node)));
+            tracked.nodes.extend(known.seen(node, is_missed(node), now).map(|node| (uid.clone(), node)));
         }
         let draining: HashSet<&str> = nodes
             .iter()
@@ -124,19 +130,21 @@ impl Tracker {
 
 impl TrackedNode {
     /// The entry after another observation; `None` when there is nothing to remember.
-    fn seen(self, node: &Node, now: Duration) -> Option<Self> {
-        let Self { was_ready, not_ready_since, draining_since } = self;
+    fn seen(self, node: &Node, is_missed: bool, now: Duration) -> Option<Self> {
+        let Self { was_ready, not_ready_since, lost_since, draining_since } = self;
         let ready = is_ready(node);
         let marked = annotation(node, names::READY_TIME_ANNOTATION).is_some();
         let mark = drain_mark(node);
         let after = Self {
             was_ready: !marked && (was_ready || ready),
             not_ready_since: (!marked && !ready).then(|| not_ready_since.unwrap_or(now)),
+            lost_since: (is_missed && !ready).then(|| lost_since.unwrap_or(now)),
             draining_since: mark.map(|mark| {
                 draining_since.filter(|(known, _)| known == mark).unwrap_or_else(|| (mark.to_owned(), now))
             }),
         };
-        (after.was_ready || after.not_ready_since.is_some() || after.draining_since.is_some())
+        let since = [after.not_ready_since, after.lost_since];
+        (after.was_ready || after.draining_since.is_some() || since.iter().any(Option::is_some))
             .then_some(after)
     }
 
@@ -145,6 +153,7 @@ impl TrackedNode {
         NodeTime {
             was_ready: self.was_ready,
             not_ready: since(self.not_ready_since),
+            lost: self.lost_since.map(|since| passed(since, now)),
             draining: since(self.draining_since.as_ref().map(|(_, since)| *since)),
         }
     }
@@ -170,7 +179,7 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
-    use crate::plan::testing::{at, draining, key, node, pod, set_ready, starting};
+    use crate::plan::testing::{SOON, at, draining, key, machine, node, pod, set_ready, starting};
 
     fn seconds(seconds: i64) -> SignedDuration {
         SignedDuration::from_secs(seconds)
@@ -181,7 +190,7 @@ mod tests {
     }
 
     fn look(tracker: &Tracker, node: &Node) -> NodeTime {
-        tracker.record_nodes(&key(), &one(node.clone())).of_node(node)
+        tracker.record_nodes(&key(), &one(node.clone()), |_| false).of_node(node)
     }
 
     #[test]
@@ -215,6 +224,42 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_is_missed_for_as_long_as_its_node_is_not_ready() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let mut node = node(0);
+        let mut lost = |status: &str, is_missed: bool| {
+            set_ready(&mut node, status);
+            let lost = tracker.record_nodes(&key(), &one(node.clone()), |_| is_missed).of_node(&node).lost;
+            time.advance(Duration::from_secs(4));
+            lost
+        };
+        assert_eq!(lost("True", true), None);
+        assert_eq!(lost("Unknown", true), Some(seconds(0)));
+        assert_eq!(lost("Unknown", true), Some(seconds(4)));
+        assert_eq!(lost("Unknown", false), None);
+        assert_eq!(lost("Unknown", true), Some(seconds(0)));
+    }
+
+    #[test]
+    fn a_machine_without_a_node_is_measured_from_the_first_list_that_has_it() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let waited = |names: &[&str]| {
+            let machines: Vec<_> = names.iter().map(|name| machine(name, SOON)).collect();
+            let MachineTimes(times) = tracker.record_machines(&key(), machines.iter());
+            time.advance(Duration::from_secs(4));
+            times.into_iter().map(|(name, time)| format!("{name} {}", time.as_secs())).collect::<Vec<_>>()
+        };
+        assert_eq!(waited(&[]), [""; 0]);
+        assert!(tracker.pools.lock().unwrap().is_empty(), "a pool at rest takes no room");
+        assert_eq!(waited(&["a"]), ["a 0"]);
+        assert_eq!(waited(&["a", "b"]), ["a 4", "b 0"]);
+        assert_eq!(waited(&["b"]), ["b 4"]);
+        assert_eq!(waited(&["a", "b"]), ["a 0", "b 8"]);
+    }
+
+    #[test]
     fn a_terminating_pod_is_remembered_while_its_node_cannot_be_listed() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let tracker = Tracker::new(clock);
@@ -223,7 +268,7 @@ mod tests {
         ending.metadata.deletion_timestamp = Some(Time(at(30)));
         let pods = BTreeMap::from([("n-000".to_owned(), vec![ending, pod("stays")])]);
         let look = |pods: &BTreeMap<String, Vec<Pod>>| {
-            tracker.record_nodes(&key(), &nodes);
+            tracker.record_nodes(&key(), &nodes, |_| false);
             let PodTimes(times) = tracker.record_pods(&key(), pods);
             time.advance(Duration::from_secs(4));
             times.into_iter().collect::<Vec<_>>()

@@ -158,6 +158,7 @@ impl ModelCluster {
                 NodeAction::Cordon => &mut applied.cordoned,
                 NodeAction::Uncordon => &mut applied.uncordoned,
                 NodeAction::Replace => &mut applied.replaced,
+                NodeAction::ReplaceLost => &mut applied.lost,
                 NodeAction::Remove => &mut applied.removed,
                 NodeAction::Keep
                 | NodeAction::Wait
@@ -210,7 +211,7 @@ impl ModelCluster {
                 let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
                 self.pods.entry(name).or_default().retain(|pod| !goes(pod));
             }
-            NodeAction::Replace => self.delete(&name, &step.member.node),
+            NodeAction::Replace | NodeAction::ReplaceLost => self.delete(&name, &step.member.node),
             NodeAction::Remove => {
                 self.delete(&name, &step.member.node);
                 self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());

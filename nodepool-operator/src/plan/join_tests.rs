@@ -10,8 +10,8 @@ use serde_json::json;
 use shared_crds::names;
 use shared_crds::v1alpha1::{ExecProvider, ProviderSpec};
 
-use super::observed_time::MachineTimes;
-use super::testing::{at, done, facts_after, key, node, observed, plan, pool, with_action};
+use super::observed_time::{MachineTimes, NodeTime, NodeTimes};
+use super::testing::{at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
 use super::*;
 
 /// A pool of `replicas` whose machines register themselves, with these machines running under IDs `x://NAME`.
@@ -161,6 +161,35 @@ fn a_node_of_no_machine_of_the_pool_does_not_join() {
     assert!(plan.join.is_empty(), "its machine is about to go");
     assert_eq!(plan.request.len(), 1, "and does not count");
     assert_ne!(plan.request, ["m"]);
+}
+
+#[test]
+fn a_node_whose_machine_is_gone_is_replaced_after_a_minute_unless_the_list_is_empty() {
+    let lost = |seconds: Option<i64>| {
+        let mut observed = pool_of(1, &["other"]);
+        let mut node = node(0);
+        set_ready(&mut node, "Unknown");
+        let time = NodeTime { lost: seconds.map(SignedDuration::from_secs), ..NodeTime::default() };
+        observed.times = NodeTimes([(node.metadata.uid.clone().unwrap(), time)].into());
+        // As exec.rack made it.
+        node.metadata.labels.as_mut().unwrap().remove(names::PROVIDER_LABEL);
+        observed.nodes = vec![Arc::new(node)];
+        observed
+    };
+    let mut observed = lost(Some(60));
+    assert!(observed.lists_others_only(&observed.nodes[0]));
+    assert_eq!(with_action(&plan(&observed), &NodeAction::ReplaceLost), ["n-000"]);
+    for seconds in [None, Some(59)] {
+        assert_eq!(with_action(&plan(&lost(seconds)), &NodeAction::ReplaceLost), [""; 0], "{seconds:?}");
+    }
+    assert_eq!(plan(&lost(Some(50))).requeue_at, Some(at(105)), "the machine in flight is asked for first");
+    observed.supply.machines[0].name = "n-000".into();
+    assert!(!observed.lists_others_only(&observed.nodes[0]));
+    observed.supply.machines.clear();
+    assert!(!observed.lists_others_only(&observed.nodes[0]), "an empty list says nothing");
+    observed.supply = pool_of(1, &["other"]).supply;
+    observed.supply.is_unknown = true;
+    assert!(!observed.lists_others_only(&observed.nodes[0]));
 }
 
 #[test]

@@ -12,6 +12,9 @@ use shared_crds::{NodePool, names};
 use super::observed_time::{NodeTime, due};
 use super::pods;
 
+/// How long a node has to be not Ready, and its machine not listed, before the machine counts as gone. Lists of real providers
+/// lag behind by seconds, and a node is not Ready 50 s after its last heartbeat.
+const LOST_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// How far a node's clock may lag behind the API server's.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
@@ -69,6 +72,8 @@ pub(crate) struct Member {
     pub created: Timestamp,
     /// For how long this process has observed it not Ready.
     pub not_ready: SignedDuration,
+    /// For how long this process has observed it not Ready and its machine not listed; `None` when that is not so now.
+    pub lost: Option<SignedDuration>,
 }
 
 impl Member {
@@ -107,6 +112,7 @@ impl Member {
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
             not_ready: time.not_ready,
+            lost: time.lost,
         }
     }
 
@@ -148,6 +154,16 @@ impl Member {
     pub(crate) fn start_deadline(&self, timeout: SignedDuration, now: Timestamp) -> Option<Timestamp> {
         (self.readiness == Readiness::Starting && self.template_hash.is_some())
             .then(|| due(self.created, timeout, self.not_ready, now))
+    }
+
+    /// Whether its machine has gone behind the operator's back.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.stays() && self.has_finalizer && self.lost.is_some_and(|lost| lost >= LOST_AFTER)
+    }
+
+    /// When it counts as lost unless its machine comes back; `None` when it is not missed.
+    pub(crate) fn lost_at(&self, now: Timestamp) -> Option<Timestamp> {
+        now.checked_add(LOST_AFTER.checked_sub(self.lost?)?).ok()
     }
 
     /// Whether it has taken longer than `timeout` to start, unless its pods show that it did.

@@ -170,19 +170,20 @@ fn active(
         .filter(|member| member.has_finalizer)
         .map(|member| member.name().to_owned())
         .collect();
+    let lost = members.iter().filter(|member| member.is_lost()).map(|member| member.name().to_owned());
+    let lost: BTreeSet<String> = lost.collect();
+    let replaced: BTreeSet<String> = never_started.union(&lost).cloned().collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
-    let sizing = if never_started.is_empty() {
-        sizing
-    } else {
-        sizing::size(observed, pool, &members, &never_started)
-    };
+    let sizing = if replaced.is_empty() { sizing } else { sizing::size(observed, pool, &members, &replaced) };
     let victims = sizing.victims(&members, pods);
     let requeue_at = next_visit(observed, &members, start_timeout);
 
     let drain_timeout = drain::timeout(pool);
     let has_nodes = !members.is_empty();
     let nodes = steps(members, |member| {
-        if never_started.contains(member.name()) {
+        if lost.contains(member.name()) {
+            NodeAction::ReplaceLost
+        } else if never_started.contains(member.name()) {
             NodeAction::Replace
         } else if sizing.uncordon.contains(member.name()) {
             NodeAction::Uncordon
@@ -276,9 +277,10 @@ fn next_visit(
         .filter(|member| member.stays())
         .filter_map(|member| member.start_deadline(start_timeout?, now))
         .filter(|at| *at > now);
+    let lost = members.iter().filter(|member| member.stays()).filter_map(|member| member.lost_at(now));
     let removals =
         members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);
-    machines.chain(given_up).chain(retry).chain(deadlines).chain(removals).min()
+    machines.chain(given_up).chain(retry).chain(deadlines).chain(lost).chain(removals).min()
 }
 
 /// When the provider has to be asked again.

@@ -10,7 +10,7 @@ use shared_crds::{NodePool, names};
 use super::keys::{PodName, PoolKey};
 use super::membership::Member;
 use super::observed_time::{MachineTimes, NodeTimes, PodTimes};
-use super::supply::{Machine, MachineState, Supply};
+use super::supply::{Machine, MachineState, NodeSource, Supply};
 
 /// Everything a decision is made from, except the pods that have to be read for it.
 #[derive(Clone, Debug)]
@@ -105,6 +105,16 @@ impl Observed {
         self.registered.iter().filter(move |node| id.is_some() && provider_id(node) == id.as_deref())
     }
 
+    /// Whether the node's provider lists machines, and not the one of this node. An empty list is no reason to conclude
+    /// anything.
+    pub(crate) fn lists_others_only(&self, node: &Node) -> bool {
+        let machine = names::machine_of(&node.metadata);
+        self.supply.source == Ok(NodeSource::Kubelet)
+            && !self.supply.is_unknown
+            && !self.supply.machines.is_empty()
+            && self.supply.machines.iter().all(|listed| Some(&*listed.name) != machine)
+    }
+
     /// The Nodes that are left of machines that were deleted.
     pub(crate) fn left_over(&self) -> impl Iterator<Item = &Arc<Node>> {
         let of_deleted = |id: &str| self.supply.deleted_ids.contains(id);
@@ -162,6 +172,8 @@ pub(crate) enum NodeAction {
     Remove,
     /// It did not become Ready in time: delete it. The finalizer then turns this into a normal drain.
     Replace,
+    /// Its machine is gone, behind the operator's back: delete it, as with [`Self::Replace`].
+    ReplaceLost,
     /// It is leaving and nothing can be done about it in this pass.
     Wait,
 }
@@ -171,7 +183,7 @@ impl NodeAction {
     /// uncordoned or created unless they succeeded: otherwise a pass that is cut short would leave more nodes than
     /// wanted.
     pub(crate) const fn removes_replica(&self) -> bool {
-        matches!(self, Self::Cordon | Self::Replace)
+        matches!(self, Self::Cordon | Self::Replace | Self::ReplaceLost)
     }
 }
 

@@ -28,6 +28,9 @@ pub(crate) struct NodeTime {
     pub was_ready: bool,
     /// For how long it has been observed not Ready.
     pub not_ready: SignedDuration,
+    /// For how long it has been observed not Ready while its provider listed other machines and not its own; `None` when
+    /// that is not so now.
+    pub lost: Option<SignedDuration>,
     /// For how long it has been observed draining, that is, cordoned and with its current drain annotation.
     pub draining: SignedDuration,
 }

@@ -70,14 +70,14 @@ pub(crate) fn wanted(observed: &Observed, pool: &NodePool, members: &[Member]) -
     usize::try_from(pool.spec.replicas_or(number(present))).unwrap_or_default()
 }
 
-/// Decides on the number of nodes. The nodes in `never_started` do not count as replicas any more.
+/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more.
 pub(crate) fn size(
     observed: &Observed,
     pool: &NodePool,
     members: &[Member],
-    never_started: &BTreeSet<String>,
+    replaced: &BTreeSet<String>,
 ) -> Sizing {
-    let counts = |member: &&Member| member.stays() && !never_started.contains(member.name());
+    let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let mut staying: Vec<&Member> = members.iter().filter(counts).collect();
     let (timed_out, mut machines): (Vec<&Machine>, Vec<&Machine>) =
         observed.in_flight().partition(|machine| has_timed_out(observed, pool, machine));

@@ -161,7 +161,8 @@ fn capacity(spec: &NodeTemplateSpec) -> BTreeMap<String, Quantity> {
     capacity
 }
 
-fn allocatable(
+/// What pods can have of a node: its capacity less what is reserved.
+pub(crate) fn allocatable(
     capacity: &BTreeMap<String, Quantity>,
     reserved: &BTreeMap<String, Quantity>,
 ) -> Result<BTreeMap<String, Quantity>, Invalid> {

@@ -144,7 +144,7 @@ pub(crate) fn pod_of(kind: &str, name: &str) -> Pod {
 
 /// The measurements of a process that has run from the start, so that the wall clock alone decides.
 pub(crate) const ALWAYS: NodeTime =
-    NodeTime { was_ready: false, not_ready: SignedDuration::MAX, draining: SignedDuration::MAX };
+    NodeTime { was_ready: false, not_ready: SignedDuration::MAX, lost: None, draining: SignedDuration::MAX };
 
 /// The observation of a process that has run from the start.
 pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observed {

@@ -8,6 +8,7 @@
 mod contract_tests;
 pub(crate) mod exec;
 mod failures;
+pub(crate) mod karpenter;
 mod known_ids;
 pub(crate) mod provisioner;
 mod simulated;
@@ -98,6 +99,9 @@ pub(crate) enum Deletion {
     Gone,
     /// It has begun. The machine is listed until it is gone, and a repeated deletion says when that is.
     Started,
+    /// It has begun, and whoever carries it out keeps the machine's Node until the machine is gone. Such a deletion waits for
+    /// the Node, so nothing else may keep that.
+    HandedOver,
 }
 
 /// Makes machines under names that the operator chooses. Every method may be called again with the same arguments:

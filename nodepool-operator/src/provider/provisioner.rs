@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::ProviderSpec;
+use shared_runtime::write::Writer;
 
 use super::exec::{Exec, Program};
 use super::failures::Failures;
+use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::simulated::Simulated;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
@@ -28,10 +31,12 @@ pub(crate) struct Provisioner {
 }
 
 impl Provisioner {
-    /// Knows every provider of this version, and these programs.
-    pub(crate) fn new(programs: Vec<Program>) -> Self {
+    /// Knows every provider of this version, and these programs. Writes to the API server are made by `writer`.
+    pub(crate) fn new(client: Client, writer: Writer, programs: Vec<Program>) -> Self {
+        let own: [Box<dyn NamedProvider>; 2] =
+            [Box::new(Simulated::default()), Box::new(Karpenter::new(client, writer))];
         let programs = programs.into_iter().map(|program| Box::new(Exec::new(program)) as _);
-        Self::with(std::iter::once(Box::new(Simulated::default()) as _).chain(programs).collect())
+        Self::with(own.into_iter().chain(programs).collect())
     }
 
     /// Knows `providers`.
@@ -103,7 +108,9 @@ impl Provisioner {
                                 failures.push(error.clone());
                                 match in_time(provider.delete(key, &machine.name)).await {
                                     Ok(Deletion::Gone) => continue,
-                                    Ok(Deletion::Started) => (None, MachineState::Deleting),
+                                    Ok(Deletion::Started | Deletion::HandedOver) => {
+                                        (None, MachineState::Deleting)
+                                    }
                                     Err(error) => (Some(error), MachineState::Deleting),
                                 }
                             }

@@ -19,7 +19,7 @@ fn slot(number: u32) -> String {
 
 #[tokio::test]
 async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
-    let provisioner = Provisioner::new(vec![]);
+    let provisioner = Provisioner::with(vec![Box::new(Simulated::default())]);
     let provider = SimulatedProvider { failure_percent: 100, ..SimulatedProvider::default() };
     let spec = NodePoolSpec {
         provider: ProviderSpec { simulated: Some(provider), ..ProviderSpec::default() },
@@ -158,7 +158,7 @@ async fn the_pool_of_a_node_is_the_one_that_lists_its_machine() {
 #[tokio::test]
 async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
     let program: Program = "rack=/no/such/program".parse().unwrap();
-    let provisioner = Provisioner::new(vec![program]);
+    let provisioner = Provisioner::with(vec![Box::new(Simulated::default()), Box::new(Exec::new(program))]);
     let simulated = pool(1);
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &simulated.spec, existing: 0 };
     provisioner.create(request, at(0)).await.unwrap();

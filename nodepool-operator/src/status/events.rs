@@ -21,6 +21,8 @@ pub(crate) enum EventReason {
     DrainBlocked,
     /// The provider did not make a node.
     ProvisioningFailed,
+    /// Machines went behind the operator's back.
+    MachineLost,
     /// Nodes did not become Ready in time.
     ProvisioningTimedOut,
     /// The API server does not accept a write.
@@ -58,6 +60,7 @@ pub(crate) fn events(
     add(EventReason::NodeRemoved, "removed", &applied.removed);
     add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
     add(EventReason::ProvisioningTimedOut, "not registered in time, so deleted:", &applied.timed_out);
+    add(EventReason::MachineLost, "the machine is gone, so replaced:", &applied.lost);
     if let Some(failure) = failure {
         events.push(PoolEvent { reason: EventReason::ProvisioningFailed, note: failure.message.clone() });
     }

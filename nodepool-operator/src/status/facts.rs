@@ -46,11 +46,20 @@ impl Facts {
     /// what it found counts, so that the next pass finds what this one reported.
     pub(crate) fn count(observed: &Observed, pool: &NodePool, plan: &Plan, applied: &Applied) -> Self {
         let Applied {
-            created, joined, cordoned, uncordoned, removed, replaced, withdrawn, requested, ..
+            created,
+            joined,
+            cordoned,
+            uncordoned,
+            removed,
+            replaced,
+            lost,
+            withdrawn,
+            requested,
+            ..
         } = applied;
         let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
         let (left, returned, removed) =
-            (named(&[cordoned, replaced]), named(&[uncordoned]), named(&[removed]));
+            (named(&[cordoned, replaced, lost]), named(&[uncordoned]), named(&[removed]));
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
                 let (stayed, name) = (member.stays(), member.name());

@@ -15,7 +15,10 @@ pub use autoscaler::{
     Schedule, SelectPolicy,
 };
 pub use node_pool::{DrainSpec, NodePool, NodePoolSpec};
-pub use provider::{ExecProvider, ProviderSpec, SimulatedProvider};
+pub use provider::{
+    ExecProvider, KarpenterProvider, NodeClassReference, NodeRequirement, ProviderSpec, RequirementOperator,
+    SimulatedProvider,
+};
 pub use scale_down::ScaleDownPlan;
 pub use status::{
     ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, NodesSummary,

@@ -1,5 +1,7 @@
 //! `spec.provider`: what makes the machines of a pool.
 
+#![expect(clippy::doc_markdown, reason = "these comments are also what kubectl explain prints")]
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -15,8 +17,8 @@ const KWOK_NODE: &[(&str, &str)] = &[("kwok.x-k8s.io/node", "fake")];
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "[has(self.simulated), has(self.exec)].filter(it, it).size() == 1",
-    "message": "exactly one provider must be set; this version knows: simulated, exec"
+    "rule": "[has(self.simulated), has(self.exec), has(self.karpenter)].filter(it, it).size() == 1",
+    "message": "exactly one provider must be set; this version knows: simulated, exec, karpenter"
 }]))]
 pub struct ProviderSpec {
     /// simulated creates Node objects without machines, for tests, demos and what-if runs; kwok simulates their kubelets.
@@ -26,16 +28,20 @@ pub struct ProviderSpec {
     /// register their Nodes themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecProvider>,
+    /// karpenter makes a NodeClaim for each node, for the Karpenter in this cluster to launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub karpenter: Option<KarpenterProvider>,
 }
 
 impl ProviderSpec {
     /// The provider as nodes, messages and metrics name it: the field that is set, and what tells two of a kind apart.
     /// `None` where no field is set, or more than one, or one that this version does not know.
     pub fn reference(&self) -> Option<String> {
-        match (&self.simulated, &self.exec) {
-            (Some(_), None) => Some("simulated".to_owned()),
-            (None, Some(exec)) => Some(format!("exec.{}", exec.name)),
-            (Some(_), Some(_)) | (None, None) => None,
+        match (&self.simulated, &self.exec, &self.karpenter) {
+            (Some(_), None, None) => Some("simulated".to_owned()),
+            (None, Some(exec), None) => Some(format!("exec.{}", exec.name)),
+            (None, None, Some(_)) => Some("karpenter".to_owned()),
+            _ => None,
         }
     }
 
@@ -80,4 +86,66 @@ pub struct ExecProvider {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::parameters")]
     pub parameters: BTreeMap<String, String>,
+}
+
+/// A provider that is Karpenter, version 1. Each node is a standalone NodeClaim: no Karpenter NodePool is needed, and
+/// Karpenter neither consolidates nor expires it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KarpenterProvider {
+    /// nodeClassRef names the NodeClass that says how machines are made, as in a NodeClaim.
+    pub node_class_ref: NodeClassReference,
+    /// requirements that the machine has to meet beside the template's capacity, as in a NodeClaim: instance types, zones,
+    /// capacity types.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
+    pub requirements: Vec<NodeRequirement>,
+}
+
+/// A reference to a NodeClass. They are cluster-scoped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeClassReference {
+    /// group of the NodeClass, such as karpenter.k8s.aws.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub group: String,
+    /// kind of the NodeClass, such as EC2NodeClass.
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z][A-Za-z0-9]*$"))]
+    pub kind: String,
+    /// name of the NodeClass.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub name: String,
+}
+
+/// A requirement on a label of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRequirement {
+    /// key of the label.
+    #[schemars(length(min = 1, max = 316))]
+    pub key: String,
+    /// operator compares the label with the values.
+    pub operator: RequirementOperator,
+    /// values to compare with: at least one for In and NotIn, exactly one for Gt and Lt, none otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 63)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub values: Vec<String>,
+}
+
+/// How a requirement compares a label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RequirementOperator {
+    /// It has one of the values.
+    #[default]
+    In,
+    /// It has none of the values.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is not there.
+    DoesNotExist,
+    /// It is a larger number.
+    Gt,
+    /// It is a smaller number.
+    Lt,
 }

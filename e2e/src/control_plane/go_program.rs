@@ -1,0 +1,91 @@
+//! A program of a Go module of its own below `e2e/`, built once and kept in Cargo's target directory.
+
+use std::fs::File;
+use std::hash::Hasher as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use fnv::FnvHasher;
+use tokio::process::Command;
+
+use super::go::{Go, inform};
+use super::toolbox::target_directory;
+
+/// Such a program.
+#[derive(Clone, Copy, Debug)]
+pub struct GoProgram {
+    /// The directory of the module, below `e2e/`.
+    pub module: &'static str,
+    /// The package to build. Its last part is the name of the binary.
+    pub package: &'static str,
+    /// How long that takes on two cores, for people who wait.
+    pub takes: &'static str,
+}
+
+impl GoProgram {
+    fn directory(&self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(self.module)
+    }
+
+    /// The binary, which is built if it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be built; the message tells what to install.
+    pub async fn find(self) -> Result<PathBuf> {
+        tokio::task::spawn_blocking(move || self.find_blocking()).await?
+    }
+
+    fn find_blocking(self) -> Result<PathBuf> {
+        let cache = target_directory().join(self.module);
+        let built = cache.join(self.key()?);
+        let binary = built.join(self.package.rsplit('/').next().unwrap_or(self.package));
+        if binary.is_file() {
+            return Ok(binary);
+        }
+        std::fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
+        let lock = File::create(cache.join("lock")).context("cannot create the build's lock")?;
+        if lock.try_lock().is_err() {
+            inform(&format!("another process builds {}: waiting for it", self.package));
+            lock.lock().context("cannot lock the build")?;
+        }
+        if !binary.is_file() {
+            let module = self.directory();
+            let go = Go::find(std::env::var_os("PATH").as_deref(), &module, self.package)?;
+            inform(&format!("building {} with go {}: {}, once", self.package, go.version(), self.takes));
+            let aside = tempfile::Builder::new().prefix("building-").tempdir_in(&cache)?;
+            go.build(&module, &[self.package], aside.path())?;
+            if built.exists() {
+                std::fs::remove_dir_all(&built)?;
+            }
+            std::fs::rename(aside.keep(), &built).with_context(|| format!("cannot keep {}", self.package))?;
+        }
+        Ok(binary)
+    }
+
+    fn key(&self) -> Result<String> {
+        let mut hasher = FnvHasher::default();
+        for name in ["go.mod", "go.sum"] {
+            let path = self.directory().join(name);
+            let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            hasher.write(&bytes);
+        }
+        Ok(format!("{:016x}", hasher.finish()))
+    }
+
+    /// The sources of `dependency`, a Go module that this one names.
+    ///
+    /// # Errors
+    /// When Go cannot find it.
+    pub async fn sources_of(self, dependency: &str) -> Result<PathBuf> {
+        let output = Command::new("go")
+            .args(["list", "-m", "-f", "{{.Dir}}", dependency])
+            .env("GOWORK", "off")
+            .current_dir(self.directory())
+            .output()
+            .await
+            .context("cannot run go")?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "go list {dependency} failed: {error}");
+        Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+    }
+}

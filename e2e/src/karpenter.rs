@@ -1,0 +1,67 @@
+//! Karpenter itself, with its own simulated cloud: the controllers of the module `sigs.k8s.io/karpenter`, unmodified. Its
+//! machines are Nodes that kwok plays the kubelets of.
+
+use anyhow::{Context as _, Result};
+
+use crate::cluster::{Cluster, ClusterOptions};
+use crate::control_plane::go_program::GoProgram;
+use crate::operators::OperatorProcess;
+use crate::places::Places;
+
+/// Group, kind and name of the only `NodeClass`.
+pub const NODE_CLASS: (&str, &str, &str) = ("karpenter.kwok.sh", "KWOKNodeClass", "default");
+
+/// Karpenter with its simulated cloud.
+const PROGRAM: GoProgram = GoProgram {
+    module: "karpenter",
+    package: "sigs.k8s.io/karpenter/kwok",
+    takes: "2 to 5 minutes on two cores",
+};
+
+/// Control planes with Karpenter's definitions.
+pub static WITH_KARPENTER: Places = Places::new(1, ClusterOptions::private);
+
+const CLASS: &str = r"
+apiVersion: karpenter.kwok.sh/v1alpha1
+kind: KWOKNodeClass
+metadata: {name: default}
+spec: {nodeRegistrationDelay: 1s}
+";
+
+/// Installs Karpenter's definitions and its `NodeClass`.
+///
+/// # Errors
+/// When the API server rejects them, or the module cannot be had.
+pub async fn install(cluster: &Cluster) -> Result<()> {
+    let sources = PROGRAM.sources_of("sigs.k8s.io/karpenter").await?;
+    for directory in ["pkg/apis/crds", "kwok/apis/crds"] {
+        let directory = sources.join(directory);
+        let directory = directory.to_str().context("the path of the module is not text")?;
+        cluster.kubectl(&["apply", "--server-side", "--filename", directory]).await?;
+    }
+    let kinds = ["crd/nodeclaims.karpenter.sh", "crd/kwoknodeclasses.karpenter.kwok.sh"];
+    cluster
+        .kubectl(&[&["wait", "--for=condition=Established", "--timeout=60s"], &kinds[..]].concat())
+        .await?;
+    cluster.kubectl_with_input(&["apply", "--server-side", "--filename", "-"], CLASS).await?;
+    Ok(())
+}
+
+/// Starts Karpenter as an administrator of the cluster. It ends when this is dropped.
+///
+/// # Errors
+/// When it cannot be built or started.
+pub async fn start(cluster: &Cluster) -> Result<OperatorProcess> {
+    let binary = PROGRAM.find().await?;
+    let kubeconfig = cluster.kubeconfig_path().display().to_string();
+    let env = [
+        ("KUBECONFIG", kubeconfig.as_str()),
+        ("DISABLE_LEADER_ELECTION", "true"),
+        ("SYSTEM_NAMESPACE", "kube-system"),
+        // Any free port: nobody reads them.
+        ("METRICS_PORT", "0"),
+        ("HEALTH_PROBE_PORT", "0"),
+    ];
+    let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    OperatorProcess::start_program(cluster, "karpenter", &binary, Vec::new(), env).await
+}

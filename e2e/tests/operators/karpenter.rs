@@ -1,0 +1,192 @@
+//! Pools whose machines Karpenter makes: the real controllers of Karpenter, beside both operators.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use e2e::karpenter::{self, NODE_CLASS, WITH_KARPENTER};
+use e2e::objects;
+use e2e::operators::OperatorProcess;
+use e2e::test_env::TestEnv;
+use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+use shared_crds::names::{MACHINE_LABEL, NODE_FINALIZER, PROVIDER_LABEL};
+use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference, ProviderSpec};
+
+/// Time limit of a step: Karpenter works in rounds of seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Both operators, and Karpenter.
+async fn begin(prefix: &str) -> (TestEnv, OperatorProcess) {
+    let env = TestEnv::begin_with(&WITH_KARPENTER, prefix, async |cluster| {
+        karpenter::install(cluster).await?;
+        Ok(vec!["providers.karpenter.enabled=true".to_owned()])
+    });
+    let env = env.await.unwrap();
+    let karpenter = karpenter::start(env.cluster).await.unwrap();
+    (env, karpenter)
+}
+
+/// A pool whose machines Karpenter makes, of the smallest type with four cores.
+fn pool_of(name: &str, class: &str, replicas: i32) -> NodePool {
+    let mut pool = objects::pool(name, 0, 30);
+    let requirements = json!([
+        {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["s-4x-amd64-linux"]},
+    ]);
+    let (group, kind, _) = NODE_CLASS;
+    let node_class_ref = NodeClassReference { group: group.into(), kind: kind.into(), name: class.into() };
+    let requirements = serde_json::from_value(requirements).unwrap();
+    let karpenter = Some(KarpenterProvider { node_class_ref, requirements });
+    pool.spec.provider = ProviderSpec { karpenter, ..ProviderSpec::default() };
+    pool.spec.template.spec = serde_json::from_value(json!({
+        "capacity": {"cpu": "4", "memory": "16Gi", "pods": "64"},
+        "reserved": {"cpu": "500m", "memory": "1Gi", "pods": "4"},
+    }))
+    .unwrap();
+    pool.spec.replicas = Some(replicas);
+    pool
+}
+
+/// `NodeClaim`s, without Karpenter's types.
+fn claims(env: &TestEnv) -> Api<DynamicObject> {
+    let kind = ApiResource {
+        group: "karpenter.sh".into(),
+        version: "v1".into(),
+        api_version: "karpenter.sh/v1".into(),
+        kind: "NodeClaim".into(),
+        plural: "nodeclaims".into(),
+    };
+    Api::all_with(env.client.clone(), &kind)
+}
+
+async fn claim_names(env: &TestEnv) -> Result<Vec<String>> {
+    let all = claims(env).list(&ListParams::default()).await?.items;
+    Ok(all.into_iter().filter_map(|claim| claim.metadata.name).collect())
+}
+
+async fn wait_for<T>(
+    env: &TestEnv,
+    karpenter: &OperatorProcess,
+    what: &str,
+    probe: impl AsyncFn() -> Result<Option<T>>,
+) -> T {
+    let found = eventually(PATIENCE, what, async || {
+        env.operators.check_alive()?;
+        karpenter.check_alive()?;
+        probe().await
+    });
+    found.await.unwrap_or_else(|error| {
+        panic!("{error:#}\n{}\n{}", env.operators.node_pool.log_tail(), karpenter.log_tail())
+    })
+}
+
+/// Waits until the pool has this many Ready nodes, and there are this many claims and no other node of Karpenter's.
+async fn has(env: &TestEnv, karpenter: &OperatorProcess, pool: &str, wanted: usize) -> Vec<Node> {
+    wait_for(env, karpenter, &format!("{pool} has {wanted} nodes"), async || {
+        let (nodes, claims) = (env.nodes(pool).await?, claim_names(env).await?);
+        let ready = nodes.iter().filter(|node| e2e::test_env::is_ready(node)).count();
+        let status = env.pool(pool).await?.status.unwrap_or_default();
+        let counts = (nodes.len(), ready, claims.len(), status.ready_replicas.unwrap_or(0));
+        ensure!(counts == (wanted, wanted, wanted, i32::try_from(wanted)?), "{counts:?}: {claims:?}");
+        Ok(Some(nodes))
+    })
+    .await
+}
+
+async fn patch(env: &TestEnv, name: &str, spec: Value) {
+    let patch = Patch::Merge(json!({ "spec": spec }));
+    env.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn karpenter_makes_the_nodes_that_pods_need_and_gives_them_back_drained() {
+    let (mut env, karpenter) = begin("karpenter").await;
+    env.create(&pool_of("racks", NODE_CLASS.2, 0)).await.unwrap();
+    env.create(&objects::autoscaler("all", 1)).await.unwrap();
+    env.create(&objects::deployment("web", "racks", 3, "2")).await.unwrap();
+    let nodes = has(&env, &karpenter, "racks", 3).await;
+    env.pods_run(3).await.unwrap();
+    for node in &nodes {
+        let labels = node.metadata.labels.as_ref().unwrap();
+        assert_eq!(labels[PROVIDER_LABEL], "karpenter");
+        assert_ne!(node.metadata.name.as_deref(), Some(labels[MACHINE_LABEL].as_str()));
+        let finalizers = node.metadata.finalizers.as_deref().unwrap();
+        assert!(finalizers.iter().any(|name| name == NODE_FINALIZER), "{finalizers:?}");
+        assert!(finalizers.iter().any(|name| name.starts_with("karpenter.sh/")), "{finalizers:?}");
+    }
+
+    // The operator is killed while nodes leave.
+    env.kubectl(&["scale", "deployment/web", "--replicas=1"]).await.unwrap();
+    wait_for(&env, &karpenter, "a node begins to leave", async || {
+        let nodes = env.nodes("racks").await?;
+        Ok(nodes.iter().any(|node| node.metadata.deletion_timestamp.is_some()).then_some(()))
+    })
+    .await;
+    env.operators.node_pool.kill_9().await.unwrap();
+    env.operators.node_pool.start_again().await.unwrap();
+    has(&env, &karpenter, "racks", 1).await;
+    env.pods_run(1).await.unwrap();
+
+    // Somebody deletes the claim: Karpenter deletes the Node, which is drained first, and another one takes its place.
+    let name = claim_names(&env).await.unwrap().remove(0);
+    let before = env.nodes("racks").await.unwrap()[0].metadata.uid.clone();
+    env.kubectl(&["delete", "nodeclaim", &name, "--wait=false"]).await.unwrap();
+    wait_for(&env, &karpenter, "another node runs the pod", async || {
+        let nodes = env.nodes("racks").await?;
+        Ok((nodes.len() == 1 && nodes[0].metadata.uid != before).then_some(()))
+    })
+    .await;
+    env.pods_run(1).await.unwrap();
+
+    env.kubectl(&["delete", "deployment/web"]).await.unwrap();
+    has(&env, &karpenter, "racks", 0).await;
+    env.end().await.unwrap();
+    karpenter.stop(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_machines_come_and_go_by_kubectl_scale() {
+    let (env, karpenter) = begin("karpenter-twenty").await;
+    env.create(&pool_of("racks", NODE_CLASS.2, 0)).await.unwrap();
+    env.kubectl(&["scale", "nodepools.tandem.dev/racks", "--replicas=20"]).await.unwrap();
+    has(&env, &karpenter, "racks", 20).await;
+    env.kubectl(&["scale", "nodepools.tandem.dev/racks", "--replicas=2"]).await.unwrap();
+    has(&env, &karpenter, "racks", 2).await;
+    // A pool that is deleted takes its claims with it.
+    env.kubectl(&["delete", "nodepools.tandem.dev/racks"]).await.unwrap();
+    wait_for(&env, &karpenter, "no claim is left", async || {
+        let left = claim_names(&env).await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })
+    .await;
+    env.end().await.unwrap();
+    karpenter.stop(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_class_that_is_missing_is_said_and_no_claim_stays() {
+    let (env, karpenter) = begin("karpenter-class").await;
+    env.create(&pool_of("racks", "nowhere", 1)).await.unwrap();
+    wait_for(&env, &karpenter, "the pool says that no machine comes", async || {
+        let all = env.pool("racks").await?.status.unwrap_or_default().conditions;
+        let Some(found) = all.iter().find(|it| it.type_ == "ProvisioningHealthy") else {
+            bail!("no condition")
+        };
+        ensure!(found.status == "False", "{}: {}", found.reason, found.message);
+        ensure!(found.message.contains("does not list it"), "{}", found.message);
+        Ok(Some(()))
+    })
+    .await;
+    patch(&env, "racks", json!({"replicas": 0})).await;
+    has(&env, &karpenter, "racks", 0).await;
+    env.end().await.unwrap();
+    karpenter.stop(PATIENCE).await.unwrap();
+}

@@ -1,0 +1,151 @@
+//! The provider for machines that Karpenter makes: each is a standalone `NodeClaim` with the name of the slot. Karpenter
+//! launches and registers it; how many there are, and which go, is decided here.
+
+mod node_claim;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
+use shared_runtime::error::chain;
+use shared_runtime::write::{Created, DeleteOutcome, Writer, WriterError};
+
+use self::node_claim::NodeClaim;
+use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
+use crate::plan::PoolKey;
+use crate::plan::supply::NodeSource;
+use crate::plan::template;
+
+/// Karpenter, by its objects in this cluster.
+pub(crate) struct Karpenter {
+    claims: Api<NodeClaim>,
+    writer: Writer,
+}
+
+impl Karpenter {
+    /// The provider that reads with `client` and writes with `writer`.
+    pub(crate) fn new(client: Client, writer: Writer) -> Self {
+        Self { claims: Api::all(client), writer }
+    }
+
+    async fn get(&self, pool: &PoolKey, name: &str) -> Result<Option<NodeClaim>, ProviderError> {
+        let claim = self.claims.get_opt(name).await.map_err(|error| read_error(&error))?;
+        // One that is not of this pool is none of its machines, whatever its name.
+        Ok(claim.filter(|claim| claim.is_of(pool)))
+    }
+}
+
+/// What pods may request of a node: a smaller machine would not be the node that the planner counts on.
+fn requests(spec: &NodePoolSpec) -> Result<BTreeMap<String, Quantity>, ProviderError> {
+    let of_template = &spec.template.spec;
+    template::allocatable(&of_template.capacity, &of_template.reserved)
+        .map_err(|error| ProviderError::Invalid(error.to_string()))
+}
+
+fn read_error(error: &kube::Error) -> ProviderError {
+    let message = chain(error);
+    match error {
+        kube::Error::Api(status) if status.code == 404 => ProviderError::Invalid(
+            "the cluster has no NodeClaims (karpenter.sh/v1): install Karpenter 1.0 or newer".to_owned(),
+        ),
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => ProviderError::Unauthorized(format!(
+            "{message}; the chart's value providers.karpenter.enabled grants the rights"
+        )),
+        kube::Error::Api(_) => ProviderError::Transient(message),
+        _ => ProviderError::Unreachable(message),
+    }
+}
+
+fn write_error(error: &WriterError) -> ProviderError {
+    let message = chain(error);
+    if error.is_forbidden() {
+        let advice = "the chart's value providers.karpenter.enabled grants the rights";
+        ProviderError::Unauthorized(format!("{message}; {advice}"))
+    } else if error.is_invalid() {
+        ProviderError::Invalid(message)
+    } else if error.maybe_written() {
+        ProviderError::Unreachable(message)
+    } else {
+        ProviderError::Transient(message)
+    }
+}
+
+impl NamedProvider for Karpenter {
+    fn reference(&self) -> &'static str {
+        "karpenter"
+    }
+
+    fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        let is_meant = spec.karpenter.is_some();
+        is_meant
+            .then_some(NodeSource::Kubelet)
+            .ok_or_else(|| ProviderError::Invalid("karpenter is not set".to_owned()))
+    }
+
+    fn create<'a>(
+        &'a self,
+        request: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        async move {
+            self.node_source(&request.spec.provider)?;
+            let provider = request.spec.provider.karpenter.clone().unwrap_or_default();
+            let MachineRequest { pool, name, spec, existing: _ } = request;
+            let claim = NodeClaim::of(pool, name, spec, &provider, requests(spec)?);
+            match self.writer.create(&self.claims, &claim).await {
+                Ok(Created::Created(_)) => Ok(None),
+                Ok(Created::AlreadyExists) if self.get(pool, name).await?.is_some() => Ok(None),
+                Ok(Created::AlreadyExists) => Err(ProviderError::Transient(format!(
+                    "there is a NodeClaim {name} that is not of this pool: delete it, or give the pool another name"
+                ))),
+                Err(error) => Err(write_error(&error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        async move {
+            let of_pool = ListParams::default().labels(&node_claim::selector(pool));
+            let claims = self.claims.list(&of_pool).await.map_err(|error| read_error(&error))?;
+            Ok(claims.items.into_iter().map(NodeClaim::listed).collect())
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        async move {
+            let Some(claim) = self.get(pool, name).await? else { return Ok(Deletion::Gone) };
+            match self.writer.delete(&self.claims, &claim).await {
+                Ok(DeleteOutcome::Gone) => Ok(Deletion::Gone),
+                // Karpenter's own finalizer keeps the Node until the machine is gone, and the claim waits for the Node.
+                Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) if claim.is_registered() => {
+                    Ok(Deletion::HandedOver)
+                }
+                Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) => Ok(Deletion::Started),
+                Ok(DeleteOutcome::Conflict(_)) => Err(ProviderError::Transient(format!(
+                    "NodeClaim {name} has just been replaced by another one"
+                ))),
+                Err(error) => Err(write_error(&error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}

@@ -1,0 +1,122 @@
+//! The part of Karpenter's `NodeClaim` (karpenter.sh/v1) that is written and read here.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference, NodePoolSpec, NodeRequirement};
+
+use crate::plan::PoolKey;
+use crate::provider::{ListedMachine, Progress};
+
+/// What a machine should be.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "karpenter.sh",
+    version = "v1",
+    kind = "NodeClaim",
+    status = "NodeClaimStatus",
+    schema = "disabled"
+)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeClaimSpec {
+    node_class_ref: NodeClassReference,
+    #[serde(default)]
+    requirements: Vec<NodeRequirement>,
+    #[serde(default)]
+    resources: Resources,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    taints: Vec<Taint>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    startup_taints: Vec<Taint>,
+    expire_after: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Resources {
+    #[serde(default)]
+    requests: BTreeMap<String, Quantity>,
+}
+
+/// How far Karpenter is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeClaimStatus {
+    #[serde(default, rename = "providerID")]
+    provider_id: Option<String>,
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+/// The labels of the claims of a pool.
+fn labels(pool: &PoolKey) -> [(&'static str, &str); 2] {
+    [(NODEPOOL_LABEL, &pool.name), (NODEPOOL_NAMESPACE_LABEL, &pool.namespace)]
+}
+
+/// The label selector of the claims of a pool.
+pub(super) fn selector(pool: &PoolKey) -> String {
+    labels(pool).map(|(key, value)| format!("{key}={value}")).join(",")
+}
+
+impl NodeClaim {
+    /// The claim for the machine `name`. Karpenter chooses a machine that has at least `requests` for pods.
+    pub(super) fn of(
+        pool: &PoolKey,
+        name: &str,
+        spec: &NodePoolSpec,
+        provider: &KarpenterProvider,
+        requests: BTreeMap<String, Quantity>,
+    ) -> Self {
+        let template = &spec.template;
+        let mut all = template.metadata.as_ref().map(|metadata| metadata.labels.clone()).unwrap_or_default();
+        all.extend(labels(pool).map(|(key, value)| (key.to_owned(), value.to_owned())));
+        Self {
+            metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(all), ..ObjectMeta::default() },
+            spec: NodeClaimSpec {
+                node_class_ref: provider.node_class_ref.clone(),
+                requirements: provider.requirements.clone(),
+                resources: Resources { requests },
+                taints: template.spec.taints.iter().map(Taint::from).collect(),
+                startup_taints: template.spec.startup_taints.iter().map(Taint::from).collect(),
+                // Karpenter would replace the node after 30 days otherwise.
+                expire_after: Some("Never".to_owned()),
+            },
+            status: None,
+        }
+    }
+
+    /// Whether the claim is one of the pool.
+    pub(super) fn is_of(&self, pool: &PoolKey) -> bool {
+        let own = self.metadata.labels.as_ref();
+        labels(pool)
+            .iter()
+            .all(|(key, value)| own.and_then(|own| own.get(*key)).is_some_and(|it| it == value))
+    }
+
+    /// Whether Karpenter has found the Node. It then waits, when the claim is deleted, until the Node is gone.
+    pub(super) fn is_registered(&self) -> bool {
+        self.has("Registered")
+    }
+
+    fn has(&self, condition: &str) -> bool {
+        let conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().any(|it| it.type_ == condition && it.status == "True")
+    }
+
+    /// The claim as a machine.
+    pub(super) fn listed(self) -> ListedMachine {
+        let progress = if self.metadata.deletion_timestamp.is_some() {
+            Progress::Deleting
+        } else if self.is_registered() {
+            Progress::Running
+        } else {
+            Progress::Starting(None)
+        };
+        let provider_id = self.status.and_then(|status| status.provider_id).filter(|id| !id.is_empty());
+        ListedMachine { name: self.metadata.name.unwrap_or_default(), progress, provider_id }
+    }
+}
