@@ -99,7 +99,7 @@ pub struct KarpenterProvider {
     /// capacity types.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), extend("x-kubernetes-list-type" = "atomic"))]
-    pub requirements: Vec<NodeRequirement>,
+    pub requirements: Vec<MachineRequirement>,
 }
 
 /// A reference to a NodeClass. They are cluster-scoped.
@@ -120,12 +120,12 @@ pub struct NodeClassReference {
 /// A requirement on a label of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeRequirement {
+pub struct MachineRequirement {
     /// key of the label.
     #[schemars(length(min = 1, max = 316))]
     pub key: String,
     /// operator compares the label with the values.
-    pub operator: RequirementOperator,
+    pub operator: MachineRequirementOperator,
     /// values to compare with: at least one for In and NotIn, exactly one for Gt and Lt, none otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100), inner(length(max = 63)), extend("x-kubernetes-list-type" = "atomic"))]
@@ -134,7 +134,7 @@ pub struct NodeRequirement {
 
 /// How a requirement compares a label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum RequirementOperator {
+pub enum MachineRequirementOperator {
     /// It has one of the values.
     #[default]
     In,

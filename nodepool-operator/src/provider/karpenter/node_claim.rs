@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
-use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference, NodePoolSpec, NodeRequirement};
+use shared_crds::v1alpha1::{KarpenterProvider, MachineRequirement, NodeClassReference, NodePoolSpec};
 
 use crate::plan::PoolKey;
 use crate::provider::{ListedMachine, Progress};
@@ -26,7 +26,7 @@ use crate::provider::{ListedMachine, Progress};
 pub(super) struct NodeClaimSpec {
     node_class_ref: NodeClassReference,
     #[serde(default)]
-    requirements: Vec<NodeRequirement>,
+    requirements: Vec<MachineRequirement>,
     #[serde(default)]
     resources: Resources,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
