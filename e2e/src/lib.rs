@@ -8,6 +8,7 @@
 
 pub mod audit;
 pub mod cluster;
+pub mod cluster_api;
 pub mod concurrent_writer;
 pub mod control_plane;
 pub mod demo;

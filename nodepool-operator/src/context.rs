@@ -100,7 +100,11 @@ impl Context {
             pools: store().0,
             nodes: store().0,
             unreadable: UnreadableObjects::default(),
-            provisioner: Arc::new(Provisioner::new(client.clone(), writer.clone(), Vec::new())),
+            provisioner: Arc::new(Provisioner::new(
+                (client.clone(), writer.clone()),
+                (client.clone(), writer.clone()),
+                Vec::new(),
+            )),
             drains: Drains::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),

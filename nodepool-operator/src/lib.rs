@@ -122,7 +122,8 @@ async fn start(operator: Operator, programs: Vec<Program>) -> Result<(), Error> 
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let every_node = Api::all(operator.client.clone());
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);
-    let provisioner = Arc::new(Provisioner::new(operator.client.clone(), operator.writer.clone(), programs));
+    let own = (operator.client.clone(), operator.writer.clone());
+    let provisioner = Arc::new(Provisioner::new(own.clone(), own, programs));
     let awaiting = {
         let provisioner = Arc::clone(&provisioner);
         move |node: &Node| provisioner.awaiting(node)

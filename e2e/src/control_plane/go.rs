@@ -112,15 +112,12 @@ impl Go {
         if !status.success() {
             let from = last.len().saturating_sub(20);
             bail!(
-                "building the control plane failed ({status}) in {}:\n{}",
+                "the build failed ({status}) in {}:\n{}",
                 module.display(),
                 last.get(from..).unwrap_or_default().join("\n")
             );
         }
-        inform(&format!(
-            "control plane built in {} s ({compiled} packages compiled)",
-            began.elapsed().as_secs()
-        ));
+        inform(&format!("built in {} s ({compiled} packages compiled)", began.elapsed().as_secs()));
         Ok(())
     }
 }

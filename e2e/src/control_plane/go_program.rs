@@ -38,7 +38,8 @@ impl GoProgram {
     fn find_blocking(self) -> Result<PathBuf> {
         let cache = target_directory().join(self.module);
         let built = cache.join(self.key()?);
-        let binary = built.join(self.package.rsplit('/').next().unwrap_or(self.package));
+        let name = self.package.rsplit('/').next().unwrap_or(self.package);
+        let binary = built.join(name);
         if binary.is_file() {
             return Ok(binary);
         }
@@ -54,10 +55,10 @@ impl GoProgram {
             inform(&format!("building {} with go {}: {}, once", self.package, go.version(), self.takes));
             let aside = tempfile::Builder::new().prefix("building-").tempdir_in(&cache)?;
             go.build(&module, &[self.package], aside.path())?;
-            if built.exists() {
-                std::fs::remove_dir_all(&built)?;
-            }
-            std::fs::rename(aside.keep(), &built).with_context(|| format!("cannot keep {}", self.package))?;
+            remove_others(&cache, &built)?;
+            std::fs::create_dir_all(&built)?;
+            let made = aside.path().join(name);
+            std::fs::rename(made, &binary).with_context(|| format!("cannot keep {}", self.package))?;
         }
         Ok(binary)
     }
@@ -88,4 +89,21 @@ impl GoProgram {
         ensure!(output.status.success(), "go list {dependency} failed: {error}");
         Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
     }
+}
+
+/// Removes what was built from another state of the module: a hundred megabytes each. Processes that run these binaries are
+/// not affected.
+fn remove_others(cache: &Path, built: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(cache)? {
+        let path = entry?.path();
+        let is_build = path.is_dir()
+            && path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| !name.starts_with("building-"));
+        if is_build && path != built {
+            std::fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
 }

@@ -170,9 +170,9 @@ impl Toolbox {
         let go = Go::find(self.path.as_deref(), &self.module, &names)?;
         let mut packages: Vec<&str> = missing.iter().map(|tool| tool.built_as().1).collect();
         packages.dedup();
+        let takes = if missing == [Tool::Kubelet] { "about a minute" } else { "6 to 10 minutes" };
         inform(&format!(
-            "building {names} (Kubernetes {KUBERNETES_VERSION}) with go {}: 6 to 10 minutes on two cores, once; \
-             kept in {}",
+            "building {names} (Kubernetes {KUBERNETES_VERSION}) with go {}: {takes} on two cores, once; kept in {}",
             go.version(),
             built.display()
         ));

@@ -160,7 +160,7 @@ async fn twenty_machines_come_and_go_by_kubectl_scale() {
     env.kubectl(&["scale", "nodepools.tandem.dev/racks", "--replicas=2"]).await.unwrap();
     has(&env, &karpenter, "racks", 2).await;
     // A pool that is deleted takes its claims with it.
-    env.kubectl(&["delete", "nodepools.tandem.dev/racks"]).await.unwrap();
+    env.kubectl(&["delete", "nodepools.tandem.dev/racks", "--timeout=120s"]).await.unwrap();
     wait_for(&env, &karpenter, "no claim is left", async || {
         let left = claim_names(&env).await?;
         ensure!(left.is_empty(), "{left:?}");

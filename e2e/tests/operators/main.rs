@@ -4,6 +4,7 @@
 //! CPU-bound tests, and tests of the harness's processes, are in separate binaries.
 
 mod admission;
+mod cluster_api;
 mod conflicts;
 mod demo;
 mod exec;

@@ -22,9 +22,10 @@ use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
-use crate::plan::supply::ProvisioningFailure;
+use crate::plan::supply::{ProvisioningFailure, Size};
 use crate::plan::{JoinStep, NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
-use crate::provider::{Deletion, MachineRequest};
+use crate::provider::provisioner::SizeChange;
+use crate::provider::{Deletion, MachineRequest, ProviderError};
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
 /// made, and an operator that is told to stop must finish within the Pod's termination grace period.
@@ -77,13 +78,7 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult
     let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
     let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
     all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut result).await;
-    for name in &plan.withdraw {
-        result.absorb(withdraw(ctx, seen, name).await);
-    }
-    for name in &plan.timed_out {
-        let deleted = withdraw(ctx, seen, name).await;
-        result.absorb(deleted.map(|applied| Applied { timed_out: vec![name.clone()], ..applied }));
-    }
+    withdraw_all(ctx, seen, plan, &mut result).await;
     if gained {
         all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut result).await;
         request(ctx, plan, seen, deadline, &mut result).await;
@@ -210,16 +205,59 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
     Ok(applied)
 }
 
+/// Deletes the machines that have no Node and are too many, or have waited for it too long.
+async fn withdraw_all(ctx: &Context, seen: &Seen, plan: &Plan, result: &mut PassResult) {
+    let Observed { supply, pool, .. } = &seen.observed;
+    let timed_out = |applied: Applied, names: &[String]| Applied { timed_out: names.to_vec(), ..applied };
+    if let (Some(size), Some(pool)) = (supply.size, pool.as_deref()) {
+        for name in &plan.unmark {
+            result.absorb(resize(ctx, seen, pool, size, SizeChange::Keep(name)).await);
+        }
+        let machines = [&plan.withdraw[..], &plan.timed_out].concat();
+        if !machines.is_empty() {
+            let withdrawn = resize(ctx, seen, pool, size, SizeChange::Without(&machines)).await;
+            result.absorb(withdrawn.map(|applied| match applied.extent {
+                Extent::Complete => {
+                    timed_out(Applied { withdrawn: machines.len(), ..applied }, &plan.timed_out)
+                }
+                _ => applied,
+            }));
+        }
+        return;
+    }
+    for name in &plan.withdraw {
+        result.absorb(withdraw(ctx, seen, name).await);
+    }
+    for name in &plan.timed_out {
+        let deleted = withdraw(ctx, seen, name).await;
+        result.absorb(deleted.map(|applied| timed_out(applied, std::slice::from_ref(name))));
+    }
+}
+
 /// Deletes a machine that has no Node.
 async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
     let Observed { key, pool, .. } = &seen.observed;
+    let mut applied = Applied::default();
     let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name).await;
-    let deletion = deleted.map_err(|source| Error::Provider { what: "a machine", source })?;
-    Ok(Applied {
-        withdrawn: 1,
-        machines_ending: usize::from(deletion != Deletion::Gone),
-        ..Applied::default()
-    })
+    if let Some(deletion) = node_step::provided("a machine", deleted, &mut applied)? {
+        applied.withdrawn = 1;
+        applied.machines_ending = usize::from(deletion != Deletion::Gone);
+    }
+    Ok(applied)
+}
+
+/// Changes the number of machines that the provider keeps.
+async fn resize(
+    ctx: &Context,
+    seen: &Seen,
+    pool: &NodePool,
+    from: Size,
+    change: SizeChange<'_>,
+) -> Result<Applied, Error> {
+    let mut applied = Applied::default();
+    let changed = ctx.provisioner.resize(&seen.observed.key, &pool.spec.provider, from, change).await;
+    node_step::provided("a machine", changed, &mut applied)?;
+    Ok(applied)
 }
 
 async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
@@ -254,6 +292,23 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, deadline: Duration, re
         let message = format!("{parts} within spec.provisioningTimeoutSeconds");
         let failure = fail(Reason::ProvisioningTimedOut, message);
         result.applied.retry_at = Some(failure.retry_at);
+        return;
+    }
+    if let Some(size) = observed.supply.size {
+        let by = i32::try_from(plan.request.len()).unwrap_or(i32::MAX);
+        if by == 0 {
+            return;
+        }
+        let change = SizeChange::Grow(by);
+        match ctx.provisioner.resize(&observed.key, &pool.spec.provider, size, change).await {
+            Ok(()) => result.applied.requested += plan.request.len(),
+            Err(ProviderError::Conflict) => result.applied.extent = Extent::Conflict,
+            Err(error) => {
+                let failure = fail(error.reason(), error.to_string());
+                result.applied.retry_at = Some(failure.retry_at);
+                result.failure = Some(failure);
+            }
+        }
         return;
     }
     let in_flight = observed.in_flight().count().saturating_sub(plan.withdraw.len());

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::memory::drains::{PodRemoval, RemovalResult};
 use crate::outcome::{Applied, Blocked, Extent};
 use crate::plan::{NodeAction, NodeStep, PodName, PoolKey, patches};
-use crate::provider::Deletion;
+use crate::provider::{Deletion, ProviderError};
 
 /// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
 /// `deadline` is left for the next pass.
@@ -134,10 +134,14 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
     let Some(patch) = patches::remove_node_finalizer(node) else {
         return Ok(());
     };
-    if delete_machine(ctx, node).await? == Deletion::Started {
+    match provided("the machine of a node", delete_machine(ctx, node).await, applied)? {
+        Some(Deletion::Gone | Deletion::HandedOver) => {}
         // Its kubelet would register the Node again.
-        applied.machines_ending += 1;
-        return Ok(());
+        Some(Deletion::Started) => {
+            applied.machines_ending += 1;
+            return Ok(());
+        }
+        None => return Ok(()),
     }
     let api: Api<Node> = Api::all(ctx.client.clone());
     match written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)? {
@@ -150,14 +154,29 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
 }
 
 /// Deletes the machine of a node of a pool.
-async fn delete_machine(ctx: &Context, node: &Node) -> Result<Deletion, Error> {
+async fn delete_machine(ctx: &Context, node: &Node) -> Result<Deletion, ProviderError> {
     let (Some(key), Some(name)) = (PoolKey::of_node(node), names::machine_of(&node.metadata)) else {
         return Ok(Deletion::Gone);
     };
     let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
     let made_by = node.metadata.labels.as_ref().and_then(|labels| labels.get(names::PROVIDER_LABEL));
-    let deleted = ctx.provisioner.delete(&key, pool.as_deref(), made_by.map(String::as_str), name).await;
-    deleted.map_err(|source| Error::Provider { what: "the machine of a node", source })
+    ctx.provisioner.delete(&key, pool.as_deref(), made_by.map(String::as_str), name).await
+}
+
+/// The answer of a provider; `None` where another writer changed its objects first, so that the pass is repeated.
+pub(super) fn provided<T>(
+    what: &'static str,
+    answer: Result<T, ProviderError>,
+    applied: &mut Applied,
+) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ProviderError::Conflict) => {
+            applied.extent = Extent::Conflict;
+            Ok(None)
+        }
+        Err(source) => Err(Error::Provider { what, source }),
+    }
 }
 
 fn pods(ctx: &Context, pod: &Pod) -> Api<Pod> {

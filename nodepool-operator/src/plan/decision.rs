@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub request: Vec<String>,
     /// Requests to withdraw, by node name.
     pub withdraw: Vec<String>,
+    /// Machines that their provider would remove first and that stay, by name.
+    pub unmark: Vec<String>,
     /// Machines to delete because their Node did not come in time, by name.
     pub timed_out: Vec<String>,
     /// Node objects to create for machines that run now.

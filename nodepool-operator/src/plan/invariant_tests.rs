@@ -64,6 +64,7 @@ impl ModelCluster {
                 MachineState::Starting { until: Some(*due) }
             },
             provider_id: self.registers_itself.then(|| provider_id(name)),
+            is_marked: false,
         };
         let all = self.nodes.values().cloned().map(Arc::new);
         let (nodes, others): (Vec<_>, Vec<_>) = all.partition(|node| PoolKey::of_node(node).is_some());

@@ -25,6 +25,7 @@ fn pool_of(replicas: i32, machines: &[&str]) -> Observed {
         name: (*name).to_owned(),
         state: MachineState::Running,
         provider_id: Some(format!("x://{name}")),
+        is_marked: false,
     };
     observed.supply.machines = machines.iter().map(machine).collect();
     observed

@@ -45,6 +45,8 @@ mod plan_tests;
 #[cfg(test)]
 mod removal_tests;
 #[cfg(test)]
+mod sized_tests;
+#[cfg(test)]
 mod start_tests;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -56,7 +58,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::NodePool;
+use shared_crds::{NodePool, names};
 
 pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{JoinStep, Plan};
@@ -167,10 +169,11 @@ fn active(
     let never_started: BTreeSet<String> = members
         .iter()
         .filter(|member| member.has_timed_out(start_timeout, now) && pods.of(member.name()).is_some())
-        .filter(|member| member.has_finalizer)
+        .filter(|member| member.has_finalizer && observed.supply.removals_wait.is_none())
         .map(|member| member.name().to_owned())
         .collect();
-    let lost = members.iter().filter(|member| member.is_lost()).map(|member| member.name().to_owned());
+    let is_lost = |member: &&Member| member.is_lost() && observed.supply.removals_wait.is_none();
+    let lost = members.iter().filter(is_lost).map(|member| member.name().to_owned());
     let lost: BTreeSet<String> = lost.collect();
     let replaced: BTreeSet<String> = never_started.union(&lost).cloned().collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
@@ -180,6 +183,11 @@ fn active(
 
     let drain_timeout = drain::timeout(pool);
     let has_nodes = !members.is_empty();
+    let leaving: BTreeSet<String> = members
+        .iter()
+        .filter(|member| member.leaving.is_some_and(|leaving| leaving.deleting))
+        .filter_map(|member| names::machine_of(&member.node.metadata).map(str::to_owned))
+        .collect();
     let nodes = steps(members, |member| {
         if lost.contains(member.name()) {
             NodeAction::ReplaceLost
@@ -190,7 +198,11 @@ fn active(
         } else if victims.contains(member.name()) && member.has_finalizer {
             NodeAction::Cordon
         } else if !member.stays() {
-            drain::leave(member, pods, drain_timeout, now)
+            match drain::leave(member, pods, drain_timeout, now) {
+                // Until its Node is deleted, the drain can be cancelled.
+                NodeAction::Remove if waits(observed, member) => NodeAction::Wait,
+                action => action,
+            }
         } else if !member.has_finalizer {
             NodeAction::Adopt
         } else if member.lacks_mark() {
@@ -215,6 +227,7 @@ fn active(
     // Machines that are withdrawn now may be gone already when the next pass lists them.
     let machines_gone = (deleting && !sizing.withdraw.is_empty()).then_some(now);
     let may_have_machines = !observed.supply.machines.is_empty() || observed.supply.uncertain_until.is_some();
+    let unmark = marked_for_nothing(observed, &leaving, &sizing.withdraw, &sizing.timed_out);
     Plan {
         pool: pool_finalizer::step(pool, has_nodes || may_have_machines || !all_read),
         fill: (pool.spec.replicas.is_none() && !deleting && all_read)
@@ -225,12 +238,31 @@ fn active(
         nodes,
         request,
         withdraw: sizing.withdraw,
+        unmark,
         timed_out: sizing.timed_out,
         register,
         left_over: observed.left_over().cloned().collect(),
         join: join(observed, pool),
         requeue_at: requeue_at.into_iter().chain(unread).chain(machines_gone).min(),
     }
+}
+
+/// Whether the node has to wait with its deletion until its provider may remove a machine.
+fn waits(observed: &Observed, member: &Member) -> bool {
+    observed.supply.removals_wait.is_some() && member.leaving.is_some_and(|leaving| !leaving.deleting)
+}
+
+/// The machines that their provider would remove first although neither their Node is `leaving` nor they go in this pass.
+fn marked_for_nothing(
+    observed: &Observed,
+    leaving: &BTreeSet<String>,
+    withdraw: &[String],
+    timed_out: &[String],
+) -> Vec<String> {
+    let marked = observed.supply.machines.iter().filter(|machine| machine.is_marked);
+    let is_needed =
+        |name: &String| leaving.contains(name) || withdraw.contains(name) || timed_out.contains(name);
+    marked.map(|machine| machine.name.clone()).filter(|name| !is_needed(name)).collect()
 }
 
 /// The steps for the Nodes that registered themselves. Also in a pool that is being deleted, and in one whose spec has
@@ -299,6 +331,7 @@ fn next_list(observed: &Observed) -> Option<Timestamp> {
     };
     let machines = observed.supply.machines.iter().filter_map(of_machine);
     let uncertain = observed.supply.uncertain_until.map(|until| until.min(after(MACHINE_POLL)));
+    let waiting = observed.supply.removals_wait.is_some().then(|| after(MACHINE_POLL));
     let resync = registers_itself.then(|| after(MACHINE_RESYNC));
-    machines.chain(uncertain).chain(resync).min()
+    machines.chain(uncertain).chain(waiting).chain(resync).min()
 }

@@ -87,11 +87,13 @@ pub(crate) fn size(
     // Nodes that are about to join cannot be victims yet, and their machines cannot be withdrawn any more.
     let joining = observed.joining().len();
     let excess = (staying.len() + machines.len() + joining).saturating_sub(sizing.wanted);
+    let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
+    let excess = if observed.supply.removals_wait.is_none() { excess } else { 0 };
     let named = victims::named(pool, &staying);
     // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
     let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);
-    let machines_too_many = if observed.may_be_hidden { 0 } else { machines_too_many };
+    let machines_too_many = if may_remove { machines_too_many } else { 0 };
     sizing.withdraw = withdraw(&mut machines, machines_too_many);
     let excess = excess - sizing.withdraw.len();
     sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
@@ -122,7 +124,8 @@ pub(crate) fn size(
 /// there is a machine.
 fn has_timed_out(observed: &Observed, pool: &NodePool, machine: &Machine) -> bool {
     let waited = observed.machine_times.of_machine(&machine.name);
-    !observed.may_be_hidden && start_timeout(pool).is_some_and(|timeout| waited >= timeout)
+    let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
+    may_remove && start_timeout(pool).is_some_and(|timeout| waited >= timeout)
 }
 
 /// Removes up to `count` requests from `machines`: those that would take longest first.

@@ -14,6 +14,17 @@ pub(crate) struct Machine {
     pub state: MachineState,
     /// `spec.providerID` of its Node; `None` when the provider does not know it yet, or the operator creates the Node.
     pub provider_id: Option<String>,
+    /// Its provider would remove it first, which nobody wants any more unless it is removed in this pass.
+    pub is_marked: bool,
+}
+
+/// The number of machines that a provider keeps, as it was observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// The number.
+    pub replicas: i32,
+    /// The generation of the object that holds it.
+    pub generation: i64,
 }
 
 /// State of a machine.
@@ -74,6 +85,10 @@ pub(crate) struct Supply {
     pub machines: Vec<Machine>,
     /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it.
     pub is_unknown: bool,
+    /// The number of machines that the provider keeps; `None` for one that makes machines by name.
+    pub size: Option<Size>,
+    /// Why no machine may be removed now; `None` when one may.
+    pub removals_wait: Option<String>,
     /// Until this time, machines may appear whose requests were not answered, or Nodes of machines that have just gone;
     /// `None` when there are none such.
     pub uncertain_until: Option<Timestamp>,

@@ -36,6 +36,8 @@ pub(crate) fn supply() -> Supply {
         source: SOURCE,
         machines: vec![],
         is_unknown: false,
+        size: None,
+        removals_wait: None,
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
         former: BTreeSet::new(),
@@ -231,7 +233,7 @@ pub(crate) fn with_action(plan: &Plan, action: &NodeAction) -> Vec<String> {
 }
 
 pub(crate) fn machine(name: &str, state: MachineState) -> Machine {
-    Machine { name: name.into(), state, provider_id: None }
+    Machine { name: name.into(), state, provider_id: None, is_marked: false }
 }
 
 /// The state of a machine that is expected, at no known time.

@@ -101,7 +101,12 @@ mod tests {
     use crate::plan::testing::{at, key};
 
     fn machine(name: &str, id: &str) -> Machine {
-        Machine { name: name.to_owned(), state: MachineState::Running, provider_id: Some(id.to_owned()) }
+        Machine {
+            name: name.to_owned(),
+            state: MachineState::Running,
+            provider_id: Some(id.to_owned()),
+            is_marked: false,
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! A provider makes machines under names that the operator chooses, and reports their state. It does not decide how
 //! many, and it writes no Node: the planner and the writer turn a machine into one.
 
+pub(crate) mod cluster_api;
 #[cfg(test)]
 mod contract_tests;
 pub(crate) mod exec;
@@ -19,7 +20,7 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 
 use crate::plan::PoolKey;
-use crate::plan::supply::NodeSource;
+use crate::plan::supply::{NodeSource, Size};
 
 /// A request for one machine.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,9 @@ pub(crate) enum ProviderError {
     /// The spec asks for what the provider does not have. Nothing is requested until the spec changes.
     #[error("spec.provider is invalid: {0}")]
     Invalid(String),
+    /// What the spec names does not exist, so there are no machines of it either. Asked again after the backoff.
+    #[error("spec.provider is invalid: {0}")]
+    Absent(String),
     /// The provider does not accept the operator's credentials. Asked again after the backoff: somebody may renew them.
     #[error("the provider refuses the credentials of nodepool-operator: {0}")]
     Unauthorized(String),
@@ -53,6 +57,9 @@ pub(crate) enum ProviderError {
     /// backoff; until then nothing is concluded from what is missing.
     #[error("the provider does not answer: {0}")]
     Unreachable(String),
+    /// Another writer changed the provider's objects first. That is no failure: the pass is repeated.
+    #[error("another writer was first")]
+    Conflict,
 }
 
 impl ProviderError {
@@ -60,9 +67,9 @@ impl ProviderError {
     pub(crate) const fn reason(&self) -> Reason {
         match self {
             Self::Quota(_) => Reason::QuotaExceeded,
-            Self::Invalid(_) => Reason::InvalidSpec,
+            Self::Invalid(_) | Self::Absent(_) => Reason::InvalidSpec,
             Self::Unauthorized(_) => Reason::ProviderUnauthorized,
-            Self::Transient(_) => Reason::ProvisioningFailed,
+            Self::Transient(_) | Self::Conflict => Reason::ProvisioningFailed,
             Self::Unreachable(_) => Reason::ProviderUnreachable,
         }
     }
@@ -137,4 +144,66 @@ pub(crate) trait NamedProvider: Send + Sync {
 
     /// Forgets a pool that is gone, with its nodes.
     fn forget(&self, pool: &PoolKey);
+}
+
+/// The machines of a provider that keeps a number of them.
+#[derive(Clone, Debug)]
+pub(crate) struct SizedList {
+    /// The number it keeps.
+    pub size: Size,
+    /// Its machines, those that are promised and do not exist yet included, and whether each carries a mark by which it
+    /// goes first although it need not.
+    pub machines: Vec<(ListedMachine, bool)>,
+    /// Why no machine may be removed now; `None` when one may.
+    pub removals_wait: Option<String>,
+}
+
+/// Keeps a number of machines, and names them itself. Every change is made from a [`Size`] that was observed: if the
+/// provider has another one by then, the result is [`ProviderError::Conflict`].
+pub(crate) trait SizedProvider: Send + Sync {
+    /// The name of the set of machines that `reference` means; `None` when it means another provider.
+    fn deployment<'a>(&self, reference: &'a str) -> Option<&'a str>;
+
+    /// The field of `spec.provider`.
+    fn kind(&self) -> &'static str;
+
+    /// How the machines of a pool with this spec become Nodes.
+    fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError>;
+
+    /// The machines.
+    fn list<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<SizedList, ProviderError>>;
+
+    /// Asks for `by` more machines.
+    fn grow<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        from: Size,
+        by: i32,
+    ) -> BoxFuture<'a, Result<(), ProviderError>>;
+
+    /// Asks for as many machines less as there are names in `without`, and for those to be the ones that go. They have no
+    /// Nodes.
+    fn shrink<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        from: Size,
+        without: &'a [String],
+    ) -> BoxFuture<'a, Result<(), ProviderError>>;
+
+    /// Deletes one machine, whose Node is drained. May be repeated until it is gone.
+    fn delete<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        machine: &'a str,
+    ) -> BoxFuture<'a, Result<Deletion, ProviderError>>;
+
+    /// Takes a mark off a machine that need not go.
+    fn keep<'a>(&'a self, pool: &'a PoolKey, machine: &'a str) -> BoxFuture<'a, Result<(), ProviderError>>;
 }

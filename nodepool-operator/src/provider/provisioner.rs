@@ -11,51 +11,97 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::write::Writer;
 
+use super::cluster_api::ClusterApi;
 use super::exec::{Exec, Program};
 use super::failures::Failures;
 use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::simulated::Simulated;
-use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
-use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
+use super::{
+    Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedList, SizedProvider,
+};
+use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
 use crate::plan::{PoolKey, Supply, slots};
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(30);
 
+/// A provider, by what it can be asked for.
+#[derive(Clone, Copy)]
+enum Selected<'a> {
+    Named(&'a dyn NamedProvider),
+    /// With the name of its set of machines.
+    Sized(&'a dyn SizedProvider, &'a str),
+}
+
+/// The machines of one provider.
+struct Listing {
+    machines: Vec<(ListedMachine, bool)>,
+    size: Option<Size>,
+    removals_wait: Option<String>,
+}
+
+impl Selected<'_> {
+    async fn list(self, key: &PoolKey, now: Timestamp) -> Result<Listing, ProviderError> {
+        match self {
+            Self::Named(provider) => {
+                let listed = credible(key, in_time(provider.list(key, now)).await?)?;
+                let machines = listed.into_iter().map(|machine| (machine, false)).collect();
+                Ok(Listing { machines, size: None, removals_wait: None })
+            }
+            Self::Sized(provider, name) => {
+                let SizedList { size, machines, removals_wait } = in_time(provider.list(key, name)).await?;
+                Ok(Listing { machines, size: Some(size), removals_wait })
+            }
+        }
+    }
+
+    async fn delete(self, key: &PoolKey, machine: &str) -> Result<Deletion, ProviderError> {
+        match self {
+            Self::Named(provider) => in_time(provider.delete(key, machine)).await,
+            Self::Sized(provider, name) => in_time(provider.delete(key, name, machine)).await,
+        }
+    }
+}
+
 /// The providers, with the failures of their calls.
 pub(crate) struct Provisioner {
-    providers: Vec<Box<dyn NamedProvider>>,
+    named: Vec<Box<dyn NamedProvider>>,
+    sized: Vec<Box<dyn SizedProvider>>,
     failures: Failures,
     ids: KnownIds,
 }
 
 impl Provisioner {
-    /// Knows every provider of this version, and these programs. Writes to the API server are made by `writer`.
-    pub(crate) fn new(client: Client, writer: Writer, programs: Vec<Program>) -> Self {
-        let own: [Box<dyn NamedProvider>; 2] =
-            [Box::new(Simulated::default()), Box::new(Karpenter::new(client, writer))];
+    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this cluster,
+    /// `management` those of the cluster that holds Cluster API's objects.
+    pub(crate) fn new(own: (Client, Writer), management: (Client, Writer), programs: Vec<Program>) -> Self {
+        let of_cluster: [Box<dyn NamedProvider>; 2] =
+            [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1))];
         let programs = programs.into_iter().map(|program| Box::new(Exec::new(program)) as _);
-        Self::with(own.into_iter().chain(programs).collect())
+        let mut this = Self::with(of_cluster.into_iter().chain(programs).collect());
+        this.sized.push(Box::new(ClusterApi::new(management.0, management.1)));
+        this
     }
 
-    /// Knows `providers`.
-    pub(crate) fn with(providers: Vec<Box<dyn NamedProvider>>) -> Self {
-        Self { providers, failures: Failures::default(), ids: KnownIds::default() }
+    /// Knows the providers `named`.
+    pub(crate) fn with(named: Vec<Box<dyn NamedProvider>>) -> Self {
+        Self { named, sized: Vec::new(), failures: Failures::default(), ids: KnownIds::default() }
     }
 
-    /// The provider that `spec` selects.
-    fn selected(&self, spec: &ProviderSpec) -> Result<&dyn NamedProvider, ProviderError> {
-        let reference = spec.reference().ok_or_else(|| {
-            ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
-        })?;
-        self.known(&reference)
-    }
-
-    fn known(&self, reference: &str) -> Result<&dyn NamedProvider, ProviderError> {
-        let known = self.providers.iter().find(|provider| provider.reference() == reference);
-        known.map(|provider| &**provider).ok_or_else(|| {
-            let all: Vec<_> = self.providers.iter().map(|provider| provider.reference()).collect();
+    /// The provider that `reference` means.
+    fn known<'a>(&'a self, reference: &'a str) -> Result<Selected<'a>, ProviderError> {
+        let named = self.named.iter().find(|provider| provider.reference() == reference);
+        let named = named.map(|provider| Selected::Named(&**provider));
+        let sized = || {
+            let of = |provider: &'a dyn SizedProvider| {
+                Some(Selected::Sized(provider, provider.deployment(reference)?))
+            };
+            self.sized.iter().find_map(|provider| of(&**provider))
+        };
+        named.or_else(sized).ok_or_else(|| {
+            let named = self.named.iter().map(|provider| provider.reference());
+            let all: Vec<_> = named.chain(self.sized.iter().map(|provider| provider.kind())).collect();
             let all = all.join(", ");
             ProviderError::Invalid(format!(
                 "it is {reference}, and nodepool-operator has {all}; its flag --exec-provider configures programs"
@@ -63,21 +109,16 @@ impl Provisioner {
         })
     }
 
-    /// The providers that may have machines of a pool: the one it selects and those that were asked for machines, and all
-    /// where the pool is gone.
-    fn responsible(
-        &self,
-        key: &PoolKey,
-        pool: Option<&NodePool>,
-    ) -> impl Iterator<Item = &dyn NamedProvider> {
-        let asked = self.failures.asked(key);
-        let current = pool.map(|pool| pool.spec.provider.reference());
-        self.providers.iter().map(|provider| &**provider).filter(move |provider| {
-            let reference = provider.reference();
-            current
-                .as_ref()
-                .is_none_or(|current| current.as_deref() == Some(reference) || asked.contains(reference))
-        })
+    /// The references of the providers that may have machines of a pool: the one it selects and those that were asked for
+    /// machines, and all where the pool is gone.
+    fn responsible(&self, key: &PoolKey, pool: Option<&NodePool>) -> BTreeSet<String> {
+        let mut all = self.failures.asked(key);
+        match pool {
+            Some(pool) => all.extend(pool.spec.provider.reference()),
+            None => all.extend(self.named.iter().map(|provider| provider.reference().to_owned())),
+        }
+        all.retain(|reference| self.known(reference).is_ok());
+        all
     }
 
     /// What the provider says about the pool, which is `pool` unless it is gone, and the machines that were found to
@@ -91,22 +132,27 @@ impl Provisioner {
     ) -> (Supply, Vec<ProviderError>) {
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut size, mut removals_wait) = (None, None);
         let current = pool.map(|pool| pool.spec.provider.reference());
-        for provider in self.responsible(key, pool) {
-            let reference = provider.reference();
-            let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(reference));
-            match in_time(provider.list(key, now)).await.and_then(|listed| credible(key, listed)) {
-                Ok(listed) if is_former && listed.is_empty() => self.failures.has_none_left(key, reference),
-                Ok(listed) => {
+        for reference in self.responsible(key, pool) {
+            let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
+            let Ok(provider) = self.known(&reference) else { continue };
+            match provider.list(key, now).await {
+                Ok(listing) if is_former && listing.machines.is_empty() => {
+                    self.failures.has_none_left(key, &reference);
+                }
+                Ok(listing) => {
                     if is_former {
-                        former.insert(reference.to_owned());
+                        former.insert(reference.clone());
+                    } else {
+                        (size, removals_wait) = (listing.size, listing.removals_wait);
                     }
-                    shown.extend(listed.iter().map(|machine| machine.name.clone()));
-                    for machine in listed {
+                    shown.extend(listing.machines.iter().map(|(machine, _)| machine.name.clone()));
+                    for (machine, is_marked) in listing.machines {
                         let (error, state) = match &machine.progress {
                             Progress::Failed(error) if !has_node(&machine) => {
                                 failures.push(error.clone());
-                                match in_time(provider.delete(key, &machine.name)).await {
+                                match provider.delete(key, &machine.name).await {
                                     Ok(Deletion::Gone) => continue,
                                     Ok(Deletion::Started | Deletion::HandedOver) => {
                                         (None, MachineState::Deleting)
@@ -120,13 +166,15 @@ impl Provisioner {
                         };
                         failures.extend(error);
                         let ListedMachine { name, provider_id, progress: _ } = machine;
-                        machines.push(Machine { name, state, provider_id });
+                        machines.push(Machine { name, state, provider_id, is_marked });
                     }
                 }
+                // Then there are no machines.
+                Err(error @ ProviderError::Absent(_)) => failures.push(error),
                 Err(error) => {
                     is_unknown = true;
                     if is_former {
-                        former.insert(reference.to_owned());
+                        former.insert(reference.clone());
                     }
                     failures.push(error);
                 }
@@ -153,14 +201,26 @@ impl Provisioner {
         let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
-        (
-            Supply { source, machines, is_unknown, uncertain_until, deleted_ids, former, taken, failure },
-            failures,
-        )
+        let supply = Supply {
+            source,
+            machines,
+            is_unknown,
+            size,
+            removals_wait,
+            uncertain_until,
+            deleted_ids,
+            former,
+            taken,
+            failure,
+        };
+        (supply, failures)
     }
 
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, String> {
-        let source = self.selected(spec).and_then(|provider| provider.node_source(spec));
+        let source = reference_of(spec).and_then(|reference| match self.known(&reference)? {
+            Selected::Named(provider) => provider.node_source(spec),
+            Selected::Sized(provider, _) => provider.node_source(spec),
+        });
         source.map_err(|error| error.to_string())
     }
 
@@ -177,8 +237,11 @@ impl Provisioner {
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ProviderError> {
         let (key, name) = (request.pool, request.name);
-        let provider = self.selected(&request.spec.provider)?;
-        self.failures.asking(key, provider.reference());
+        let reference = reference_of(&request.spec.provider)?;
+        let Selected::Named(provider) = self.known(&reference)? else {
+            return Err(ProviderError::Invalid(format!("{reference} makes no machine by name")));
+        };
+        self.failures.asking(key, &reference);
         let created = in_time(provider.create(request, now)).await;
         match &created {
             Ok(_) => self.failures.accepted(key, name),
@@ -186,6 +249,31 @@ impl Provisioner {
             Err(_) => {}
         }
         created
+    }
+
+    /// Changes the number of machines of a provider that keeps one.
+    pub(crate) async fn resize(
+        &self,
+        key: &PoolKey,
+        spec: &ProviderSpec,
+        from: Size,
+        change: SizeChange<'_>,
+    ) -> Result<(), ProviderError> {
+        let reference = reference_of(spec)?;
+        let Selected::Sized(provider, name) = self.known(&reference)? else {
+            return Err(ProviderError::Invalid(format!("{reference} keeps no number of machines")));
+        };
+        self.failures.asking(key, &reference);
+        match change {
+            SizeChange::Grow(by) => in_time(provider.grow(key, name, from, by)).await,
+            SizeChange::Without(machines) => {
+                for machine in machines {
+                    self.ids.deleted(key, machine);
+                }
+                in_time(provider.shrink(key, name, from, machines)).await
+            }
+            SizeChange::Keep(machine) => in_time(provider.keep(key, machine)).await,
+        }
     }
 
     /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
@@ -198,16 +286,16 @@ impl Provisioner {
         name: &str,
     ) -> Result<Deletion, ProviderError> {
         if let Some(reference) = made_by {
-            return in_time(self.known(reference)?.delete(key, name)).await;
+            return self.known(reference)?.delete(key, name).await;
         }
         if let Some(pool) = pool {
             // Without its provider it is not known whether there is a machine, so its Node is kept.
-            self.selected(&pool.spec.provider)?;
+            self.known(&reference_of(&pool.spec.provider)?)?;
         }
         self.ids.deleted(key, name);
         let mut deletion = Deletion::Gone;
-        for provider in self.responsible(key, pool) {
-            deletion = deletion.max(in_time(provider.delete(key, name)).await?);
+        for reference in self.responsible(key, pool) {
+            deletion = deletion.max(self.known(&reference)?.delete(key, name).await?);
         }
         Ok(deletion)
     }
@@ -216,7 +304,7 @@ impl Provisioner {
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.failures.forget(key);
         self.ids.forget(key);
-        self.providers.iter().for_each(|provider| provider.forget(key));
+        self.named.iter().for_each(|provider| provider.forget(key));
     }
 
     /// Records that a node was not made, or did not become Ready. No request is sent to the provider during the
@@ -251,6 +339,23 @@ impl Provisioner {
     pub(crate) fn slot_taken(&self, key: &PoolKey, name: &str) {
         self.failures.slot_taken(key, name);
     }
+}
+
+/// A change of the number of machines that a provider keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SizeChange<'a> {
+    /// So many more.
+    Grow(i32),
+    /// These have to go.
+    Without(&'a [String]),
+    /// No change: this one need not go any more.
+    Keep(&'a str),
+}
+
+fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError> {
+    spec.reference().ok_or_else(|| {
+        ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
+    })
 }
 
 /// The list of a pool's machines, unless it cannot be true: the names are those of the pool's slots, and neither a name

@@ -36,7 +36,7 @@ async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
 }
 
 /// A provider with one answer to every list, which never answers anything else.
-struct Stub(Option<Vec<ListedMachine>>);
+struct Stub(Option<Result<Vec<ListedMachine>, ProviderError>>);
 
 impl NamedProvider for Stub {
     fn reference(&self) -> &'static str {
@@ -61,7 +61,7 @@ impl NamedProvider for Stub {
         _: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
         match self.0.clone() {
-            Some(machines) => Box::pin(std::future::ready(Ok(machines))),
+            Some(answer) => Box::pin(std::future::ready(answer)),
             None => Box::pin(std::future::pending()),
         }
     }
@@ -100,14 +100,23 @@ async fn nothing_follows_from_a_list_that_cannot_be_true() {
         (vec![running(&a, None), running(&a, None)], "twice"),
         (vec![running(&a, Some("x")), running(&b, Some("x"))], "the same provider ID"),
     ] {
-        let provisioner = Provisioner::with(vec![Box::new(Stub(Some(list)))]);
+        let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(list))))]);
         let (supply, failures) = supply(&provisioner, 1, 0).await;
         assert!(supply.is_unknown && supply.machines.is_empty(), "{lie}");
         assert!(failures[0].to_string().contains(lie), "{failures:?}");
     }
     let list = vec![running(&a, None), running(&b, None)];
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(list)))]);
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(list))))]);
     assert_eq!(supply(&provisioner, 1, 0).await.0.machines.len(), 2);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_has_no_machines_and_is_asked_for_none() {
+    let absent = Err(ProviderError::Absent("there is no such thing".to_owned()));
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(absent)))]);
+    let (supply, failures) = supply(&provisioner, 1, 0).await;
+    assert!(!supply.is_unknown && supply.machines.is_empty() && !supply.may_request(at(4)));
+    assert_eq!(failures[0].reason(), Reason::InvalidSpec);
 }
 
 #[tokio::test]
@@ -116,14 +125,14 @@ async fn a_failed_machine_with_a_node_is_not_deleted() {
         progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
         ..running(&slot(0), None)
     };
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(vec![failed])))]);
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
     let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), |_| true, at(0)).await;
     assert!(failures.is_empty() && supply.machines[0].state == MachineState::Running, "{failures:?}");
 }
 
 #[tokio::test]
 async fn a_machine_that_was_accepted_and_is_not_listed_is_a_failure() {
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(vec![])))]);
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![]))))]);
     provisioner.failures.accepted(&key(), &slot(0));
     let (first, failures) = supply(&provisioner, 1, 0).await;
     assert!(failures[0].to_string().contains("does not list it"), "{failures:?}");
@@ -133,7 +142,7 @@ async fn a_machine_that_was_accepted_and_is_not_listed_is_a_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_creation_without_an_answer_may_come_late() {
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(vec![])))]);
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![]))))]);
     let spec = pool(1).spec;
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
     let created = provisioner.create(request, at(0)).await;
@@ -145,7 +154,7 @@ async fn a_creation_without_an_answer_may_come_late() {
 #[tokio::test]
 async fn the_pool_of_a_node_is_the_one_that_lists_its_machine() {
     let machine = running(&slot(0), Some("x://0"));
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(vec![machine])))]);
+    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![machine]))))]);
     let mut node = Node::default();
     node.spec.get_or_insert_default().provider_id = Some("x://0".to_owned());
     assert_eq!(provisioner.awaiting(&node), None);

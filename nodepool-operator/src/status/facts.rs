@@ -37,6 +37,8 @@ pub(crate) struct Facts {
     pub invalid: Option<String>,
     /// Why nodes are not being made; `None` without a failure.
     pub failure: Option<ProvisioningFailure>,
+    /// Why no machine may be removed now; `None` when one may.
+    pub removals_wait: Option<String>,
     /// A node and a pod on it that has exceeded its grace period.
     pub overdue: Option<(String, PodName)>,
 }
@@ -93,6 +95,7 @@ impl Facts {
             deleting: pool.metadata.deletion_timestamp.is_some(),
             invalid: plan.invalid.clone(),
             failure: None,
+            removals_wait: observed.supply.removals_wait.clone(),
             overdue: plan.nodes.iter().find_map(|step| match &step.action {
                 NodeAction::Drain { overdue: Some(pod), .. } => {
                     Some((step.member.name().to_owned(), pod.clone()))

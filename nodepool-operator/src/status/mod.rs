@@ -161,7 +161,8 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
 fn waiting(facts: &Facts) -> String {
     let overdue = facts.overdue.as_ref();
     let overdue = overdue.map(|(node, pod)| format!("node {node} waits for pod {pod} to end"));
-    let parts = [Some(facts.counts()), overdue, unreadable::of_nodes(&facts.unreadable)];
+    let parts =
+        [Some(facts.counts()), overdue, facts.removals_wait.clone(), unreadable::of_nodes(&facts.unreadable)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 

@@ -16,8 +16,8 @@ pub use autoscaler::{
 };
 pub use node_pool::{DrainSpec, NodePool, NodePoolSpec};
 pub use provider::{
-    ExecProvider, KarpenterProvider, MachineRequirement, MachineRequirementOperator, NodeClassReference,
-    ProviderSpec, SimulatedProvider,
+    ClusterApiProvider, ExecProvider, KarpenterProvider, MachineDeploymentReference, MachineRequirement,
+    MachineRequirementOperator, NodeClassReference, ProviderSpec, SimulatedProvider,
 };
 pub use scale_down::ScaleDownPlan;
 pub use status::{

@@ -17,8 +17,8 @@ const KWOK_NODE: &[(&str, &str)] = &[("kwok.x-k8s.io/node", "fake")];
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "[has(self.simulated), has(self.exec), has(self.karpenter)].filter(it, it).size() == 1",
-    "message": "exactly one provider must be set; this version knows: simulated, exec, karpenter"
+    "rule": "[has(self.simulated), has(self.exec), has(self.karpenter), has(self.clusterApi)].filter(it, it).size() == 1",
+    "message": "exactly one provider must be set; this version knows: simulated, exec, karpenter, clusterApi"
 }]))]
 pub struct ProviderSpec {
     /// simulated creates Node objects without machines, for tests, demos and what-if runs; kwok simulates their kubelets.
@@ -31,16 +31,22 @@ pub struct ProviderSpec {
     /// karpenter makes a NodeClaim for each node, for the Karpenter in this cluster to launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub karpenter: Option<KarpenterProvider>,
+    /// clusterApi sizes a MachineDeployment of Cluster API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_api: Option<ClusterApiProvider>,
 }
 
 impl ProviderSpec {
     /// The provider as nodes, messages and metrics name it: the field that is set, and what tells two of a kind apart.
     /// `None` where no field is set, or more than one, or one that this version does not know.
     pub fn reference(&self) -> Option<String> {
-        match (&self.simulated, &self.exec, &self.karpenter) {
-            (Some(_), None, None) => Some("simulated".to_owned()),
-            (None, Some(exec), None) => Some(format!("exec.{}", exec.name)),
-            (None, None, Some(_)) => Some("karpenter".to_owned()),
+        match (&self.simulated, &self.exec, &self.karpenter, &self.cluster_api) {
+            (Some(_), None, None, None) => Some("simulated".to_owned()),
+            (None, Some(exec), None, None) => Some(format!("exec.{}", exec.name)),
+            (None, None, Some(_), None) => Some("karpenter".to_owned()),
+            (None, None, None, Some(capi)) => {
+                Some(format!("clusterApi.{}", capi.machine_deployment_ref.name))
+            }
             _ => None,
         }
     }
@@ -148,4 +154,22 @@ pub enum MachineRequirementOperator {
     Gt,
     /// It is a smaller number.
     Lt,
+}
+
+/// A provider that is a MachineDeployment of Cluster API (cluster.x-k8s.io/v1beta2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterApiProvider {
+    /// machineDeploymentRef names the MachineDeployment, in the namespace of the pool. Only one pool may use it, and nothing
+    /// else should scale it.
+    pub machine_deployment_ref: MachineDeploymentReference,
+}
+
+/// A reference to a MachineDeployment in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeploymentReference {
+    /// name of the MachineDeployment: at most 52 characters, because its nodes carry it in a label.
+    #[schemars(length(min = 1, max = 52), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    pub name: String,
 }

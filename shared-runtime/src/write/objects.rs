@@ -1,7 +1,9 @@
 //! Writes of whole objects that have one writer: nodes, leases, finalizers, evictions. One attempt each, except the
 //! merge patch; the reconcile is the retry.
 
-use conflict_retry::{DeleteOutcome, EvictOutcome, Outcome, Source, Subresource, Writable, WriteError};
+use conflict_retry::{
+    DeleteOutcome, EvictOutcome, Outcome, ScaleView, Source, Subresource, Writable, WriteError,
+};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     DeleteOptions, ObjectMeta, Preconditions as MetaPreconditions,
@@ -138,6 +140,24 @@ impl Writer {
         let main = Subresource::Main;
         let answer = conflict_retry::put_once(api, name_of(object)?, main, &options, object).await;
         self.updated(answer)
+    }
+
+    /// Sets the replicas of an object through its `/scale`, at the version of `object`, once. `observed` is its current
+    /// number.
+    #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
+    pub async fn resize<K>(
+        &self,
+        api: &Api<K>,
+        object: &K,
+        observed: Option<i32>,
+        target: i32,
+    ) -> Result<Outcome<ScaleView>, WriterError>
+    where
+        K: Writable + Resource<DynamicType = ()>,
+    {
+        let options = self.begin()?;
+        let view = ScaleView::of(object, observed, None);
+        Ok(conflict_retry::scale_put_once(api, name_of(object)?, &options, &view, target).await?)
     }
 
     /// Evicts exactly this pod through the Eviction API, which honours `PodDisruptionBudget`s.

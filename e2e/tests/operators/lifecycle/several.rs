@@ -1,6 +1,7 @@
 //! Several pools under one autoscaler: they grow together, half-empty nodes are drained, schedules apply, and a user's
 //! `kubectl scale` is respected or overwritten, depending on the autoscaler.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -81,7 +82,8 @@ async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
         env.settles(&format!("shop-{zone}"), 0).await.unwrap();
     }
 
-    // Four fill a node. Half of them are removed, equally from both nodes, and those of one node move to the other one.
+    // Four fill a node. Half of those of each node are removed, and the rest of one node move to the other one. The
+    // ReplicaSet's controller would choose at random.
     env.create(&of_the_group("api", 8, "1", &json!({}))).await.unwrap();
     env.pods_run(8).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
@@ -90,6 +92,17 @@ async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
     }))
     .unwrap();
     env.create(&budget).await.unwrap();
+    let pods = env.api::<Pod>().list(&ListParams::default()).await.unwrap().items;
+    let mut by_node: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for pod in pods {
+        let node = pod.spec.unwrap().node_name.unwrap();
+        by_node.entry(node).or_default().push(pod.metadata.name.unwrap());
+    }
+    for first in by_node.values().flat_map(|pods| pods.iter().take(2)) {
+        env.kubectl(&["annotate", "pod", first, "controller.kubernetes.io/pod-deletion-cost=-1"])
+            .await
+            .unwrap();
+    }
     scale(&env, "deployment/api", 4).await;
     eventually(PATIENCE, "one node is left for four pods", async || {
         let east = env.pool("shop-east").await?.spec.replicas;

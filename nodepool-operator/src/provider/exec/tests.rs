@@ -31,6 +31,7 @@ fn said(error: &ProviderError) -> (&'static str, String) {
         ProviderError::Unauthorized(message) => ("unauthorized", message),
         ProviderError::Transient(message) => ("transient", message),
         ProviderError::Unreachable(message) => ("unreachable", message),
+        ProviderError::Absent(_) | ProviderError::Conflict => panic!("no program reports {error:?}"),
     };
     let (program, message) = message.split_once("): ").unwrap();
     assert!(program.starts_with("rack (/"), "{error}");

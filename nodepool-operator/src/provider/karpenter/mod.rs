@@ -52,7 +52,7 @@ fn requests(spec: &NodePoolSpec) -> Result<BTreeMap<String, Quantity>, ProviderE
 fn read_error(error: &kube::Error) -> ProviderError {
     let message = chain(error);
     match error {
-        kube::Error::Api(status) if status.code == 404 => ProviderError::Invalid(
+        kube::Error::Api(status) if status.code == 404 => ProviderError::Absent(
             "the cluster has no NodeClaims (karpenter.sh/v1): install Karpenter 1.0 or newer".to_owned(),
         ),
         kube::Error::Api(status) if matches!(status.code, 401 | 403) => ProviderError::Unauthorized(format!(

@@ -1,0 +1,250 @@
+//! Pools whose machines are those of a `MachineDeployment`: the real controllers of Cluster API, beside both operators.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use e2e::cluster_api::{self, ClusterApi, WITH_CLUSTER_API};
+use e2e::objects;
+use e2e::test_env::{TestEnv, is_ready};
+use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
+use shared_crds::v1alpha1::{ClusterApiProvider, MachineDeploymentReference, ProviderSpec};
+
+/// Time limit of a step: Cluster API works in rounds of seconds.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// The annotation by which a machine goes first.
+const DELETE: &str = "cluster.x-k8s.io/delete-machine";
+
+/// Both operators, Cluster API, and a `MachineDeployment` `workers` without machines.
+async fn begin(prefix: &str) -> (TestEnv, ClusterApi) {
+    let env = TestEnv::begin_with(&WITH_CLUSTER_API, prefix, async |cluster| {
+        cluster_api::install(cluster).await?;
+        Ok(vec!["providers.clusterApi.enabled=true".to_owned()])
+    });
+    let env = env.await.unwrap();
+    let capi = cluster_api::start(env.cluster).await.unwrap();
+    cluster_api::create(&env, "workers").await.unwrap_or_else(|error| {
+        panic!("{error:#}\n{}\n{}", capi.core.log_tail(), capi.infrastructure.log_tail())
+    });
+    (env, capi)
+}
+
+async fn end(env: TestEnv, capi: ClusterApi) {
+    // Its controllers have to take their finalizers off before the namespace can go.
+    env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=120s"]).await.unwrap();
+    env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=120s"]).await.unwrap();
+    env.kubectl(&["delete", "clusters.cluster.x-k8s.io", "--all", "--timeout=120s"]).await.unwrap();
+    env.end().await.unwrap();
+    capi.stop(PATIENCE).await.unwrap();
+}
+
+/// A pool that sizes the `MachineDeployment` `workers`.
+fn pool_of(name: &str, replicas: Option<i32>) -> NodePool {
+    let mut pool = objects::pool(name, 0, 30);
+    let machine_deployment_ref = MachineDeploymentReference { name: "workers".into() };
+    pool.spec.provider = ProviderSpec {
+        cluster_api: Some(ClusterApiProvider { machine_deployment_ref }),
+        ..ProviderSpec::default()
+    };
+    pool.spec.replicas = replicas;
+    pool
+}
+
+async fn wait_for<T>(
+    env: &TestEnv,
+    capi: &ClusterApi,
+    what: &str,
+    probe: impl AsyncFn() -> Result<Option<T>>,
+) -> T {
+    let found = eventually(PATIENCE, what, async || {
+        env.operators.check_alive()?;
+        capi.core.check_alive()?;
+        capi.infrastructure.check_alive()?;
+        probe().await
+    });
+    found.await.unwrap_or_else(|error| {
+        panic!("{error:#}\n{}\n{}", env.operators.node_pool.log_tail(), capi.core.log_tail())
+    })
+}
+
+/// The number that the `MachineDeployment` keeps.
+async fn size(env: &TestEnv) -> Result<i64> {
+    let deployment = cluster_api::deployments(env).get("workers").await?;
+    Ok(deployment.data.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default())
+}
+
+/// The machines' names, and whether each is marked to go first.
+async fn machines(env: &TestEnv) -> Result<Vec<(String, bool)>> {
+    let all = cluster_api::machines(env).list(&ListParams::default()).await?.items;
+    let read = |machine: kube::api::DynamicObject| {
+        let is_marked = machine.metadata.annotations.is_some_and(|all| all.contains_key(DELETE));
+        (machine.metadata.name.unwrap_or_default(), is_marked)
+    };
+    Ok(all.into_iter().map(read).collect())
+}
+
+/// Waits until the pool has this many Ready nodes, and there are as many machines, none marked, and none promised.
+async fn has(env: &TestEnv, capi: &ClusterApi, wanted: usize) -> Vec<Node> {
+    wait_for(env, capi, &format!("the pool has {wanted} nodes"), async || {
+        let (nodes, machines, size) = (env.nodes("racks").await?, machines(env).await?, size(env).await?);
+        let ready = nodes.iter().filter(|node| is_ready(node)).count();
+        let status = env.pool("racks").await?.status.unwrap_or_default();
+        let number = i64::try_from(wanted)?;
+        let is_there = (nodes.len(), ready, machines.len(), size) == (wanted, wanted, wanted, number)
+            && status.ready_replicas.map(i64::from) == Some(number)
+            && machines.iter().all(|(_, is_marked)| !is_marked);
+        ensure!(
+            is_there,
+            "{} nodes, {ready} ready, {size} wanted, machines {machines:?}, {}",
+            nodes.len(),
+            serde_json::to_string(&status)?
+        );
+        Ok(Some(nodes))
+    })
+    .await
+}
+
+async fn patch(env: &TestEnv, name: &str, spec: Value) {
+    let patch = Patch::Merge(json!({ "spec": spec }));
+    env.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+fn names(nodes: &[Node]) -> Vec<String> {
+    nodes.iter().filter_map(|node| node.metadata.name.clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_deployment_follows_the_pods_and_loses_exactly_the_drained_machines() {
+    let (mut env, capi) = begin("capi").await;
+    env.create(&pool_of("racks", None)).await.unwrap();
+    env.create(&objects::autoscaler("all", 1)).await.unwrap();
+    env.create(&objects::deployment("web", "racks", 4, "3")).await.unwrap();
+    let nodes = has(&env, &capi, 4).await;
+    env.pods_run(4).await.unwrap();
+    for node in &nodes {
+        let labels = node.metadata.labels.as_ref().unwrap();
+        assert_eq!(labels[PROVIDER_LABEL], "clusterApi.workers");
+        assert!(machines(&env).await.unwrap().iter().any(|(name, _)| *name == labels[MACHINE_LABEL]));
+    }
+
+    // The operator is killed while machines leave. The pods that stay say which nodes may go.
+    env.kubectl(&["scale", "deployment/web", "--replicas=2"]).await.unwrap();
+    wait_for(&env, &capi, "the number is lowered", async || {
+        let pool = env.pool("racks").await?;
+        ensure!(size(&env).await? < 4, "{}", serde_json::to_string(&(pool.spec.replicas, pool.status))?);
+        Ok(Some(()))
+    })
+    .await;
+    env.operators.node_pool.kill_9().await.unwrap();
+    env.operators.node_pool.start_again().await.unwrap();
+    let left = has(&env, &capi, 2).await;
+    env.pods_run(2).await.unwrap();
+    assert!(names(&left).iter().all(|name| names(&nodes).contains(name)), "a node was replaced");
+
+    env.kubectl(&["delete", "deployment/web"]).await.unwrap();
+    has(&env, &capi, 0).await;
+    end(env, capi).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_machine_goes_while_the_machine_deployment_rolls_out() {
+    let (env, capi) = begin("capi-rollout").await;
+    env.create(&pool_of("racks", Some(3))).await.unwrap();
+    let before = names(&has(&env, &capi, 3).await);
+    // A new template: every machine is replaced, one after the other. Meanwhile somebody wants fewer nodes.
+    let template =
+        Patch::Merge(json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "small-2"}}}}}));
+    cluster_api::deployments(&env).patch("workers", &PatchParams::default(), &template).await.unwrap();
+    patch(&env, "racks", json!({"replicas": 2})).await;
+    let said = AtomicBool::new(false);
+    wait_for(&env, &capi, "the rollout is over", async || {
+        let deployment = cluster_api::deployments(&env).get("workers").await?;
+        let conditions = deployment.data.pointer("/status/conditions").and_then(Value::as_array).cloned();
+        let rolling = conditions
+            .unwrap_or_default()
+            .iter()
+            .any(|it| it["type"] == "RollingOut" && it["status"] == "True");
+        let new = machines(&env).await?;
+        let pool = env.pool("racks").await?.status.unwrap_or_default();
+        let waits = pool.conditions.iter().any(|it| it.message.contains("is rolling out"));
+        said.fetch_or(waits, Ordering::Relaxed);
+        let names: Vec<_> =
+            env.nodes("racks").await?.into_iter().filter_map(|node| node.metadata.name).collect();
+        if !rolling && names.iter().all(|name| !before.contains(name)) {
+            return Ok(Some(()));
+        }
+        ensure!(size(&env).await? == 3, "the number was lowered during the rollout");
+        bail!("rolling {rolling}, says so {waits}, machines {new:?}")
+    })
+    .await;
+    assert!(said.into_inner(), "the pool did not say what it waited for");
+    has(&env, &capi, 2).await;
+    end(env, capi).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_machines_come_and_go_and_the_number_only_falls_by_what_was_drained() {
+    let (env, capi) = begin("capi-twenty").await;
+    let mark = env.audit().unwrap().end().unwrap();
+    env.create(&pool_of("racks", Some(20))).await.unwrap();
+    has(&env, &capi, 20).await;
+    env.kubectl(&["scale", "nodepools.tandem.dev/racks", "--replicas=3"]).await.unwrap();
+    has(&env, &capi, 3).await;
+    let events = env.audit().unwrap().follow_from(mark).read_new().unwrap();
+    let scaled = |event: &&e2e::audit::Event| {
+        event.subresource == "scale"
+            && event.succeeded()
+            && event.is_write()
+            && event.object.as_ref().is_some_and(|it| it.resource == "machinedeployments")
+    };
+    let by: Vec<_> = events.iter().filter(scaled).map(|event| event.user.clone()).collect();
+    assert!(by.len() >= 2 && by.iter().all(|user| user.contains("nodepool-operator")), "{by:?}");
+    end(env, capi).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_deployment_that_is_missing_or_paused_is_said() {
+    let (env, capi) = begin("capi-wrong").await;
+    let mut missing = pool_of("racks", Some(1));
+    missing.spec.provider.cluster_api.as_mut().unwrap().machine_deployment_ref.name = "nowhere".into();
+    env.create(&missing).await.unwrap();
+    let says = async |text: &str| {
+        wait_for(&env, &capi, &format!("the pool says: {text}"), async || {
+            let all = env.pool("racks").await?.status.unwrap_or_default().conditions;
+            let Some(found) = all.iter().find(|it| it.type_ == "ProvisioningHealthy") else {
+                bail!("no condition")
+            };
+            ensure!(
+                found.status == "False" && found.message.contains(text),
+                "{}: {}",
+                found.reason,
+                found.message
+            );
+            Ok(Some(()))
+        })
+        .await;
+    };
+    says("there is no MachineDeployment").await;
+    // No machines can be there, so nothing keeps the pool.
+    env.kubectl(&["delete", "nodepools.tandem.dev/racks", "--timeout=60s"]).await.unwrap();
+
+    env.create(&pool_of("racks", Some(1))).await.unwrap();
+    has(&env, &capi, 1).await;
+    let pause = |paused: bool| Patch::Merge(json!({"spec": {"paused": paused}}));
+    let deployments = cluster_api::deployments(&env);
+    deployments.patch("workers", &PatchParams::default(), &pause(true)).await.unwrap();
+    patch(&env, "racks", json!({"replicas": 2})).await;
+    says("is paused").await;
+    assert_eq!(size(&env).await.unwrap(), 1, "nothing is asked of a paused one");
+    deployments.patch("workers", &PatchParams::default(), &pause(false)).await.unwrap();
+    has(&env, &capi, 2).await;
+    end(env, capi).await;
+}

@@ -1,0 +1,329 @@
+//! The provider whose machines are those of a `MachineDeployment` of Cluster API. It names its machines itself and keeps a
+//! number of them, which is one more field that several writers share: it is written through `/scale`, at the version
+//! that was read, and only while it is the number that the decision was made from.
+//!
+//! To remove a machine: mark it, then lower the number by one. Cluster API takes a marked machine first, **but not while it
+//! rolls out** (kubernetes/autoscaler#8494: the marked machine survives and another one goes). So nothing is lowered then.
+
+mod objects;
+#[cfg(test)]
+mod tests;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use shared_crds::v1alpha1::ProviderSpec;
+use shared_runtime::error::chain;
+use shared_runtime::write::{Outcome, Writer, WriterError};
+use tokio::sync::Mutex;
+
+use self::objects::{DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
+use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
+use crate::plan::PoolKey;
+use crate::plan::supply::{NodeSource, Size};
+
+/// What comes before the name of the `MachineDeployment` in `ProviderSpec::reference`.
+const PREFIX: &str = "clusterApi.";
+
+/// Cluster API, by its objects in one cluster.
+pub(crate) struct ClusterApi {
+    client: Client,
+    writer: Writer,
+    /// Removals are decided one after the other: each reads what the one before it wrote.
+    one_removal: Mutex<()>,
+}
+
+/// A `MachineDeployment` and its machines, read now.
+struct Observed {
+    deployment: MachineDeployment,
+    machines: Vec<Machine>,
+    /// Why no machine may be removed.
+    rolling: Option<String>,
+}
+
+impl Observed {
+    /// The machines that are not being deleted.
+    fn staying(&self) -> impl Iterator<Item = &Machine> {
+        self.machines.iter().filter(|machine| !machine.is_going())
+    }
+
+    /// How many of the staying machines Cluster API will remove by itself.
+    fn surplus(&self) -> usize {
+        let wanted = usize::try_from(self.deployment.replicas()).unwrap_or_default();
+        self.staying().count().saturating_sub(wanted)
+    }
+}
+
+impl ClusterApi {
+    /// The provider that reads with `client` and writes with `writer`, both of the management cluster.
+    pub(crate) fn new(client: Client, writer: Writer) -> Self {
+        Self { client, writer, one_removal: Mutex::default() }
+    }
+
+    fn deployments(&self, pool: &PoolKey) -> Api<MachineDeployment> {
+        Api::namespaced(self.client.clone(), &pool.namespace)
+    }
+
+    fn machines(&self, pool: &PoolKey) -> Api<Machine> {
+        Api::namespaced(self.client.clone(), &pool.namespace)
+    }
+
+    async fn observe(&self, pool: &PoolKey, name: &str) -> Result<Observed, ProviderError> {
+        let of_deployment = ListParams::default().labels(&format!("{DEPLOYMENT_LABEL}={name}"));
+        let sets: Api<MachineSet> = Api::namespaced(self.client.clone(), &pool.namespace);
+        let deployment = self.deployments(pool).get_opt(name).await.map_err(|error| read_error(&error))?;
+        let namespace = &pool.namespace;
+        let deployment = deployment.ok_or_else(|| {
+            let message =
+                format!("there is no MachineDeployment {namespace}/{name}, in the pool's own namespace");
+            ProviderError::Absent(message)
+        })?;
+        let machines =
+            self.machines(pool).list(&of_deployment).await.map_err(|error| read_error(&error))?.items;
+        let sets = sets.list(&of_deployment).await.map_err(|error| read_error(&error))?.items;
+        let with_machines =
+            sets.iter().filter(|set| set.spec.replicas.is_some_and(|replicas| replicas > 0)).count();
+        let sets = (with_machines > 1).then(|| format!("{with_machines} of its MachineSets have machines"));
+        let rolling = deployment.rolling().or(sets).map(|how| {
+            format!("MachineDeployment {name} is rolling out and could remove another machine than the drained one ({how})")
+        });
+        Ok(Observed { deployment, machines, rolling })
+    }
+
+    /// Sets the number of machines from `observed` to `target`.
+    async fn resize(
+        &self,
+        pool: &PoolKey,
+        deployment: &MachineDeployment,
+        target: i32,
+    ) -> Result<(), ProviderError> {
+        let (api, observed) = (self.deployments(pool), Some(deployment.replicas()));
+        match self.writer.resize(&api, deployment, observed, target).await {
+            Ok(Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone) => {
+                Ok(())
+            }
+            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(changed()),
+            Err(error) => Err(write_error(&error)),
+        }
+    }
+
+    async fn mark(&self, pool: &PoolKey, machine: &Machine) -> Result<(), ProviderError> {
+        if machine.is_marked() || machine.is_going() {
+            return Ok(());
+        }
+        self.patch(pool, machine, machine.mark()).await
+    }
+
+    async fn patch(
+        &self,
+        pool: &PoolKey,
+        machine: &Machine,
+        patch: serde_json::Value,
+    ) -> Result<(), ProviderError> {
+        match self.writer.json_patch(&self.machines(pool), machine, patch).await {
+            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(changed()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(write_error(&error)),
+        }
+    }
+}
+
+/// Another writer was first. That is never the pool's fault: it is looked at again.
+fn changed() -> ProviderError {
+    ProviderError::Conflict
+}
+
+fn read_error(error: &kube::Error) -> ProviderError {
+    let message = chain(error);
+    match error {
+        kube::Error::Api(status) if status.code == 404 => ProviderError::Absent(
+            "the cluster has no MachineDeployments (cluster.x-k8s.io/v1beta2): install Cluster API 1.11 or newer"
+                .to_owned(),
+        ),
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => ProviderError::Unauthorized(format!(
+            "{message}; the chart's value providers.clusterApi.enabled grants the rights"
+        )),
+        kube::Error::Api(_) => ProviderError::Transient(message),
+        _ => ProviderError::Unreachable(message),
+    }
+}
+
+fn write_error(error: &WriterError) -> ProviderError {
+    let message = chain(error);
+    if error.is_forbidden() {
+        let advice = "the chart's value providers.clusterApi.enabled grants the rights";
+        ProviderError::Unauthorized(format!("{message}; {advice}"))
+    } else if error.is_invalid() {
+        ProviderError::Invalid(message)
+    } else if error.maybe_written() {
+        ProviderError::Unreachable(message)
+    } else {
+        ProviderError::Transient(message)
+    }
+}
+
+fn name_of(machine: &Machine) -> &str {
+    machine.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The name of the `number`th machine that was asked for and does not exist yet.
+fn promised(deployment: &str, number: usize) -> String {
+    // No object can have it.
+    format!("{deployment}+{number}")
+}
+
+impl SizedProvider for ClusterApi {
+    fn deployment<'a>(&self, reference: &'a str) -> Option<&'a str> {
+        reference.strip_prefix(PREFIX)
+    }
+
+    fn kind(&self) -> &'static str {
+        "clusterApi"
+    }
+
+    fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        let is_meant = spec.cluster_api.is_some();
+        is_meant
+            .then_some(NodeSource::Kubelet)
+            .ok_or_else(|| ProviderError::Invalid("clusterApi is not set".to_owned()))
+    }
+
+    fn list<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<SizedList, ProviderError>> {
+        async move {
+            let observed = self.observe(pool, name).await?;
+            let deployment = &observed.deployment;
+            if let Some(why) = deployment.scaled_by_another() {
+                return Err(ProviderError::Invalid(format!("MachineDeployment {name}: {why}")));
+            }
+            if deployment.is_paused() {
+                let message =
+                    format!("MachineDeployment {name} is paused, or its Cluster is: nothing is done there");
+                return Err(ProviderError::Transient(message));
+            }
+            // Marked machines that Cluster API has to remove by itself are as good as gone.
+            let mut surplus = observed.surplus();
+            let mut going = |machine: &Machine| {
+                let goes = machine.is_going() || (machine.is_marked() && surplus > 0);
+                surplus -= usize::from(goes && !machine.is_going());
+                goes
+            };
+            let listed = |machine: &Machine| {
+                let progress = if going(machine) {
+                    Progress::Deleting
+                } else if machine.is_provisioned() {
+                    Progress::Running
+                } else {
+                    Progress::Starting(None)
+                };
+                let marked = machine.is_marked() && progress != Progress::Deleting;
+                let listed = ListedMachine {
+                    name: name_of(machine).to_owned(),
+                    progress,
+                    provider_id: machine.provider_id(),
+                };
+                (listed, marked)
+            };
+            let mut machines: Vec<_> = observed.machines.iter().map(listed).collect();
+            let wanted = usize::try_from(deployment.replicas()).unwrap_or_default();
+            let missing = wanted.saturating_sub(observed.staying().count());
+            machines.extend((0..missing).map(|number| {
+                let name = promised(name, number);
+                (ListedMachine { name, progress: Progress::Starting(None), provider_id: None }, false)
+            }));
+            let size = Size {
+                replicas: deployment.replicas(),
+                generation: deployment.metadata.generation.unwrap_or_default(),
+            };
+            Ok(SizedList { size, machines, removals_wait: observed.rolling })
+        }
+        .boxed()
+    }
+
+    fn grow<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        from: Size,
+        by: i32,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        async move {
+            let Observed { deployment, .. } = self.observe(pool, name).await?;
+            if deployment.replicas() != from.replicas {
+                return Err(changed());
+            }
+            self.resize(pool, &deployment, from.replicas.saturating_add(by)).await
+        }
+        .boxed()
+    }
+
+    fn shrink<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        from: Size,
+        without: &'a [String],
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        async move {
+            let _one = self.one_removal.lock().await;
+            let before = self.observe(pool, name).await?;
+            for machine in
+                before.machines.iter().filter(|machine| without.iter().any(|it| it == name_of(machine)))
+            {
+                self.mark(pool, machine).await?;
+            }
+            // Read after the marks, which change the version.
+            let Observed { deployment, rolling, .. } = self.observe(pool, name).await?;
+            let is_same = deployment.replicas() == from.replicas
+                && deployment.metadata.generation == Some(from.generation);
+            if rolling.is_some() || !is_same {
+                return Err(changed());
+            }
+            let by = i32::try_from(without.len()).unwrap_or(i32::MAX);
+            self.resize(pool, &deployment, from.replicas.saturating_sub(by).max(0)).await
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        machine: &'a str,
+    ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        async move {
+            let _one = self.one_removal.lock().await;
+            let found = self.machines(pool).get_opt(machine).await.map_err(|error| read_error(&error))?;
+            let Some(found) = found else { return Ok(Deletion::Gone) };
+            if found.is_going() {
+                return Ok(Deletion::Started);
+            }
+            self.mark(pool, &found).await?;
+            let observed = self.observe(pool, name).await?;
+            let unmarked = observed.staying().filter(|it| !it.is_marked()).count();
+            let wanted = observed.deployment.replicas();
+            // A number that was lowered before, and whose answer was lost, is not lowered again.
+            let is_due = usize::try_from(wanted).unwrap_or_default() > unmarked;
+            if is_due && observed.rolling.is_none() {
+                self.resize(pool, &observed.deployment, wanted.saturating_sub(1)).await?;
+            }
+            Ok(Deletion::Started)
+        }
+        .boxed()
+    }
+
+    fn keep<'a>(&'a self, pool: &'a PoolKey, machine: &'a str) -> BoxFuture<'a, Result<(), ProviderError>> {
+        async move {
+            let found = self.machines(pool).get_opt(machine).await.map_err(|error| read_error(&error))?;
+            match found.filter(|machine| machine.is_marked() && !machine.is_going()) {
+                Some(machine) => self.patch(pool, &machine, machine.unmark()).await,
+                None => Ok(()),
+            }
+        }
+        .boxed()
+    }
+}

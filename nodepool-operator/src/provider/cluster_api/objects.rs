@@ -1,0 +1,183 @@
+//! The parts of Cluster API's objects (cluster.x-k8s.io/v1beta2) that are read and written here.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Label that Cluster API puts on a `MachineDeployment`'s machines.
+pub(super) const DEPLOYMENT_LABEL: &str = "cluster.x-k8s.io/deployment-name";
+/// Annotation on a `Machine`: it goes before those without when the number of replicas falls.
+pub(super) const DELETE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
+/// The value of [`DELETE_ANNOTATION`] by which our marks are told from those of people.
+pub(super) const OUR_MARK: &str = "tandem.dev";
+/// Annotation on a `Machine`: Cluster API does not drain its Node. Tandem has done that, with the budgets of its own pool.
+const NO_DRAIN_ANNOTATION: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
+/// Annotation of Cluster Autoscaler on a `MachineDeployment` that it scales.
+const CLUSTER_AUTOSCALER_ANNOTATION: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
+/// Label on objects that a `Cluster` with a `ClusterClass` manages.
+const TOPOLOGY_LABEL: &str = "topology.cluster.x-k8s.io/owned";
+/// Field manager of the controller that does that.
+const TOPOLOGY_MANAGER: &str = "capi-topology";
+
+/// A set of machines.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "MachineDeployment",
+    namespaced,
+    status = "MachineDeploymentStatus",
+    schema = "disabled"
+)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MachineDeploymentSpec {
+    /// Number of machines wanted; 1 when absent.
+    pub(super) replicas: Option<i32>,
+}
+
+/// State of a `MachineDeployment`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MachineDeploymentStatus {
+    observed_generation: Option<i64>,
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+/// A machine.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "Machine",
+    namespaced,
+    status = "MachineStatus",
+    schema = "disabled"
+)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MachineSpec {
+    #[serde(default, rename = "providerID")]
+    provider_id: Option<String>,
+}
+
+/// State of a `Machine`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct MachineStatus {
+    #[serde(default)]
+    phase: Option<String>,
+}
+
+/// The machines of one template of a `MachineDeployment`.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(group = "cluster.x-k8s.io", version = "v1beta2", kind = "MachineSet", namespaced, schema = "disabled")]
+pub(super) struct MachineSetSpec {
+    /// Number of machines wanted.
+    pub(super) replicas: Option<i32>,
+}
+
+impl MachineDeployment {
+    /// Number of machines wanted.
+    pub(super) fn replicas(&self) -> i32 {
+        self.spec.replicas.unwrap_or(1)
+    }
+
+    /// The condition of this type, if it is `True`.
+    fn holds(&self, condition: &str) -> Option<&Condition> {
+        let conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().find(|it| it.type_ == condition && it.status == "True")
+    }
+
+    /// Whether it, or its Cluster, is paused.
+    pub(super) fn is_paused(&self) -> bool {
+        self.holds("Paused").is_some()
+    }
+
+    /// How it shows that it replaces its machines, or may begin to: its controller has not seen its spec. `None` when
+    /// neither is so.
+    pub(super) fn rolling(&self) -> Option<String> {
+        let observed = self.status.as_ref().and_then(|status| status.observed_generation);
+        let (observed, now) = (observed.unwrap_or_default(), self.metadata.generation.unwrap_or_default());
+        let behind =
+            (observed != now).then(|| format!("its controller has seen generation {observed} of {now}"));
+        let rolling = self.holds("RollingOut").map(|condition| condition.message.replace('\n', " "));
+        rolling.or(behind)
+    }
+
+    /// Who else is meant to scale it, and what to do about that; `None` when nobody is.
+    pub(super) fn scaled_by_another(&self) -> Option<&'static str> {
+        let ObjectMeta { labels, annotations, managed_fields, .. } = &self.metadata;
+        if annotations.as_ref().is_some_and(|all| all.contains_key(CLUSTER_AUTOSCALER_ANNOTATION)) {
+            return Some(
+                "Cluster Autoscaler scales it: take its annotations off, or use another MachineDeployment",
+            );
+        }
+        let is_replicas = |fields: &Value| fields.pointer("/f:spec/f:replicas").is_some();
+        let by_topology = managed_fields.iter().flatten().any(|entry| {
+            entry.manager.as_deref() == Some(TOPOLOGY_MANAGER)
+                && entry.fields_v1.as_ref().is_some_and(|fields| is_replicas(&fields.0))
+        });
+        let is_owned = labels.as_ref().is_some_and(|all| all.contains_key(TOPOLOGY_LABEL));
+        (is_owned && by_topology)
+            .then_some("the topology of its Cluster sets replicas: take them out of spec.topology.workers")
+    }
+}
+
+impl Machine {
+    /// `spec.providerID`; `None` while it has none.
+    pub(super) fn provider_id(&self) -> Option<String> {
+        self.spec.provider_id.clone().filter(|id| !id.is_empty())
+    }
+
+    /// Whether it is being deleted.
+    pub(super) fn is_going(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether its infrastructure is there.
+    pub(super) fn is_provisioned(&self) -> bool {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Provisioned" | "Running"))
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Whether it carries our mark.
+    pub(super) fn is_marked(&self) -> bool {
+        self.annotation(DELETE_ANNOTATION) == Some(OUR_MARK)
+    }
+
+    /// The patch that marks it as the one that goes next, and keeps Cluster API from draining its Node a second time.
+    pub(super) fn mark(&self) -> Value {
+        let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": self.metadata.uid })];
+        let marks = [(DELETE_ANNOTATION, OUR_MARK), (NO_DRAIN_ANNOTATION, "")];
+        if self.metadata.annotations.is_some() {
+            let add = |(key, value)| json!({ "op": "add", "path": path(key), "value": value });
+            patch.extend(marks.map(add));
+        } else {
+            patch.push(json!({ "op": "test", "path": "/metadata/annotations", "value": null }));
+            let all: std::collections::BTreeMap<_, _> = marks.into();
+            patch.push(json!({ "op": "add", "path": "/metadata/annotations", "value": all }));
+        }
+        Value::Array(patch)
+    }
+
+    /// The patch that takes the marks off again, provided that it is still ours.
+    pub(super) fn unmark(&self) -> Value {
+        let mut patch = vec![
+            json!({ "op": "test", "path": "/metadata/uid", "value": self.metadata.uid }),
+            json!({ "op": "test", "path": path(DELETE_ANNOTATION), "value": OUR_MARK }),
+            json!({ "op": "remove", "path": path(DELETE_ANNOTATION) }),
+        ];
+        if self.annotation(NO_DRAIN_ANNOTATION).is_some() {
+            patch.push(json!({ "op": "remove", "path": path(NO_DRAIN_ANNOTATION) }));
+        }
+        Value::Array(patch)
+    }
+}
+
+fn path(annotation: &str) -> String {
+    format!("/metadata/annotations/{}", annotation.replace('~', "~0").replace('/', "~1"))
+}

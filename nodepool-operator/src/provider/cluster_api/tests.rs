@@ -1,0 +1,268 @@
+//! The provider against an API server that is one closure, which keeps what is written. How Cluster API and a real API server
+//! treat it is in the end-to-end tests.
+
+use std::sync::{Arc, Mutex as SyncMutex};
+
+use http::{Method, Request, Response};
+use k8s_openapi::jiff::Timestamp;
+use kube::client::Body;
+use serde_json::{Value, json};
+use shared_crds::ownership::Owner;
+use shared_runtime::clock::Clock;
+use shared_runtime::write::WriteStrategy;
+
+use super::*;
+use crate::plan::testing::key;
+use crate::testing::failure;
+
+/// The objects of the management cluster.
+#[derive(Clone, Debug)]
+struct Objects {
+    deployment: Value,
+    machines: Vec<Value>,
+    sets: Vec<Value>,
+    resized: Vec<i64>,
+}
+
+type Shared = Arc<SyncMutex<Objects>>;
+
+fn deployment(replicas: i32) -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment",
+        "metadata": { "name": "md", "namespace": "default", "uid": "md-uid", "resourceVersion": "7", "generation": 3 },
+        "spec": { "replicas": replicas },
+        "status": { "observedGeneration": 3, "conditions": [] },
+    })
+}
+
+fn machine(name: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+        "metadata": { "name": name, "namespace": "default", "uid": format!("uid-{name}"), "resourceVersion": "1",
+            "annotations": { "note": "x" } },
+        "spec": { "providerID": format!("x://{name}") }, "status": { "phase": "Running" },
+    })
+}
+
+fn condition(type_: &str, status: &str) -> Value {
+    json!({ "type": type_, "status": status, "reason": "R", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" })
+}
+
+fn objects(replicas: i32, machines: &[&str]) -> Shared {
+    let machines = machines.iter().map(|name| machine(name)).collect();
+    Arc::new(SyncMutex::new(Objects {
+        deployment: deployment(replicas),
+        machines,
+        sets: vec![],
+        resized: vec![],
+    }))
+}
+
+fn provider(objects: &Shared) -> ClusterApi {
+    let objects = Arc::clone(objects);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let objects = Arc::clone(&objects);
+        async move {
+            let (parts, body) = request.into_parts();
+            let bytes = body.collect_bytes().await.unwrap();
+            let (code, answer) = serve(&mut objects.lock().unwrap(), &parts, &bytes);
+            Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()))
+        }
+    });
+    let client = Client::new(service, "default");
+    let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+    let (owner, strategy) = (Owner::NodepoolOperator, WriteStrategy::Guarded);
+    let writer = Writer::new(client.clone(), owner, strategy, &clock, shared_runtime::write::unobserved());
+    ClusterApi::new(client, writer.unwrap())
+}
+
+fn list(kind: &str, items: &[Value]) -> (u16, Value) {
+    let list = json!({ "kind": format!("{kind}List"), "apiVersion": "cluster.x-k8s.io/v1beta2", "metadata": {},
+        "items": items });
+    (200, list)
+}
+
+fn serve(objects: &mut Objects, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
+    let path = parts.uri.path().rsplit_once("/namespaces/default/").unwrap().1;
+    let body = || serde_json::from_slice::<Value>(body).unwrap();
+    match (&parts.method, path) {
+        (&Method::GET, "machinedeployments/md") => (200, objects.deployment.clone()),
+        (&Method::GET, "machines") => list("Machine", &objects.machines),
+        (&Method::GET, "machinesets") => list("MachineSet", &objects.sets),
+        (&Method::PUT, "machinedeployments/md/scale") => {
+            let (scale, current) = (body(), &mut objects.deployment);
+            if scale["metadata"]["resourceVersion"] != current["metadata"]["resourceVersion"] {
+                return failure(409, "Conflict", "it has changed");
+            }
+            current["spec"]["replicas"] = scale["spec"]["replicas"].clone();
+            current["metadata"]["resourceVersion"] = json!("8");
+            objects.resized.push(scale["spec"]["replicas"].as_i64().unwrap_or_default());
+            (200, scale)
+        }
+        (method, path) => {
+            let name = path.strip_prefix("machines/").unwrap_or("none");
+            let Some(machine) = objects.machines.iter_mut().find(|it| it["metadata"]["name"] == name) else {
+                return failure(404, "NotFound", "there is none");
+            };
+            if method == Method::PATCH {
+                json_patch::patch(machine, &serde_json::from_value::<json_patch::Patch>(body()).unwrap())
+                    .unwrap();
+            }
+            (200, machine.clone())
+        }
+    }
+}
+
+fn marked(objects: &Shared) -> Vec<String> {
+    let objects = objects.lock().unwrap();
+    let marked = objects.machines.iter().filter(|it| it["metadata"]["annotations"][DELETE].is_string());
+    marked.map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+const DELETE: &str = "cluster.x-k8s.io/delete-machine";
+const NO_DRAIN: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
+
+async fn states(provider: &ClusterApi) -> Vec<String> {
+    let listed = provider.list(&key(), "md").await.unwrap();
+    let state = |(machine, is_marked): (ListedMachine, bool)| {
+        let mark = if is_marked { " marked" } else { "" };
+        format!("{} {:?}{mark}", machine.name, machine.progress)
+    };
+    listed.machines.into_iter().map(state).collect()
+}
+
+#[tokio::test]
+async fn machines_that_are_promised_count_and_have_names_that_no_object_can_have() {
+    let objects = objects(3, &["a"]);
+    objects.lock().unwrap().machines[0]["status"]["phase"] = json!("Provisioning");
+    assert_eq!(
+        states(&provider(&objects)).await,
+        ["a Starting(None)", "md+0 Starting(None)", "md+1 Starting(None)"]
+    );
+}
+
+#[tokio::test]
+async fn a_removal_marks_the_machine_and_lowers_the_number_once() {
+    let objects = objects(2, &["a", "b"]);
+    let provider = provider(&objects);
+    for _ in 0..3 {
+        // The second time, the answer to the first may have been lost.
+        assert_eq!(provider.delete(&key(), "md", "a").await, Ok(Deletion::Started));
+    }
+    assert_eq!((marked(&objects), objects.lock().unwrap().resized.clone()), (vec!["a".to_owned()], vec![1]));
+    assert!(objects.lock().unwrap().machines[0]["metadata"]["annotations"][NO_DRAIN].is_string());
+    assert_eq!(states(&provider).await, ["a Deleting", "b Running"]);
+    assert_eq!(provider.delete(&key(), "md", "never").await, Ok(Deletion::Gone));
+}
+
+#[tokio::test]
+async fn two_removals_lower_the_number_by_two() {
+    let objects = objects(3, &["a", "b", "c"]);
+    let provider = provider(&objects);
+    for name in ["a", "b", "a", "b"] {
+        assert_eq!(provider.delete(&key(), "md", name).await, Ok(Deletion::Started));
+    }
+    assert_eq!(objects.lock().unwrap().resized, [2, 1]);
+}
+
+#[tokio::test]
+async fn nothing_is_lowered_while_it_rolls_out() {
+    let rolling = |change: fn(&mut Objects)| {
+        let objects = objects(2, &["a", "b"]);
+        change(&mut objects.lock().unwrap());
+        objects
+    };
+    for (what, objects) in [
+        (
+            "condition",
+            rolling(|it| it.deployment["status"]["conditions"] = json!([condition("RollingOut", "True")])),
+        ),
+        ("generation", rolling(|it| it.deployment["metadata"]["generation"] = json!(4))),
+        (
+            "two sets",
+            rolling(|it| {
+                let set = json!({ "metadata": { "name": "s" }, "spec": { "replicas": 1 } });
+                it.sets = vec![set.clone(), set];
+            }),
+        ),
+    ] {
+        let provider = provider(&objects);
+        let listed = provider.list(&key(), "md").await.unwrap();
+        assert!(listed.removals_wait.is_some_and(|why| why.contains("rolling out")), "{what}");
+        assert_eq!(provider.delete(&key(), "md", "a").await, Ok(Deletion::Started), "{what}");
+        let without = ["b".to_owned()];
+        let shrunk = provider.shrink(&key(), "md", listed.size, &without).await;
+        assert_eq!(shrunk, Err(ProviderError::Conflict), "{what}");
+        assert_eq!(objects.lock().unwrap().resized, [0_i64; 0], "{what}");
+    }
+    let calm = provider(&rolling(|_| {})).list(&key(), "md").await.unwrap();
+    assert_eq!(calm.removals_wait, None);
+}
+
+#[tokio::test]
+async fn a_number_that_another_writer_has_changed_is_not_written() {
+    let objects = objects(2, &["a", "b"]);
+    let provider = provider(&objects);
+    let size = provider.list(&key(), "md").await.unwrap().size;
+    objects.lock().unwrap().deployment["spec"]["replicas"] = json!(5);
+    assert_eq!(provider.grow(&key(), "md", size, 1).await, Err(ProviderError::Conflict));
+    assert_eq!(provider.shrink(&key(), "md", size, &["a".to_owned()]).await, Err(ProviderError::Conflict));
+    assert_eq!(objects.lock().unwrap().resized, [0_i64; 0]);
+}
+
+#[tokio::test]
+async fn growing_and_withdrawing_write_the_number_that_was_decided() {
+    let objects = objects(2, &["a", "b"]);
+    let provider = provider(&objects);
+    let size = async || provider.list(&key(), "md").await.unwrap().size;
+    provider.grow(&key(), "md", size().await, 3).await.unwrap();
+    assert_eq!(objects.lock().unwrap().resized, [5]);
+    // Two that are only promised, and one that exists.
+    let without = ["md+0", "md+1", "b"].map(str::to_owned);
+    provider.shrink(&key(), "md", size().await, &without).await.unwrap();
+    assert_eq!(marked(&objects), ["b"]);
+    assert_eq!(objects.lock().unwrap().resized, [5, 2]);
+}
+
+#[tokio::test]
+async fn a_mark_that_is_ours_is_taken_off_and_that_of_a_person_stays() {
+    let objects = objects(2, &["a", "b"]);
+    {
+        let mut objects = objects.lock().unwrap();
+        objects.machines[0]["metadata"]["annotations"] =
+            json!({ DELETE: "tandem.dev", NO_DRAIN: "", "note": "x" });
+        objects.machines[1]["metadata"]["annotations"] = json!({ DELETE: "yes" });
+    }
+    let provider = provider(&objects);
+    assert_eq!(states(&provider).await, ["a Running marked", "b Running"]);
+    for name in ["a", "b", "never"] {
+        provider.keep(&key(), name).await.unwrap();
+    }
+    assert_eq!(marked(&objects), ["b"]);
+    assert_eq!(objects.lock().unwrap().machines[0]["metadata"]["annotations"], json!({ "note": "x" }));
+}
+
+#[tokio::test]
+async fn a_deployment_that_cannot_be_scaled_is_said() {
+    let topology = json!([{ "manager": "capi-topology", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
+    let owned = json!({ "topology.cluster.x-k8s.io/owned": "" });
+    let by_autoscaler = json!({ "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "3" });
+    for (change, text) in [
+        (json!({ "status": { "conditions": [condition("Paused", "True")] } }), "is paused"),
+        (json!({ "metadata": { "annotations": by_autoscaler } }), "Cluster Autoscaler scales it"),
+        (
+            json!({ "metadata": { "labels": owned, "managedFields": topology } }),
+            "the topology of its Cluster",
+        ),
+    ] {
+        let objects = objects(1, &["a"]);
+        json_patch::merge(&mut objects.lock().unwrap().deployment, &change);
+        let error = provider(&objects).list(&key(), "md").await.unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    let objects = objects(1, &["a"]);
+    let error = provider(&objects).list(&key(), "none").await.unwrap_err();
+    assert!(error.to_string().contains("there is no MachineDeployment default/none"), "{error}");
+}
