@@ -15,6 +15,8 @@ pub(super) const OUR_MARK: &str = "tandem.dev";
 const NO_DRAIN_ANNOTATION: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 /// Annotation of Cluster Autoscaler on a `MachineDeployment` that it scales.
 const CLUSTER_AUTOSCALER_ANNOTATION: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
+/// Annotation on an object that its controllers leave alone.
+const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Label on objects that a `Cluster` with a `ClusterClass` manages.
 const TOPOLOGY_LABEL: &str = "topology.cluster.x-k8s.io/owned";
 /// Field manager of the controller that does that.
@@ -34,6 +36,8 @@ const TOPOLOGY_MANAGER: &str = "capi-topology";
 pub(super) struct MachineDeploymentSpec {
     /// Number of machines wanted; 1 when absent.
     pub(super) replicas: Option<i32>,
+    #[serde(default)]
+    paused: Option<bool>,
 }
 
 /// State of a `MachineDeployment`.
@@ -88,9 +92,11 @@ impl MachineDeployment {
         conditions.into_iter().find(|it| it.type_ == condition && it.status == "True")
     }
 
-    /// Whether it, or its Cluster, is paused.
+    /// Whether it, or its Cluster, is paused. Its controller may not have said so yet.
     pub(super) fn is_paused(&self) -> bool {
-        self.holds("Paused").is_some()
+        let annotations = self.metadata.annotations.as_ref();
+        let by_annotation = annotations.is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
+        self.spec.paused == Some(true) || by_annotation || self.holds("Paused").is_some()
     }
 
     /// How it shows that it replaces its machines, or may begin to: its controller has not seen its spec. `None` when

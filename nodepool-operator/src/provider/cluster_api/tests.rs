@@ -251,6 +251,8 @@ async fn a_deployment_that_cannot_be_scaled_is_said() {
     let by_autoscaler = json!({ "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "3" });
     for (change, text) in [
         (json!({ "status": { "conditions": [condition("Paused", "True")] } }), "is paused"),
+        (json!({ "spec": { "paused": true } }), "is paused"),
+        (json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } }), "is paused"),
         (json!({ "metadata": { "annotations": by_autoscaler } }), "Cluster Autoscaler scales it"),
         (
             json!({ "metadata": { "labels": owned, "managedFields": topology } }),
