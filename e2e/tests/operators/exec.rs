@@ -204,8 +204,7 @@ async fn a_machine_that_never_registers_is_given_up_and_another_one_is_asked_for
 async fn a_provider_that_is_changed_under_a_pool_or_not_there_is_named() {
     let (env, machines) = begin("exec-changed").await;
     env.create(&pool_of("nobody", "unknown", 1)).await.unwrap();
-    says(&env, "unknown", "Stalled", ("True", "InvalidSpec", "exec.directory; its flag --exec-provider"))
-        .await;
+    says(&env, "unknown", "Stalled", ("True", "InvalidSpec", "karpenter, exec.directory")).await;
 
     env.create(&pool_of(PROGRAM, "racks", 2)).await.unwrap();
     env.settles("racks", 2).await.unwrap();
