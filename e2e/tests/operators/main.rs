@@ -4,17 +4,13 @@
 //! CPU-bound tests, and tests of the harness's processes, are in separate binaries.
 
 mod admission;
-mod cluster_api;
 mod conflicts;
 mod demo;
-mod exec;
 mod hpa;
 mod install;
-mod karpenter;
 mod late;
 mod lifecycle;
 mod membership;
-mod real_nodes;
 mod start;
 mod validation;
 mod versions;
