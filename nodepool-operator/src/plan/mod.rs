@@ -41,6 +41,8 @@ mod invariant_tests;
 #[cfg(test)]
 mod join_tests;
 #[cfg(test)]
+mod model_cluster;
+#[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod removal_tests;

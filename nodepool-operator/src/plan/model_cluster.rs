@@ -1,0 +1,267 @@
+//! A small model of nodes, machines and pods, on which plans are carried out: for the random histories of
+//! `invariant_tests`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use json_patch::{Patch, PatchOperation};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+use shared_crds::{NodePool, names};
+
+use super::observed_time::MachineTimes;
+use super::supply::{Machine, MachineState};
+use super::testing::{ALWAYS, always, at, key, pod, pool, supply};
+use super::*;
+use crate::outcome::Applied;
+
+/// How long a machine takes, in seconds.
+const DELAY: i64 = 3;
+
+/// The provider ID of a machine that registers itself.
+pub(super) fn provider_id(machine: &str) -> String {
+    format!("x://{machine}")
+}
+
+/// The part of a cluster that matters here.
+pub(super) struct ModelCluster {
+    pub(super) pool: NodePool,
+    pub(super) nodes: BTreeMap<String, Node>,
+    pub(super) pods: BTreeMap<String, Vec<Pod>>,
+    pub(super) machines: BTreeMap<String, Timestamp>,
+    /// Machines outlive the operator's process and register their Nodes themselves.
+    pub(super) registers_itself: bool,
+    pub(super) budget_blocks: bool,
+    pub(super) second: i64,
+    pub(super) uids: u32,
+}
+
+impl ModelCluster {
+    pub(super) fn new(registers_itself: bool) -> Self {
+        Self {
+            registers_itself,
+            pool: pool(0),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            budget_blocks: false,
+            second: 1000,
+            uids: 0,
+        }
+    }
+
+    pub(super) fn observe(&self) -> Observed {
+        let now = at(self.second);
+        let machine = |(name, due): (&String, &Timestamp)| Machine {
+            name: name.clone(),
+            state: if *due <= now {
+                MachineState::Running
+            } else {
+                MachineState::Starting { until: Some(*due) }
+            },
+            provider_id: self.registers_itself.then(|| provider_id(name)),
+            is_marked: false,
+        };
+        let all = self.nodes.values().cloned().map(Arc::new);
+        let (nodes, others): (Vec<_>, Vec<_>) = all.partition(|node| PoolKey::of_node(node).is_some());
+        let is_awaited = |node: &Arc<Node>| {
+            self.machines
+                .keys()
+                .any(|name| node.spec.as_ref().unwrap().provider_id == Some(provider_id(name)))
+        };
+        let source = if self.registers_itself { Ok(NodeSource::Kubelet) } else { supply().source };
+        Observed {
+            key: key(),
+            pool: Some(Arc::new(self.pool.clone())),
+            times: always(&nodes),
+            nodes,
+            unreadable: BTreeSet::new(),
+            registered: others.into_iter().filter(is_awaited).collect(),
+            may_be_hidden: false,
+            recent: ObservedPods::default(),
+            supply: Supply { source, machines: self.machines.iter().map(machine).collect(), ..supply() },
+            now,
+            machine_times: MachineTimes::default(),
+        }
+    }
+
+    /// The plan of a pass that reads all the pods it asks for.
+    pub(super) fn plan(&self) -> Plan {
+        self.plan_from(&self.observe())
+    }
+
+    pub(super) fn plan_from(&self, observed: &Observed) -> Plan {
+        let classified = classify(observed);
+        let PodReads { recent: _, draining, undecided, unverified } = &classified.reads;
+        let by_node = (draining.iter().chain(undecided).chain(unverified))
+            .map(|node| (node.clone(), self.pods.get(node).cloned().unwrap_or_default()))
+            .collect();
+        plan(observed, classified, &ObservedPods { by_node, ..ObservedPods::default() })
+    }
+
+    pub(super) fn staying(&self) -> usize {
+        let now = at(self.second);
+        self.members().filter(|node| Member::read(&Arc::new((*node).clone()), now, ALWAYS).stays()).count()
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(|node| PoolKey::of_node(node).is_some())
+    }
+
+    pub(super) fn has_member(&self, machine: &str) -> bool {
+        self.members().any(|node| names::machine_of(&node.metadata) == Some(machine))
+    }
+
+    /// What kubelets do: each running machine has a Node, and makes it again when it is gone.
+    pub(super) fn register(&mut self) {
+        let now = at(self.second);
+        let due = self.machines.iter().filter(|(_, due)| self.registers_itself && **due <= now);
+        let ids: Vec<_> = due.map(|(name, _)| provider_id(name)).collect();
+        for id in ids {
+            if self.nodes.values().all(|node| node.spec.as_ref().unwrap().provider_id.as_ref() != Some(&id)) {
+                let mut node = Node::default();
+                node.metadata.name = Some(format!("host-{}", self.uids));
+                node.spec = Some(NodeSpec { provider_id: Some(id), ..NodeSpec::default() });
+                self.create(node);
+            }
+        }
+    }
+
+    pub(super) fn wanted(&self) -> usize {
+        usize::try_from(self.pool.spec.effective_replicas()).unwrap()
+    }
+
+    pub(super) fn promised(&self) -> usize {
+        self.staying() + self.machines.keys().filter(|name| !self.has_member(name)).count()
+    }
+
+    /// Carries out the first `budget` writes of `plan`, like an operator that is killed after them.
+    pub(super) fn apply(&mut self, plan: &Plan, mut budget: usize) -> Applied {
+        let mut applied = Applied::default();
+        for step in &plan.join {
+            let name = step.node.metadata.name.clone().unwrap();
+            self.patch(&name, &step.patch);
+            applied.joined.push(name);
+        }
+        let (removals, others): (Vec<_>, Vec<_>) =
+            plan.nodes.iter().partition(|step| step.action.removes_replica());
+        for step in removals.into_iter().chain(others) {
+            if budget == 0 {
+                return applied;
+            }
+            budget -= usize::from(step.action != NodeAction::Keep);
+            self.carry_out(step);
+            let acknowledged = match step.action {
+                NodeAction::Cordon => &mut applied.cordoned,
+                NodeAction::Uncordon => &mut applied.uncordoned,
+                NodeAction::Replace => &mut applied.replaced,
+                NodeAction::ReplaceLost => &mut applied.lost,
+                NodeAction::Remove => &mut applied.removed,
+                NodeAction::Keep
+                | NodeAction::Wait
+                | NodeAction::Adopt
+                | NodeAction::MarkReady
+                | NodeAction::Drain { .. } => continue,
+            };
+            acknowledged.push(step.member.name().to_owned());
+        }
+        for node in plan.register.iter().take(budget) {
+            self.create(node.clone());
+            applied.created.extend(node.metadata.name.clone());
+        }
+        for name in &plan.withdraw {
+            self.machines.remove(name);
+        }
+        applied.withdrawn = plan.withdraw.len();
+        // Nodes that never started are a failure of the provider.
+        if applied.replaced.is_empty() {
+            for name in &plan.request {
+                self.machines.entry(name.clone()).or_insert(at(self.second + DELAY));
+            }
+            applied.requested = plan.request.len();
+        }
+        applied
+    }
+
+    pub(super) fn create(&mut self, mut node: Node) {
+        let name = node.metadata.name.clone().unwrap();
+        if self.nodes.contains_key(&name) {
+            return;
+        }
+        self.uids += 1;
+        node.metadata.uid = Some(format!("uid-{}", self.uids));
+        node.metadata.creation_timestamp = Some(Time(at(self.second)));
+        self.pods.insert(name.clone(), vec![pod(&format!("pod-{}", self.uids))]);
+        self.nodes.insert(name, node);
+    }
+
+    pub(super) fn carry_out(&mut self, step: &NodeStep) {
+        let now = at(self.second);
+        let name = step.member.name().to_owned();
+        match &step.action {
+            NodeAction::Keep | NodeAction::Wait => {}
+            NodeAction::Adopt => self.patch(&name, &patches::add_node_finalizer(&step.member.node)),
+            NodeAction::MarkReady => self.patch(&name, &patches::mark_ready(&step.member.node, now)),
+            NodeAction::Uncordon => self.patch(&name, &patches::uncordon(&step.member.node)),
+            NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now)),
+            NodeAction::Drain { evict, delete, .. } => {
+                let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
+                self.pods.entry(name).or_default().retain(|pod| !goes(pod));
+            }
+            NodeAction::Replace | NodeAction::ReplaceLost => self.delete(&name, &step.member.node),
+            NodeAction::Remove => {
+                self.delete(&name, &step.member.node);
+                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
+                if let Some(patch) = patches::remove_node_finalizer(&step.member.node) {
+                    self.patch(&name, &patch);
+                }
+            }
+        }
+    }
+
+    pub(super) fn delete(&mut self, name: &str, seen: &Node) {
+        let now = at(self.second);
+        if let Some(node) = self.nodes.get_mut(name).filter(|node| node.metadata.uid == seen.metadata.uid) {
+            node.metadata.deletion_timestamp.get_or_insert(Time(now));
+        }
+        self.sweep();
+    }
+
+    /// Applies a patch as the API server does: `test` with `null` holds where the field is absent, and a failed test
+    /// changes nothing.
+    pub(super) fn patch(&mut self, name: &str, patch: &Value) {
+        let patch: Patch = serde_json::from_value(patch.clone()).unwrap();
+        let Some(node) = self.nodes.get(name) else { return };
+        let mut json = serde_json::to_value(node).unwrap();
+        let mut rest = Vec::new();
+        for operation in &patch.0 {
+            match operation {
+                PatchOperation::Test(test) if test.value.is_null() => {
+                    if json.pointer(test.path.as_str()).is_some_and(|value| !value.is_null()) {
+                        return;
+                    }
+                }
+                other => rest.push(other.clone()),
+            }
+        }
+        if json_patch::patch(&mut json, &rest).is_ok() {
+            let mut node: Node = serde_json::from_value(json).unwrap();
+            // The API server leaves `false` out when it writes JSON.
+            if let Some(spec) = node.spec.as_mut().filter(|spec| spec.unschedulable == Some(false)) {
+                spec.unschedulable = None;
+            }
+            self.nodes.insert(name.to_owned(), node);
+        }
+        self.sweep();
+    }
+
+    /// The API server's part: a deleted object is removed with its last finalizer.
+    pub(super) fn sweep(&mut self) {
+        self.nodes.retain(|_, node| {
+            let has_finalizer = node.metadata.finalizers.iter().flatten().next().is_some();
+            has_finalizer || node.metadata.deletion_timestamp.is_none()
+        });
+    }
+}
