@@ -123,7 +123,7 @@ async fn start(operator: Operator, programs: Vec<Program>) -> Result<(), Error> 
     let every_node = Api::all(operator.client.clone());
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);
     let own = (operator.client.clone(), operator.writer.clone());
-    let provisioner = Arc::new(Provisioner::new(own.clone(), own, programs));
+    let provisioner = Arc::new(Provisioner::new(own.clone(), own, programs).fenced(operator.fence.clone()));
     let awaiting = {
         let provisioner = Arc::clone(&provisioner);
         move |node: &Node| provisioner.awaiting(node)

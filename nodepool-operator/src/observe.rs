@@ -27,7 +27,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::plan::observed_time::{MachineTimes, NodeTimes, PodTimes};
 use crate::plan::supply::NodeSource;
-use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, slots};
+use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, Supply, slots};
 use crate::provider::{ListedMachine, ProviderError};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
@@ -63,16 +63,19 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     let has_node = |machine: &ListedMachine| {
         machines_of_nodes.contains(&*machine.name)
             || unreadable.contains(&machine.name)
-            || !registered(ctx, &machine.provider_id.as_deref().into_iter().collect()).is_empty()
+            || !with_provider_id(ctx, &machine.provider_id.as_deref().into_iter().collect()).is_empty()
     };
-    let (supply, failed_machines) = ctx.provisioner.supply(key, pool.as_deref(), has_node, now).await;
+    let rival = pool.as_deref().and_then(|pool| rival(ctx, pool));
+    let asked = ctx.provisioner.supply(key, pool.as_deref(), rival.as_ref(), has_node, now);
+    let (mut supply, failed_machines) = asked.await;
     let listed = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
     let awaited = listed.chain(supply.deleted_ids.iter().map(String::as_str));
-    let registered = registered(ctx, &awaited.collect());
+    let (of_pools, registered): (Vec<_>, Vec<_>) = with_provider_id(ctx, &awaited.collect())
+        .into_iter()
+        .partition(|node| PoolKey::of_node(node).is_some());
+    drop_machines_of_others(&mut supply, &of_pools, key);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.recent_lists(names);
-    let recent =
-        ObservedPods { times: ctx.tracker.record_pods(key, &by_node), by_node, is_incomplete: false };
     let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
         && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
     let mut observed = Observed {
@@ -82,7 +85,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         unreadable,
         registered,
         may_be_hidden,
-        recent,
+        recent: ObservedPods::default(),
         supply,
         now,
         times: NodeTimes::default(),
@@ -90,6 +93,9 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     };
     let is_missed = |node: &Node| observed.lists_others_only(node);
     observed.times = ctx.tracker.record_nodes(key, &observed.nodes, is_missed);
+    // After the nodes: the times of pods are kept with those of the pool's nodes.
+    let times = ctx.tracker.record_pods(key, &by_node);
+    observed.recent = ObservedPods { times, by_node, is_incomplete: false };
     // A list that fails says nothing about the machines that it listed before.
     if !observed.supply.is_unknown {
         observed.machine_times = ctx.tracker.record_machines(key, observed.in_flight());
@@ -137,15 +143,37 @@ async fn nodes(
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
 }
 
-/// The nodes in no pool that have one of these provider IDs.
-fn registered(ctx: &Context, provider_ids: &BTreeSet<&str>) -> Vec<Arc<Node>> {
+/// The nodes that have one of these provider IDs.
+fn with_provider_id(ctx: &Context, provider_ids: &BTreeSet<&str>) -> Vec<Arc<Node>> {
     if provider_ids.is_empty() {
         return Vec::new();
     }
     ctx.nodes.state_filter(|node| {
         let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
-        id.is_some_and(|id| provider_ids.contains(id)) && PoolKey::of_node(node).is_none()
+        id.is_some_and(|id| provider_ids.contains(id))
     })
+}
+
+/// A machine whose Node is in another pool is none of this one's, whatever its provider lists.
+fn drop_machines_of_others(supply: &mut Supply, of_pools: &[Arc<Node>], key: &PoolKey) {
+    let of_others: BTreeSet<&str> = of_pools
+        .iter()
+        .filter(|node| PoolKey::of_node(node).as_ref() != Some(key))
+        .filter_map(|node| node.spec.as_ref()?.provider_id.as_deref())
+        .collect();
+    supply.machines.retain(|machine| machine.provider_id.as_deref().is_none_or(|id| !of_others.contains(id)));
+}
+
+/// The pool that uses the pool's machines already: of two pools on one set of machines, the older one.
+fn rival(ctx: &Context, pool: &NodePool) -> Option<PoolKey> {
+    let reference = pool.spec.provider.reference().filter(|it| ctx.provisioner.is_for_one_pool(it))?;
+    let age = |pool: &NodePool| (pool.metadata.creation_timestamp.clone(), pool.metadata.name.clone());
+    let is_rival = |other: &NodePool| {
+        other.metadata.namespace == pool.metadata.namespace
+            && other.spec.provider.reference().as_ref() == Some(&reference)
+            && age(other) < age(pool)
+    };
+    ctx.pools.find(is_rival).map(|other| PoolKey::of_pool(&other))
 }
 
 /// The nodes in the store, and the names of those that are not in it because they cannot be read. The two are read one

@@ -10,7 +10,8 @@ use shared_runtime::clock::FakeClock;
 use shared_runtime::controller::Step;
 
 use super::*;
-use crate::plan::testing::{at, draining, key, node, pod, pool, with_action};
+use crate::plan::supply::{Machine, MachineState};
+use crate::plan::testing::{at, draining, key, machine, node, pod, pool, supply, with_action};
 use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::reconcile::reconcile;
 use crate::testing::{TestContext, failure, success};
@@ -208,4 +209,23 @@ fn a_node_that_becomes_readable_or_unreadable_while_the_cache_is_read_is_not_mis
         let (stored, unreadable) = in_cache(stored, unreadable);
         assert_eq!((stored.len(), unreadable.len()), if is_unreadable { (0, 1) } else { (1, 0) }, "{what}");
     }
+}
+
+#[test]
+fn a_machine_whose_node_is_in_another_pool_is_not_the_pools() {
+    let of_pool = |index: usize, pool: &str| {
+        let mut node = node(index);
+        node.spec.as_mut().unwrap().provider_id = Some(format!("x://{index}"));
+        node.metadata.labels.as_mut().unwrap().insert(names::MEMBER_LABEL.into(), pool.into());
+        Arc::new(node)
+    };
+    let mut supply = supply();
+    let listed = |index| Machine {
+        provider_id: Some(format!("x://{index}")),
+        ..machine(&format!("m-{index}"), MachineState::Running)
+    };
+    supply.machines = (0..3).map(listed).collect();
+    drop_machines_of_others(&mut supply, &[of_pool(0, &key().name), of_pool(1, "other")], &key());
+    let left: Vec<_> = supply.machines.iter().map(|machine| &*machine.name).collect();
+    assert_eq!(left, ["m-0", "m-2"]);
 }

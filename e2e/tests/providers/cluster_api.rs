@@ -211,14 +211,14 @@ async fn twenty_machines_come_and_go_and_the_number_only_falls_by_what_was_drain
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_deployment_that_is_missing_or_paused_is_said() {
+async fn a_machine_deployment_that_is_missing_paused_or_of_another_pool_is_said() {
     let (env, capi) = begin("capi-wrong").await;
     let mut missing = pool_of("racks", Some(1));
     missing.spec.provider.cluster_api.as_mut().unwrap().machine_deployment_ref.name = "nowhere".into();
     env.create(&missing).await.unwrap();
-    let says = async |text: &str| {
-        wait_for(&env, &capi, &format!("the pool says: {text}"), async || {
-            let all = env.pool("racks").await?.status.unwrap_or_default().conditions;
+    let says = async |pool: &str, text: &str| {
+        wait_for(&env, &capi, &format!("the pool {pool} says: {text}"), async || {
+            let all = env.pool(pool).await?.status.unwrap_or_default().conditions;
             let Some(found) = all.iter().find(|it| it.type_ == "ProvisioningHealthy") else {
                 bail!("no condition")
             };
@@ -232,7 +232,7 @@ async fn a_machine_deployment_that_is_missing_or_paused_is_said() {
         })
         .await;
     };
-    says("there is no MachineDeployment").await;
+    says("racks", "there is no MachineDeployment").await;
     // No machines can be there, so nothing keeps the pool.
     env.kubectl(&["delete", "nodepools.tandem.dev/racks", "--timeout=60s"]).await.unwrap();
 
@@ -242,9 +242,20 @@ async fn a_machine_deployment_that_is_missing_or_paused_is_said() {
     let deployments = cluster_api::deployments(&env);
     deployments.patch("workers", &PatchParams::default(), &pause(true)).await.unwrap();
     patch(&env, "racks", json!({"replicas": 2})).await;
-    says("is paused").await;
+    says("racks", "is paused").await;
     assert_eq!(size(&env).await.unwrap(), 1, "nothing is asked of a paused one");
     deployments.patch("workers", &PatchParams::default(), &pause(false)).await.unwrap();
     has(&env, &capi, 2).await;
+
+    // A second pool of the same machines, and the first one's with it, would each remove what the other wants.
+    let before = names(&env.nodes("racks").await.unwrap());
+    env.create(&pool_of("second", Some(0))).await.unwrap();
+    says("second", "is used by the pool").await;
+    patch(&env, "second", json!({"replicas": 1})).await;
+    patch(&env, "racks", json!({"replicas": 3})).await;
+    let after = names(&has(&env, &capi, 3).await);
+    assert!(before.iter().all(|name| after.contains(name)), "{before:?} {after:?}");
+    env.kubectl(&["delete", "nodepools.tandem.dev/second", "--timeout=60s"]).await.unwrap();
+    assert_eq!(names(&has(&env, &capi, 3).await), after);
     end(env, capi).await;
 }

@@ -326,6 +326,10 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, deadline: Duration, re
                 applied.requested += 1;
                 applied.expected = applied.expected.into_iter().chain(expected).min();
             }
+            Err(ProviderError::Conflict) => {
+                result.applied.extent = Extent::Conflict;
+                return;
+            }
             Err(error) => {
                 let failure = fail(error.reason(), error.to_string());
                 result.applied.retry_at = Some(failure.retry_at);

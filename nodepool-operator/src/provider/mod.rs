@@ -4,6 +4,7 @@
 //! A provider makes machines under names that the operator chooses, and reports their state. It does not decide how
 //! many, and it writes no Node: the planner and the writer turn a machine into one.
 
+mod api_errors;
 pub(crate) mod cluster_api;
 #[cfg(test)]
 mod contract_tests;
@@ -12,6 +13,7 @@ mod failures;
 pub(crate) mod karpenter;
 mod known_ids;
 pub(crate) mod provisioner;
+mod selected;
 mod simulated;
 
 use futures::future::BoxFuture;
@@ -57,7 +59,8 @@ pub(crate) enum ProviderError {
     /// backoff; until then nothing is concluded from what is missing.
     #[error("the provider does not answer: {0}")]
     Unreachable(String),
-    /// Another writer changed the provider's objects first. That is no failure: the pass is repeated.
+    /// Another writer changed the provider's objects first, or this process no longer leads. That is no failure: the pass is
+    /// repeated.
     #[error("another writer was first")]
     Conflict,
 }

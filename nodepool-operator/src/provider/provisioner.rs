@@ -1,7 +1,6 @@
 //! Calls to providers that sometimes fail: which one a pool has, what failed, and when to retry.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -9,6 +8,7 @@ use kube::Client;
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::ProviderSpec;
+use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
 use super::cluster_api::ClusterApi;
@@ -16,53 +16,11 @@ use super::exec::{Exec, Program};
 use super::failures::Failures;
 use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
+use super::selected::{Selected, in_time};
 use super::simulated::Simulated;
-use super::{
-    Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedList, SizedProvider,
-};
+use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
-use crate::plan::{PoolKey, Supply, slots};
-
-/// How long a call to a provider may take. The pool waits for it, and other pools do not.
-pub(super) const CALL_LIMIT: Duration = Duration::from_secs(30);
-
-/// A provider, by what it can be asked for.
-#[derive(Clone, Copy)]
-enum Selected<'a> {
-    Named(&'a dyn NamedProvider),
-    /// With the name of its set of machines.
-    Sized(&'a dyn SizedProvider, &'a str),
-}
-
-/// The machines of one provider.
-struct Listing {
-    machines: Vec<(ListedMachine, bool)>,
-    size: Option<Size>,
-    removals_wait: Option<String>,
-}
-
-impl Selected<'_> {
-    async fn list(self, key: &PoolKey, now: Timestamp) -> Result<Listing, ProviderError> {
-        match self {
-            Self::Named(provider) => {
-                let listed = credible(key, in_time(provider.list(key, now)).await?)?;
-                let machines = listed.into_iter().map(|machine| (machine, false)).collect();
-                Ok(Listing { machines, size: None, removals_wait: None })
-            }
-            Self::Sized(provider, name) => {
-                let SizedList { size, machines, removals_wait } = in_time(provider.list(key, name)).await?;
-                Ok(Listing { machines, size: Some(size), removals_wait })
-            }
-        }
-    }
-
-    async fn delete(self, key: &PoolKey, machine: &str) -> Result<Deletion, ProviderError> {
-        match self {
-            Self::Named(provider) => in_time(provider.delete(key, machine)).await,
-            Self::Sized(provider, name) => in_time(provider.delete(key, name, machine)).await,
-        }
-    }
-}
+use crate::plan::{PoolKey, Supply};
 
 /// The providers, with the failures of their calls.
 pub(crate) struct Provisioner {
@@ -70,6 +28,9 @@ pub(crate) struct Provisioner {
     sized: Vec<Box<dyn SizedProvider>>,
     failures: Failures,
     ids: KnownIds,
+    /// Whether this process may change anything now. The writes of providers to an API server have it too, and programs
+    /// have none.
+    fence: Option<Fence>,
 }
 
 impl Provisioner {
@@ -84,9 +45,25 @@ impl Provisioner {
         this
     }
 
+    /// The same for a process that may lose its leadership.
+    pub(crate) fn fenced(self, fence: Fence) -> Self {
+        Self { fence: Some(fence), ..self }
+    }
+
+    fn may_change(&self) -> Result<(), ProviderError> {
+        let passed = self.fence.as_ref().map(Fence::pass).transpose();
+        passed.map(|_time| ()).map_err(|_fenced| ProviderError::Conflict)
+    }
+
     /// Knows the providers `named`.
     pub(crate) fn with(named: Vec<Box<dyn NamedProvider>>) -> Self {
-        Self { named, sized: Vec::new(), failures: Failures::default(), ids: KnownIds::default() }
+        Self {
+            named,
+            sized: Vec::new(),
+            failures: Failures::default(),
+            ids: KnownIds::default(),
+            fence: None,
+        }
     }
 
     /// The provider that `reference` means.
@@ -122,11 +99,13 @@ impl Provisioner {
     }
 
     /// What the provider says about the pool, which is `pool` unless it is gone, and the machines that were found to
-    /// have failed. A failed machine is deleted, unless it `has_node`: then its Node says how it is.
+    /// have failed. A failed machine is deleted, unless it `has_node`: then its Node says how it is. The machines of a set
+    /// that a `rival` uses are none of the pool's.
     pub(crate) async fn supply(
         &self,
         key: &PoolKey,
         pool: Option<&NodePool>,
+        rival: Option<&PoolKey>,
         has_node: impl Fn(&ListedMachine) -> bool + Send + Sync,
         now: Timestamp,
     ) -> (Supply, Vec<ProviderError>) {
@@ -137,7 +116,13 @@ impl Provisioner {
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
             let Ok(provider) = self.known(&reference) else { continue };
-            match provider.list(key, now).await {
+            let list = match rival.filter(|_| !is_former) {
+                Some(rival) => Err(ProviderError::Absent(format!(
+                    "{reference} is used by the pool {rival} already, and only one pool may size it: use another one"
+                ))),
+                None => provider.list(key, now).await,
+            };
+            match list {
                 Ok(listing) if is_former && listing.machines.is_empty() => {
                     self.failures.has_none_left(key, &reference);
                 }
@@ -152,11 +137,16 @@ impl Provisioner {
                         let (error, state) = match &machine.progress {
                             Progress::Failed(error) if !has_node(&machine) => {
                                 failures.push(error.clone());
-                                match provider.delete(key, &machine.name).await {
+                                let deleted = match self.may_change() {
+                                    Ok(()) => provider.delete(key, &machine.name).await,
+                                    Err(fenced) => Err(fenced),
+                                };
+                                match deleted {
                                     Ok(Deletion::Gone) => continue,
                                     Ok(Deletion::Started | Deletion::HandedOver) => {
                                         (None, MachineState::Deleting)
                                     }
+                                    Err(ProviderError::Conflict) => (None, MachineState::Deleting),
                                     Err(error) => (Some(error), MachineState::Deleting),
                                 }
                             }
@@ -224,6 +214,11 @@ impl Provisioner {
         source.map_err(|error| error.to_string())
     }
 
+    /// Whether only one pool may use what `reference` means.
+    pub(crate) fn is_for_one_pool(&self, reference: &str) -> bool {
+        matches!(self.known(reference), Ok(Selected::Sized(..)))
+    }
+
     /// The pool that lists, or has deleted, a machine with the node's provider ID.
     pub(crate) fn awaiting(&self, node: &Node) -> Option<PoolKey> {
         let id = node.spec.as_ref()?.provider_id.as_deref()?;
@@ -236,6 +231,7 @@ impl Provisioner {
         request: MachineRequest<'_>,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ProviderError> {
+        self.may_change()?;
         let (key, name) = (request.pool, request.name);
         let reference = reference_of(&request.spec.provider)?;
         let Selected::Named(provider) = self.known(&reference)? else {
@@ -259,6 +255,7 @@ impl Provisioner {
         from: Size,
         change: SizeChange<'_>,
     ) -> Result<(), ProviderError> {
+        self.may_change()?;
         let reference = reference_of(spec)?;
         let Selected::Sized(provider, name) = self.known(&reference)? else {
             return Err(ProviderError::Invalid(format!("{reference} keeps no number of machines")));
@@ -285,6 +282,7 @@ impl Provisioner {
         made_by: Option<&str>,
         name: &str,
     ) -> Result<Deletion, ProviderError> {
+        self.may_change()?;
         if let Some(reference) = made_by {
             return self.known(reference)?.delete(key, name).await;
         }
@@ -355,35 +353,6 @@ pub(crate) enum SizeChange<'a> {
 fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError> {
     spec.reference().ok_or_else(|| {
         ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
-    })
-}
-
-/// The list of a pool's machines, unless it cannot be true: the names are those of the pool's slots, and neither a name
-/// nor a provider ID comes twice.
-fn credible(key: &PoolKey, listed: Vec<ListedMachine>) -> Result<Vec<ListedMachine>, ProviderError> {
-    let (prefix, mut names, mut ids) = (slots::prefix(key), BTreeSet::new(), BTreeMap::new());
-    for ListedMachine { name, provider_id, progress: _ } in &listed {
-        let lie = if !slots::is_slot(name, &prefix) {
-            Some(format!("{name:?}, which is not a machine of this pool (they are called {prefix}<number>)"))
-        } else if !names.insert(name) {
-            Some(format!("{name} twice"))
-        } else {
-            let same = provider_id.as_ref().and_then(|id| ids.insert(id, name));
-            same.map(|other| format!("{other} and {name} with the same provider ID"))
-        };
-        if let Some(lie) = lie {
-            return Err(ProviderError::Transient(format!(
-                "it lists {lie}, so nothing is concluded from its list"
-            )));
-        }
-    }
-    Ok(listed)
-}
-
-/// The answer of a provider, which has to come within [`CALL_LIMIT`].
-async fn in_time<T>(call: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {
-    tokio::time::timeout(CALL_LIMIT, call).await.unwrap_or_else(|_elapsed| {
-        Err(ProviderError::Unreachable(format!("no answer within {} s", CALL_LIMIT.as_secs())))
     })
 }
 

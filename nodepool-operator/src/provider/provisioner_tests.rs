@@ -2,14 +2,16 @@
 
 use futures::future::BoxFuture;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
+use shared_runtime::clock::Clock;
 
 use super::*;
+use crate::plan::slots;
 use crate::plan::testing::{at, key, pool};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
     let mut pool = pool(1);
     pool.metadata.generation = Some(generation);
-    provisioner.supply(&key(), Some(&pool), |_| false, at(second)).await
+    provisioner.supply(&key(), Some(&pool), None, |_| false, at(second)).await
 }
 
 /// The name of the pool's machine in this slot.
@@ -126,7 +128,7 @@ async fn a_failed_machine_with_a_node_is_not_deleted() {
         ..running(&slot(0), None)
     };
     let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
-    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), |_| true, at(0)).await;
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, at(0)).await;
     assert!(failures.is_empty() && supply.machines[0].state == MachineState::Running, "{failures:?}");
 }
 
@@ -175,7 +177,7 @@ async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
     let exec = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
     changed.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };
     let former = async || {
-        let (supply, failures) = provisioner.supply(&key(), Some(&changed), |_| false, at(0)).await;
+        let (supply, failures) = provisioner.supply(&key(), Some(&changed), None, |_| false, at(0)).await;
         assert!(failures[0].to_string().contains("cannot be started"), "{failures:?}");
         supply.former
     };
@@ -198,11 +200,35 @@ async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
         let message = format!("spec.provider is invalid: {message}");
         let mut pool = pool(1);
         pool.spec.provider = provider;
-        let (supply, failures) = provisioner.supply(&key(), Some(&pool), |_| false, at(0)).await;
+        let (supply, failures) = provisioner.supply(&key(), Some(&pool), None, |_| false, at(0)).await;
         assert!(failures.is_empty() && supply.machines.is_empty());
         assert_eq!(supply.source, Err(message.clone()));
         let deleted = provisioner.delete(&key(), Some(&pool), None, "a").await;
         assert_eq!(deleted.unwrap_err().to_string(), message, "its machine is not known to be gone");
     }
     assert_eq!(provisioner.delete(&key(), None, None, "a").await, Ok(Deletion::Gone));
+}
+
+#[tokio::test]
+async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
+    let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+    let standby = Provisioner::with(vec![Box::new(Simulated::default())]).fenced(Fence::standby(clock));
+    let spec = pool(1).spec;
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
+    assert_eq!(standby.create(request, at(0)).await, Err(ProviderError::Conflict));
+    for made_by in [None, Some("simulated")] {
+        let deleted = standby.delete(&key(), Some(&pool(1)), made_by, &slot(0)).await;
+        assert_eq!(deleted, Err(ProviderError::Conflict));
+    }
+    assert!(supply(&standby, 1, 0).await.0.machines.is_empty());
+}
+
+#[tokio::test]
+async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
+    let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
+    let provisioner = Provisioner::with(vec![Box::new(Stub(listed))]);
+    let rival = PoolKey { name: "older".into(), ..key() };
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), Some(&rival), |_| false, at(0)).await;
+    assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
+    assert!(failures[0].to_string().contains("is used by the pool default/older already"), "{failures:?}");
 }

@@ -14,17 +14,23 @@ use futures::future::BoxFuture;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use shared_crds::v1alpha1::ProviderSpec;
-use shared_runtime::error::chain;
-use shared_runtime::write::{Outcome, Writer, WriterError};
+use shared_runtime::write::{Outcome, Writer};
 use tokio::sync::Mutex;
 
 use self::objects::{DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
+use super::api_errors::Advice;
 use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
 use crate::plan::PoolKey;
 use crate::plan::supply::{NodeSource, Size};
 
 /// What comes before the name of the `MachineDeployment` in `ProviderSpec::reference`.
 const PREFIX: &str = "clusterApi.";
+
+/// What to tell the user about Cluster API's objects.
+const ADVICE: Advice = Advice {
+    absent: "the cluster has no MachineDeployments (cluster.x-k8s.io/v1beta2): install Cluster API 1.11 or newer",
+    forbidden: "the chart's value providers.clusterApi.enabled grants the rights",
+};
 
 /// Cluster API, by its objects in one cluster.
 pub(crate) struct ClusterApi {
@@ -72,7 +78,8 @@ impl ClusterApi {
     async fn observe(&self, pool: &PoolKey, name: &str) -> Result<Observed, ProviderError> {
         let of_deployment = ListParams::default().labels(&format!("{DEPLOYMENT_LABEL}={name}"));
         let sets: Api<MachineSet> = Api::namespaced(self.client.clone(), &pool.namespace);
-        let deployment = self.deployments(pool).get_opt(name).await.map_err(|error| read_error(&error))?;
+        let deployment =
+            self.deployments(pool).get_opt(name).await.map_err(|error| ADVICE.of_read(&error))?;
         let namespace = &pool.namespace;
         let deployment = deployment.ok_or_else(|| {
             let message =
@@ -80,8 +87,8 @@ impl ClusterApi {
             ProviderError::Absent(message)
         })?;
         let machines =
-            self.machines(pool).list(&of_deployment).await.map_err(|error| read_error(&error))?.items;
-        let sets = sets.list(&of_deployment).await.map_err(|error| read_error(&error))?.items;
+            self.machines(pool).list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?.items;
+        let sets = sets.list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?.items;
         let with_machines =
             sets.iter().filter(|set| set.spec.replicas.is_some_and(|replicas| replicas > 0)).count();
         let sets = (with_machines > 1).then(|| format!("{with_machines} of its MachineSets have machines"));
@@ -103,8 +110,8 @@ impl ClusterApi {
             Ok(Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone) => {
                 Ok(())
             }
-            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(changed()),
-            Err(error) => Err(write_error(&error)),
+            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(ProviderError::Conflict),
+            Err(error) => Err(ADVICE.of_write(&error)),
         }
     }
 
@@ -122,44 +129,10 @@ impl ClusterApi {
         patch: serde_json::Value,
     ) -> Result<(), ProviderError> {
         match self.writer.json_patch(&self.machines(pool), machine, patch).await {
-            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(changed()),
+            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(ProviderError::Conflict),
             Ok(_) => Ok(()),
-            Err(error) => Err(write_error(&error)),
+            Err(error) => Err(ADVICE.of_write(&error)),
         }
-    }
-}
-
-/// Another writer was first. That is never the pool's fault: it is looked at again.
-fn changed() -> ProviderError {
-    ProviderError::Conflict
-}
-
-fn read_error(error: &kube::Error) -> ProviderError {
-    let message = chain(error);
-    match error {
-        kube::Error::Api(status) if status.code == 404 => ProviderError::Absent(
-            "the cluster has no MachineDeployments (cluster.x-k8s.io/v1beta2): install Cluster API 1.11 or newer"
-                .to_owned(),
-        ),
-        kube::Error::Api(status) if matches!(status.code, 401 | 403) => ProviderError::Unauthorized(format!(
-            "{message}; the chart's value providers.clusterApi.enabled grants the rights"
-        )),
-        kube::Error::Api(_) => ProviderError::Transient(message),
-        _ => ProviderError::Unreachable(message),
-    }
-}
-
-fn write_error(error: &WriterError) -> ProviderError {
-    let message = chain(error);
-    if error.is_forbidden() {
-        let advice = "the chart's value providers.clusterApi.enabled grants the rights";
-        ProviderError::Unauthorized(format!("{message}; {advice}"))
-    } else if error.is_invalid() {
-        ProviderError::Invalid(message)
-    } else if error.maybe_written() {
-        ProviderError::Unreachable(message)
-    } else {
-        ProviderError::Transient(message)
     }
 }
 
@@ -254,7 +227,7 @@ impl SizedProvider for ClusterApi {
         async move {
             let Observed { deployment, .. } = self.observe(pool, name).await?;
             if deployment.replicas() != from.replicas {
-                return Err(changed());
+                return Err(ProviderError::Conflict);
             }
             self.resize(pool, &deployment, from.replicas.saturating_add(by)).await
         }
@@ -281,7 +254,7 @@ impl SizedProvider for ClusterApi {
             let is_same = deployment.replicas() == from.replicas
                 && deployment.metadata.generation == Some(from.generation);
             if rolling.is_some() || !is_same {
-                return Err(changed());
+                return Err(ProviderError::Conflict);
             }
             let by = i32::try_from(without.len()).unwrap_or(i32::MAX);
             self.resize(pool, &deployment, from.replicas.saturating_sub(by).max(0)).await
@@ -297,7 +270,7 @@ impl SizedProvider for ClusterApi {
     ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
         async move {
             let _one = self.one_removal.lock().await;
-            let found = self.machines(pool).get_opt(machine).await.map_err(|error| read_error(&error))?;
+            let found = self.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
             let Some(found) = found else { return Ok(Deletion::Gone) };
             if found.is_going() {
                 return Ok(Deletion::Started);
@@ -318,7 +291,7 @@ impl SizedProvider for ClusterApi {
 
     fn keep<'a>(&'a self, pool: &'a PoolKey, machine: &'a str) -> BoxFuture<'a, Result<(), ProviderError>> {
         async move {
-            let found = self.machines(pool).get_opt(machine).await.map_err(|error| read_error(&error))?;
+            let found = self.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
             match found.filter(|machine| machine.is_marked() && !machine.is_going()) {
                 Some(machine) => self.patch(pool, &machine, machine.unmark()).await,
                 None => Ok(()),

@@ -14,14 +14,20 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
-use shared_runtime::error::chain;
-use shared_runtime::write::{Created, DeleteOutcome, Writer, WriterError};
+use shared_runtime::write::{Created, DeleteOutcome, Writer};
 
 use self::node_claim::NodeClaim;
+use super::api_errors::Advice;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
 use crate::plan::PoolKey;
 use crate::plan::supply::NodeSource;
 use crate::plan::template;
+
+/// What to tell the user about Karpenter's objects.
+const ADVICE: Advice = Advice {
+    absent: "the cluster has no NodeClaims (karpenter.sh/v1): install Karpenter 1.0 or newer",
+    forbidden: "the chart's value providers.karpenter.enabled grants the rights",
+};
 
 /// Karpenter, by its objects in this cluster.
 pub(crate) struct Karpenter {
@@ -36,7 +42,7 @@ impl Karpenter {
     }
 
     async fn get(&self, pool: &PoolKey, name: &str) -> Result<Option<NodeClaim>, ProviderError> {
-        let claim = self.claims.get_opt(name).await.map_err(|error| read_error(&error))?;
+        let claim = self.claims.get_opt(name).await.map_err(|error| ADVICE.of_read(&error))?;
         // One that is not of this pool is none of its machines, whatever its name.
         Ok(claim.filter(|claim| claim.is_of(pool)))
     }
@@ -47,34 +53,6 @@ fn requests(spec: &NodePoolSpec) -> Result<BTreeMap<String, Quantity>, ProviderE
     let of_template = &spec.template.spec;
     template::allocatable(&of_template.capacity, &of_template.reserved)
         .map_err(|error| ProviderError::Invalid(error.to_string()))
-}
-
-fn read_error(error: &kube::Error) -> ProviderError {
-    let message = chain(error);
-    match error {
-        kube::Error::Api(status) if status.code == 404 => ProviderError::Absent(
-            "the cluster has no NodeClaims (karpenter.sh/v1): install Karpenter 1.0 or newer".to_owned(),
-        ),
-        kube::Error::Api(status) if matches!(status.code, 401 | 403) => ProviderError::Unauthorized(format!(
-            "{message}; the chart's value providers.karpenter.enabled grants the rights"
-        )),
-        kube::Error::Api(_) => ProviderError::Transient(message),
-        _ => ProviderError::Unreachable(message),
-    }
-}
-
-fn write_error(error: &WriterError) -> ProviderError {
-    let message = chain(error);
-    if error.is_forbidden() {
-        let advice = "the chart's value providers.karpenter.enabled grants the rights";
-        ProviderError::Unauthorized(format!("{message}; {advice}"))
-    } else if error.is_invalid() {
-        ProviderError::Invalid(message)
-    } else if error.maybe_written() {
-        ProviderError::Unreachable(message)
-    } else {
-        ProviderError::Transient(message)
-    }
 }
 
 impl NamedProvider for Karpenter {
@@ -105,7 +83,7 @@ impl NamedProvider for Karpenter {
                 Ok(Created::AlreadyExists) => Err(ProviderError::Transient(format!(
                     "there is a NodeClaim {name} that is not of this pool: delete it, or give the pool another name"
                 ))),
-                Err(error) => Err(write_error(&error)),
+                Err(error) => Err(ADVICE.of_write(&error)),
             }
         }
         .boxed()
@@ -118,7 +96,7 @@ impl NamedProvider for Karpenter {
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
         async move {
             let of_pool = ListParams::default().labels(&node_claim::selector(pool));
-            let claims = self.claims.list(&of_pool).await.map_err(|error| read_error(&error))?;
+            let claims = self.claims.list(&of_pool).await.map_err(|error| ADVICE.of_read(&error))?;
             Ok(claims.items.into_iter().map(NodeClaim::listed).collect())
         }
         .boxed()
@@ -141,7 +119,7 @@ impl NamedProvider for Karpenter {
                 Ok(DeleteOutcome::Conflict(_)) => Err(ProviderError::Transient(format!(
                     "NodeClaim {name} has just been replaced by another one"
                 ))),
-                Err(error) => Err(write_error(&error)),
+                Err(error) => Err(ADVICE.of_write(&error)),
             }
         }
         .boxed()

@@ -1,0 +1,88 @@
+//! One call to a provider of either shape: in time, and with a list that can be true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
+use crate::plan::supply::Size;
+use crate::plan::{PoolKey, slots};
+
+/// How long a call to a provider may take. The pool waits for it, and other pools do not.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// A provider, by what it can be asked for.
+#[derive(Clone, Copy)]
+pub(super) enum Selected<'a> {
+    /// It makes machines by name.
+    Named(&'a dyn NamedProvider),
+    /// It keeps a number of them, in the set of this name.
+    Sized(&'a dyn SizedProvider, &'a str),
+}
+
+/// The machines of one provider.
+pub(super) struct Listing {
+    /// The machines, and whether each carries a mark by which it goes first.
+    pub machines: Vec<(ListedMachine, bool)>,
+    /// The number that the provider keeps.
+    pub size: Option<Size>,
+    /// Why no machine may be removed now.
+    pub removals_wait: Option<String>,
+}
+
+impl Selected<'_> {
+    /// Lists the pool's machines.
+    pub(super) async fn list(self, key: &PoolKey, now: Timestamp) -> Result<Listing, ProviderError> {
+        match self {
+            Self::Named(provider) => {
+                let listed = credible(key, in_time(provider.list(key, now)).await?)?;
+                let machines = listed.into_iter().map(|machine| (machine, false)).collect();
+                Ok(Listing { machines, size: None, removals_wait: None })
+            }
+            Self::Sized(provider, name) => {
+                let SizedList { size, machines, removals_wait } = in_time(provider.list(key, name)).await?;
+                Ok(Listing { machines, size: Some(size), removals_wait })
+            }
+        }
+    }
+
+    /// Deletes one.
+    pub(super) async fn delete(self, key: &PoolKey, machine: &str) -> Result<Deletion, ProviderError> {
+        match self {
+            Self::Named(provider) => in_time(provider.delete(key, machine)).await,
+            Self::Sized(provider, name) => in_time(provider.delete(key, name, machine)).await,
+        }
+    }
+}
+
+/// The list of a pool's machines, unless it cannot be true: the names are those of the pool's slots, and neither a name
+/// nor a provider ID comes twice.
+fn credible(key: &PoolKey, listed: Vec<ListedMachine>) -> Result<Vec<ListedMachine>, ProviderError> {
+    let (prefix, mut names, mut ids) = (slots::prefix(key), BTreeSet::new(), BTreeMap::new());
+    for ListedMachine { name, provider_id, progress: _ } in &listed {
+        let lie = if !slots::is_slot(name, &prefix) {
+            Some(format!("{name:?}, which is not a machine of this pool (they are called {prefix}<number>)"))
+        } else if !names.insert(name) {
+            Some(format!("{name} twice"))
+        } else {
+            let same = provider_id.as_ref().and_then(|id| ids.insert(id, name));
+            same.map(|other| format!("{other} and {name} with the same provider ID"))
+        };
+        if let Some(lie) = lie {
+            return Err(ProviderError::Transient(format!(
+                "it lists {lie}, so nothing is concluded from its list"
+            )));
+        }
+    }
+    Ok(listed)
+}
+
+/// The answer of a provider, which has to come within [`CALL_LIMIT`].
+pub(super) async fn in_time<T>(
+    call: impl Future<Output = Result<T, ProviderError>>,
+) -> Result<T, ProviderError> {
+    tokio::time::timeout(CALL_LIMIT, call).await.unwrap_or_else(|_elapsed| {
+        Err(ProviderError::Unreachable(format!("no answer within {} s", CALL_LIMIT.as_secs())))
+    })
+}
