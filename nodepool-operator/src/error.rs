@@ -56,8 +56,13 @@ pub(crate) enum Error {
 impl Error {
     /// What to report to the user: a write that a retry cannot help, or a creation that is never answered.
     pub(crate) fn rejection(&self) -> Option<Rejected> {
-        let Self::Write { what, source } = self else {
-            return None;
+        let (what, source) = match self {
+            Self::Write { what, source } => (what, source),
+            Self::Provider { what: _, source } => {
+                let (write, reason) = (RejectedWrite::Machine, source.reason());
+                return Some(Rejected { write, reason, message: chain(self) });
+            }
+            _ => return None,
         };
         if *what == NEW_NODE && source.maybe_written() {
             let message = format!("{}; is an admission webhook for nodes slow or down?", chain(self));

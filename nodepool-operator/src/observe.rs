@@ -42,7 +42,7 @@ const PARALLEL_READS: usize = 8;
 pub(crate) struct Seen {
     /// The input of the plan.
     pub observed: Observed,
-    /// Machines that failed since the last visit.
+    /// Machines that failed since the last visit, and why the machines of a provider could not be listed.
     pub failed_machines: Vec<ProviderError>,
 }
 

@@ -30,9 +30,11 @@ pub(crate) enum RejectedWrite {
     Creation,
     /// A change of an existing object.
     Change,
+    /// The deletion of a machine, by its provider.
+    Machine,
 }
 
-/// A write that the API server forbids or finds invalid: it stays so until the user changes something. Or a write
+/// A write that the API server, or a provider, forbids or finds invalid: it stays so until the user changes something. Or a write
 /// without an answer: that may recover by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rejected {
@@ -105,9 +107,13 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    /// A rejection that is permanent; `None` for a server that does not answer, because that is retried.
+    /// A rejection that is permanent; `None` for a server that does not answer, and for a provider, because they are
+    /// asked again.
     pub(crate) fn lasting_rejection(&self) -> Option<&Rejected> {
-        self.rejected.as_ref().filter(|rejected| rejected.reason != Reason::WriteTimedOut)
+        let is_lasting = |rejected: &&Rejected| {
+            rejected.reason != Reason::WriteTimedOut && rejected.write != RejectedWrite::Machine
+        };
+        self.rejected.as_ref().filter(is_lasting)
     }
 
     /// Merges the result of another part of the plan.

@@ -58,10 +58,12 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
 fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<Facts> {
     let observed = &seen.observed;
     let facts = Facts::count(observed, observed.pool.as_deref()?, plan, applied);
-    if facts.all_ready() {
+    if facts.all_ready() && seen.failed_machines.is_empty() {
         ctx.provisioner.pool_complete(&observed.key);
     }
-    Some(facts.with_failure(ctx.provisioner.last_failure(&observed.key)))
+    let (failure, provisioning) =
+        (ctx.provisioner.last_failure(&observed.key), ctx.provisioner.remembered(&observed.key));
+    Some(facts.with_failure(failure, provisioning))
 }
 
 #[cfg(test)]

@@ -48,7 +48,8 @@ pub(crate) async fn report(
         return Ok(Reported::Done);
     };
     let reference = pool.object_ref(&());
-    for event in events(pool, applied, failure.as_ref()) {
+    let contest = facts.and_then(|facts| facts.machines.contest.as_ref());
+    for event in events(pool, applied, failure.as_ref(), contest) {
         ctx.recorder.publish(&reference, event_kind(event.reason), event.note);
     }
     match facts {
@@ -108,6 +109,7 @@ const fn event_kind(reason: EventReason) -> EventKind {
         EventReason::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
         EventReason::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
         EventReason::MachineLost => EventKind::warning("MachineLost", "ReplaceNode"),
+        EventReason::MachinesContested => EventKind::warning("MachinesContested", "SizeMachines"),
         EventReason::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
     }
 }

@@ -62,9 +62,10 @@ fn read_part(pool: &NodePool) -> Option<NodePoolStatus> {
     status.conditions.retain(|condition| {
         conditions(Owner::NodepoolOperator).any(|own| own.as_str() == condition.type_.as_str())
     });
-    let scale_down = status.autoscaling.take().and_then(|autoscaling| autoscaling.scale_down);
-    status.autoscaling =
-        scale_down.map(|plan| AutoscalingStatus { scale_down: Some(plan), ..AutoscalingStatus::default() });
+    let read = status.autoscaling.take().map(|AutoscalingStatus { scale_down, on_contested, .. }| {
+        AutoscalingStatus { scale_down, on_contested, ..AutoscalingStatus::default() }
+    });
+    status.autoscaling = read.filter(|read| *read != AutoscalingStatus::default());
     Some(status)
 }
 
@@ -112,7 +113,7 @@ mod tests {
     use futures::FutureExt as _;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
     use shared_crds::names;
-    use shared_crds::v1alpha1::ScaleDownPlan;
+    use shared_crds::v1alpha1::{OnContested, ScaleDownPlan};
     use shared_runtime::reflect::Unreadable;
 
     use super::*;
@@ -163,6 +164,11 @@ mod tests {
         assert!(changed(|pool| pool.metadata.deletion_timestamp = Some(Time(at(1)))));
         assert!(changed(|pool| pool.status.as_mut().unwrap().replicas = Some(1)));
         assert!(changed(|pool| pool.status = None));
+        assert!(changed(|pool| {
+            let on_contested = Some(OnContested::Reclaim);
+            let autoscaling = AutoscalingStatus { on_contested, ..AutoscalingStatus::default() };
+            pool.status.as_mut().unwrap().autoscaling = Some(autoscaling);
+        }));
         assert!(changed(|pool| {
             let plan = ScaleDownPlan { target_replicas: 1, ..ScaleDownPlan::default() };
             let autoscaling = AutoscalingStatus { scale_down: Some(plan), ..AutoscalingStatus::default() };

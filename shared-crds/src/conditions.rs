@@ -46,6 +46,8 @@ api_names! {
         ProvisioningHealthy,
         /// `spec.replicas` is outside the bounds, and the operators act on the nearest bound instead.
         ReplicasClamped,
+        /// Another writer has changed the number of machines that the provider keeps, since the operator last wrote it.
+        MachinesContested,
         /// The Autoscaler can act on the pool now. The meaning is that of a `HorizontalPodAutoscaler`.
         AbleToScale,
         /// The Autoscaler plans this pool: exactly one autoscaler in mode `Auto` or `Recommend` selects it.
@@ -68,7 +70,8 @@ impl ConditionType {
             | Self::Stalled
             | Self::NodesReady
             | Self::ProvisioningHealthy
-            | Self::ReplicasClamped => Some(Owner::NodepoolOperator),
+            | Self::ReplicasClamped
+            | Self::MachinesContested => Some(Owner::NodepoolOperator),
             Self::AbleToScale | Self::ScalingActive | Self::ScalingLimited | Self::ReplicasContested => {
                 Some(Owner::AutoscalerOperator)
             }
@@ -103,6 +106,8 @@ api_names! {
         ProviderUnauthorized,
         /// A node did not become Ready in `provisioningTimeoutSeconds`.
         ProvisioningTimedOut,
+        /// The provider has more machines than it was asked for, so nothing is made or removed.
+        TooManyMachines,
         /// The provider has created every requested node.
         Provisioned,
         /// Nothing to do.
@@ -160,7 +165,7 @@ api_names! {
         Yielded,
         /// The number of nodes of another writer was overwritten.
         Reclaimed,
-        /// No writer but the Autoscaler has changed `spec.replicas` recently.
+        /// No writer but the operator that reports this has changed the number recently.
         NotContested,
         /// Every schedule can be parsed and is in effect as written.
         SchedulesRead,

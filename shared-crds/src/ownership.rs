@@ -80,6 +80,7 @@ pub const NODE_POOL: &[Rule] = &[
     rule("status.selector", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.observedGeneration", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.nodes", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.provisioning", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.autoscaling", Owner::AutoscalerOperator, Endpoint::Status, OWN_MANAGER),
     rule(
         SCALE_DOWN,

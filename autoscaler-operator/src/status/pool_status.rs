@@ -11,7 +11,8 @@ use planner::{MAX_NAMED_NODES, PoolDecision};
 use shared_crds::NodePool;
 use shared_crds::conditions::{self, ConditionType, Reason, Statement};
 use shared_crds::v1alpha1::{
-    AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, ScaleDownPlan, ScaleEvent, UnneededNode,
+    AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, OnContested, ScaleDownPlan, ScaleEvent,
+    UnneededNode,
 };
 
 /// `maxLength` of a decision's message.
@@ -157,6 +158,7 @@ fn autoscaling(
         unneeded_nodes: remembered(decision.unneeded.clone()),
         written_replicas: scaled.map(|last| last.to_replicas).or(limits.replicas_writer.written),
         contested: written.map_or_else(contested, |written| written.contested.clone()),
+        on_contested: decision.on_contested.filter(|policy| *policy != OnContested::default()),
         recommendations: limits.memory.recommendations.clone(),
         scale_events: written.map_or(&limits.memory.events, |written| &written.events).clone(),
     })

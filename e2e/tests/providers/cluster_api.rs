@@ -15,7 +15,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
-use shared_crds::v1alpha1::{ClusterApiProvider, MachineDeploymentReference, ProviderSpec};
+use shared_crds::v1alpha1::{ClusterApiProvider, MachineDeploymentReference, OnContested, ProviderSpec};
 
 /// Time limit of a step: Cluster API works in rounds of seconds.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -257,5 +257,58 @@ async fn a_machine_deployment_that_is_missing_paused_or_of_another_pool_is_said(
     assert!(before.iter().all(|name| after.contains(name)), "{before:?} {after:?}");
     env.kubectl(&["delete", "nodepools.tandem.dev/second", "--timeout=60s"]).await.unwrap();
     assert_eq!(names(&has(&env, &capi, 3).await), after);
+    end(env, capi).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_writer_of_the_machine_deployment_is_named_and_answered_as_on_contested_says() {
+    let (env, capi) = begin("capi-contested").await;
+    env.create(&pool_of("racks", Some(2))).await.unwrap();
+    has(&env, &capi, 2).await;
+    let says = async |status: &str, reason: &str, text: &str| {
+        wait_for(&env, &capi, &format!("MachinesContested is {status}, {reason}"), async || {
+            let all = env.pool("racks").await?.status.unwrap_or_default().conditions;
+            let Some(found) = all.iter().find(|it| it.type_ == "MachinesContested") else { bail!("none") };
+            let is_said =
+                (&*found.status, &*found.reason) == (status, reason) && found.message.contains(text);
+            ensure!(is_said, "{}, {}: {}", found.status, found.reason, found.message);
+            Ok(Some(()))
+        })
+        .await;
+    };
+    says("False", "NotContested", "keeps 2 machines").await;
+    let scale = async |replicas: i32| {
+        let to = format!("--replicas={replicas}");
+        env.kubectl(&["scale", "machinedeployments.cluster.x-k8s.io/workers", &to]).await.unwrap();
+    };
+
+    // Their number is kept, up and down, with nodes that are drained.
+    scale(4).await;
+    says("True", "Yielded", "kubectl has set the provider to 4 machines").await;
+    has(&env, &capi, 4).await;
+    scale(1).await;
+    says("True", "Yielded", "kubectl has set the provider to 1 machines").await;
+    has(&env, &capi, 1).await;
+    assert_eq!(
+        env.pool("racks").await.unwrap().spec.replicas,
+        Some(2),
+        "the pool's own number is nobody's to change"
+    );
+    // What a person sets at the pool counts from then on.
+    env.kubectl(&["scale", "nodepools.tandem.dev/racks", "--replicas=3"]).await.unwrap();
+    has(&env, &capi, 3).await;
+    says("False", "NotContested", "keeps 3 machines").await;
+
+    // An autoscaler that reclaims: pods need one node.
+    let mut reclaims = objects::autoscaler("all", 1);
+    reclaims.spec.on_contested = OnContested::Reclaim;
+    env.create(&objects::deployment("web", "racks", 1, "3")).await.unwrap();
+    env.create(&reclaims).await.unwrap();
+    has(&env, &capi, 1).await;
+    scale(3).await;
+    says("True", "Reclaimed", "kubectl has set the provider to 3 machines").await;
+    has(&env, &capi, 1).await;
+    let events = env.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
+    assert!(events.contains("MachinesContested"), "{events}");
     end(env, capi).await;
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+use shared_crds::conditions::Reason;
 
 use super::{NodeStep, PoolStep};
 
@@ -15,6 +16,15 @@ pub(crate) struct JoinStep {
     pub node: Arc<Node>,
     /// The JSON patch that makes it one.
     pub patch: Value,
+}
+
+/// Why nothing is made or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stall {
+    /// Machine-readable reason.
+    pub reason: Reason,
+    /// What is wrong and what to do about it.
+    pub message: String,
 }
 
 /// What should happen to a pool.
@@ -28,8 +38,8 @@ pub(crate) struct Plan {
     pub wanted: usize,
     /// Hash of the template that new nodes are made from; `None` when the spec cannot be acted on.
     pub template_hash: Option<String>,
-    /// Why the spec cannot be acted on; `None` when it is valid.
-    pub invalid: Option<String>,
+    /// Why nothing is made or removed until the user changes something; `None` when that is not so.
+    pub stalled: Option<Stall>,
     /// Every node, once.
     pub nodes: Vec<NodeStep>,
     /// Machines to request from the provider, by node name.

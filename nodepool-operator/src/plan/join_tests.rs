@@ -8,10 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 use shared_crds::names;
-use shared_crds::v1alpha1::{ExecProvider, ProviderSpec};
+use shared_crds::v1alpha1::{ExecProvider, NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::observed_time::{MachineTimes, NodeTime, NodeTimes};
-use super::testing::{at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
+use super::supply::Size;
+use super::testing::{self, at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
 use super::*;
 
 /// A pool of `replicas` whose machines register themselves, with these machines running under IDs `x://NAME`.
@@ -265,7 +266,7 @@ fn nothing_is_made_or_removed_while_the_spec_names_another_provider_than_made_th
     observed.supply.former = ["simulated".to_owned()].into();
     observed.registered = vec![registered("host-7", "m")];
     let frozen = plan(&observed);
-    let invalid = frozen.invalid.unwrap();
+    let invalid = frozen.stalled.unwrap().message;
     assert!(invalid.contains("to exec.rack while the pool has nodes or machines of simulated"), "{invalid}");
     assert!(frozen.join.is_empty() && frozen.withdraw.is_empty() && frozen.request.is_empty());
     assert!(frozen.nodes.iter().all(|step| step.action == NodeAction::Keep));
@@ -274,4 +275,38 @@ fn nothing_is_made_or_removed_while_the_spec_names_another_provider_than_made_th
     pool.metadata.deletion_timestamp = Some(Time(at(50)));
     observed.pool = Some(Arc::new(pool));
     assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon).len(), 1, "a deleted pool is drained");
+}
+
+#[test]
+fn a_provider_with_more_machines_than_it_was_asked_for_freezes_the_pool() {
+    let asked_for = |machines: i32, listed: usize| {
+        let names: Vec<String> = (0..listed).map(|index| format!("m-{index}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut observed = pool_of(1, &names);
+        let pool = Arc::make_mut(observed.pool.as_mut().unwrap());
+        let provisioning = ProvisioningStatus { machines: Some(machines), ..ProvisioningStatus::default() };
+        pool.status = Some(NodePoolStatus { provisioning: Some(provisioning), ..NodePoolStatus::default() });
+        observed
+    };
+    let frozen = plan(&asked_for(0, 4));
+    let stall = frozen.stalled.clone().unwrap();
+    assert_eq!(stall.reason, Reason::TooManyMachines);
+    assert!(stall.message.contains("lists 3 machines more than it was asked for"), "{}", stall.message);
+    assert!(frozen.withdraw.is_empty() && frozen.request.is_empty() && frozen.join.is_empty());
+    // It goes on when the pool wants them, and while no more come than a lost answer may bring.
+    assert_eq!(plan(&asked_for(0, 3)).withdraw.len(), 2);
+    // Those of a pool that was made smaller were asked for.
+    assert_eq!(plan(&asked_for(4, 4)).withdraw.len(), 3);
+    // A provider that keeps a number has it judged by its writer.
+    let mut sized = asked_for(0, 4);
+    sized.supply.size = Some(Size { replicas: 4, generation: 1 });
+    assert_eq!(plan(&sized).stalled, None);
+    // What was recorded stays until then, so that the next pass finds the same.
+    let observed = asked_for(0, 4);
+    let facts = testing::facts(&observed);
+    let status = crate::status::fields(observed.pool.as_deref().unwrap(), &facts);
+    assert_eq!(status.provisioning.unwrap().machines, Some(0));
+    let observed = asked_for(4, 4);
+    let status = crate::status::fields(observed.pool.as_deref().unwrap(), &testing::facts(&observed));
+    assert_eq!(status.provisioning.unwrap().machines, Some(1));
 }

@@ -11,6 +11,7 @@
 //! | `membership` | the state of each node |
 //! | `pods` | which pods keep a node |
 //! | `observed_time` | whether this process itself has measured that a time has passed |
+//! | `contested` | whether another writer has set the number of machines, and what follows |
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `victims` | which nodes are removed |
 //! | `drain` | the next step of a leaving node |
@@ -19,6 +20,7 @@
 //! | `numbers` | nothing: it writes numbers of nodes |
 
 mod classify;
+pub(crate) mod contested;
 mod decision;
 pub(crate) mod drain;
 pub(crate) mod hash;
@@ -60,10 +62,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::conditions::Reason;
 use shared_crds::{NodePool, names};
 
 pub(crate) use self::classify::{Classified, classify};
-pub(crate) use self::decision::{JoinStep, Plan};
+use self::contested::MachinesWriter;
+pub(crate) use self::decision::{JoinStep, Plan, Stall};
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep};
@@ -80,6 +84,10 @@ const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(5);
 /// Polling interval of a provider whose machines register their Nodes themselves: finds machines that nobody expects, and
 /// those that went away.
 const MACHINE_RESYNC: SignedDuration = SignedDuration::from_secs(60);
+
+/// How many machines more than it was asked for a provider may have before nothing is made or removed: what a request
+/// whose answer was lost may add. Machine Controller Manager allows two as well (its `safety-up`).
+const TOLERATED_SURPLUS: usize = 2;
 
 /// Decides what happens to a pool. `pods` are those that [`classify()`] asked for, as far as they could be read.
 pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {
@@ -100,7 +108,7 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
 /// Whether nothing may be changed although the pool is not paused. The deletion of a pool goes on: each node is deleted by
 /// the provider that made it.
 fn is_frozen(observed: &Observed, pool: &NodePool, members: &[Member]) -> bool {
-    pool.metadata.deletion_timestamp.is_none() && another_provider(observed, pool, members).is_some()
+    pool.metadata.deletion_timestamp.is_none() && frozen(observed, pool, members).is_some()
 }
 
 /// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left
@@ -128,15 +136,46 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>) -> P
         (false, _) => NodeAction::Wait,
     };
     let (template_hash, invalid) = reported(&Blueprint::of(&observed.key, pool, &observed.supply.source));
-    let invalid = another_provider(observed, pool, &members).or(invalid);
+    let stalled = frozen(observed, pool, &members).or(invalid);
     Plan {
         wanted: sizing::wanted(observed, pool, &members),
         template_hash,
-        invalid,
+        stalled,
         nodes: steps(members, action),
         requeue_at: next_list(observed),
         ..Plan::default()
     }
+}
+
+/// Why nothing may be changed although the pool is not paused.
+fn frozen(observed: &Observed, pool: &NodePool, members: &[Member]) -> Option<Stall> {
+    let another = another_provider(observed, pool, members)
+        .map(|message| Stall { reason: Reason::InvalidSpec, message });
+    let too_many = || {
+        too_many_machines(observed, pool, members)
+            .map(|message| Stall { reason: Reason::TooManyMachines, message })
+    };
+    another.or_else(too_many)
+}
+
+/// What to say about a pool whose provider lists more machines than it was asked for, by more than [`TOLERATED_SURPLUS`]:
+/// something is wrong there, so neither are more requested nor are these removed. A number that the provider keeps is
+/// judged by its writer instead.
+fn too_many_machines(observed: &Observed, pool: &NodePool, members: &[Member]) -> Option<String> {
+    if observed.supply.size.is_some() {
+        return None;
+    }
+    let known = pool.status.as_ref()?.provisioning.as_ref()?.machines?;
+    let asked = usize::try_from(known).unwrap_or_default().max(sizing::wanted(observed, pool, members));
+    let without_node = observed.in_flight().count() + observed.joining().len();
+    let staying = members.iter().filter(|member| member.stays()).count() + observed.unread().count();
+    let unasked = (staying + without_node).saturating_sub(asked).min(without_node);
+    (unasked > TOLERATED_SURPLUS).then(|| {
+        format!(
+            "the provider lists {unasked} machines more than it was asked for: delete them there, or raise \
+             spec.replicas if they are wanted; until then nothing is made or removed"
+        )
+    })
 }
 
 /// What to say about a pool whose provider was changed while it had nodes or machines: which of them to delete, and
@@ -175,8 +214,13 @@ fn active(
         .map(|member| member.name().to_owned())
         .collect();
     let is_lost = |member: &&Member| member.is_lost() && observed.supply.removals_wait.is_none();
-    let lost = members.iter().filter(is_lost).map(|member| member.name().to_owned());
-    let lost: BTreeSet<String> = lost.collect();
+    let going = observed.going();
+    let goes = |member: &&Member| {
+        let machine = names::machine_of(&member.node.metadata);
+        member.stays() && member.has_finalizer && machine.is_some_and(|machine| going.contains(machine))
+    };
+    let lost = members.iter().filter(|member| is_lost(member) || goes(member));
+    let lost: BTreeSet<String> = lost.map(|member| member.name().to_owned()).collect();
     let replaced: BTreeSet<String> = never_started.union(&lost).cloned().collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
     let sizing = if replaced.is_empty() { sizing } else { sizing::size(observed, pool, &members, &replaced) };
@@ -218,7 +262,7 @@ fn active(
     // zero.
     let all_read = observed.unread().next().is_none() && !observed.supply.is_unknown;
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
-    let (template_hash, invalid) = reported(&blueprint);
+    let (template_hash, stalled) = reported(&blueprint);
     let (register, request) = match blueprint {
         Ok(blueprint) => {
             (sizing.register.iter().filter_map(|name| blueprint.node(name)).collect(), sizing.request)
@@ -236,7 +280,7 @@ fn active(
             .then(|| i32::try_from(sizing.wanted).unwrap_or(i32::MAX)),
         wanted: sizing.wanted,
         template_hash,
-        invalid,
+        stalled,
         nodes,
         request,
         withdraw: sizing.withdraw,
@@ -280,10 +324,10 @@ fn join(observed: &Observed, pool: &NodePool) -> Vec<JoinStep> {
 }
 
 /// The hash of the template, or why there is none.
-fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<String>) {
+fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<Stall>) {
     match blueprint {
         Ok(blueprint) => (Some(blueprint.marks.hash.clone()), None),
-        Err(invalid) => (None, Some(invalid.to_string())),
+        Err(invalid) => (None, Some(Stall { reason: Reason::InvalidSpec, message: invalid.to_string() })),
     }
 }
 
@@ -314,7 +358,10 @@ fn next_visit(
     let lost = members.iter().filter(|member| member.stays()).filter_map(|member| member.lost_at(now));
     let removals =
         members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);
-    machines.chain(given_up).chain(retry).chain(deadlines).chain(lost).chain(removals).min()
+    let writer = observed.pool.as_deref().map(|pool| MachinesWriter::of(pool, &observed.supply, now));
+    let contest = writer.and_then(|writer| writer.contest).map(|contest| contest.until());
+    let contest = contest.filter(|at| *at > now);
+    machines.chain(given_up).chain(contest).chain(retry).chain(deadlines).chain(lost).chain(removals).min()
 }
 
 /// When the provider has to be asked again.

@@ -115,6 +115,13 @@ impl Observed {
             && self.supply.machines.iter().all(|listed| Some(&*listed.name) != machine)
     }
 
+    /// The machines that are being deleted. The operator deletes none whose Node stays, so a Node that stays although its
+    /// machine is among them goes by the will of somebody else.
+    pub(crate) fn going(&self) -> BTreeSet<&str> {
+        let machines = self.supply.machines.iter().filter(|it| it.state == MachineState::Deleting);
+        machines.map(|machine| &*machine.name).collect()
+    }
+
     /// The Nodes that are left of machines that were deleted.
     pub(crate) fn left_over(&self) -> impl Iterator<Item = &Arc<Node>> {
         let of_deleted = |id: &str| self.supply.deleted_ids.contains(id);
@@ -172,7 +179,7 @@ pub(crate) enum NodeAction {
     Remove,
     /// It did not become Ready in time: delete it. The finalizer then turns this into a normal drain.
     Replace,
-    /// Its machine is gone, behind the operator's back: delete it, as with [`Self::Replace`].
+    /// Its machine is gone, or going, behind the operator's back: delete it, as with [`Self::Replace`].
     ReplaceLost,
     /// It is leaving and nothing can be done about it in this pass.
     Wait,

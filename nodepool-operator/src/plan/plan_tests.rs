@@ -169,7 +169,7 @@ fn a_pool_with_an_invalid_spec_requests_nothing_and_reports_why() {
     assert!(plan(&observed).request.is_empty());
     let facts = facts(&observed);
     assert_eq!(facts.in_flight, 0);
-    assert!(facts.invalid.unwrap().contains("spec.provider"));
+    assert!(facts.stalled.unwrap().message.contains("spec.provider"));
 }
 
 #[test]

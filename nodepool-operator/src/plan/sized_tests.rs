@@ -76,3 +76,18 @@ fn a_mark_is_taken_off_a_machine_that_neither_goes_now_nor_has_a_node_that_does(
     let plan = plan(&observed);
     assert_eq!((plan.withdraw, plan.unmark), (vec!["m".to_owned()], vec!["n-000".to_owned()]));
 }
+
+#[test]
+fn a_node_whose_machine_goes_by_the_will_of_somebody_else_is_drained_at_once() {
+    let mut observed = sized(2, vec![node(0), node(1)], &["n-000", "n-001"]);
+    assert_eq!(actions(&plan(&observed)), []);
+    observed.supply.machines[1].state = MachineState::Deleting;
+    assert_eq!(with_action(&plan(&observed), &NodeAction::ReplaceLost), ["n-001"]);
+    assert_eq!(plan(&observed).request.len(), 1);
+    // Also while no machine may be removed: this one is.
+    assert_eq!(with_action(&plan(&rolling(&observed)), &NodeAction::ReplaceLost), ["n-001"]);
+    // It does not count any more, so no other node goes in its place.
+    let mut lowered = observed.clone();
+    lowered.pool = Some(Arc::new(pool(1)));
+    assert_eq!(actions(&plan(&lowered)), [("n-001".to_owned(), NodeAction::ReplaceLost)]);
+}

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use shared_crds::NodePool;
 
+use super::contested::MachinesWriter;
 use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
 use super::supply::{Machine, MachineState};
@@ -59,7 +60,7 @@ impl Sizing {
 }
 
 /// The number of nodes `pool` should have now. For an unset count that is the number of nodes that exist or are
-/// requested.
+/// requested. While another writer's number of machines is kept, it is that.
 pub(crate) fn wanted(observed: &Observed, pool: &NodePool, members: &[Member]) -> usize {
     if pool.metadata.deletion_timestamp.is_some() {
         return 0;
@@ -67,7 +68,11 @@ pub(crate) fn wanted(observed: &Observed, pool: &NodePool, members: &[Member]) -
     let readable = members.iter().filter(|member| member.stays()).count();
     let machines = observed.in_flight().count() + observed.joining().len();
     let present = readable + observed.unread().count() + machines;
-    usize::try_from(pool.spec.replicas_or(number(present))).unwrap_or_default()
+    let wanted = match MachinesWriter::of(pool, &observed.supply, observed.now).held() {
+        Some(contest) => pool.spec.within_bounds(contest.record.machines),
+        None => pool.spec.replicas_or(number(present)),
+    };
+    usize::try_from(wanted).unwrap_or_default()
 }
 
 /// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more.

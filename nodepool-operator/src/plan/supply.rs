@@ -87,6 +87,8 @@ pub(crate) struct Supply {
     pub is_unknown: bool,
     /// The number of machines that the provider keeps; `None` for one that makes machines by name.
     pub size: Option<Size>,
+    /// The field manager that wrote [`Self::size`] last; `None` where it is not recorded.
+    pub size_writer: Option<String>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
     /// Until this time, machines may appear whose requests were not answered, or Nodes of machines that have just gone;

@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, SimulatedProvider};
+use shared_crds::v1alpha1::{
+    NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, ProvisioningStatus, SimulatedProvider,
+};
 use shared_crds::{NodePool, names};
 
 use super::membership::Member;
@@ -37,6 +39,7 @@ pub(crate) fn supply() -> Supply {
         machines: vec![],
         is_unknown: false,
         size: None,
+        size_writer: None,
         removals_wait: None,
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
@@ -209,7 +212,8 @@ pub(crate) fn done(plan: &Plan) -> Applied {
 /// The facts after `applied`, while the provider's last failure is the observed one.
 pub(crate) fn facts_after(observed: &Observed, plan: &Plan, applied: &Applied) -> Facts {
     let pool = observed.pool.as_deref().unwrap();
-    Facts::count(observed, pool, plan, applied).with_failure(observed.supply.failure.clone())
+    Facts::count(observed, pool, plan, applied)
+        .with_failure(observed.supply.failure.clone(), ProvisioningStatus::default())
 }
 
 /// The facts after a plan that is carried out completely, but for what it creates and removes.

@@ -1,12 +1,16 @@
 //! What is remembered about the requests of each pool: the last failure and its backoff, and what stood in the way.
 //!
-//! All of it is in memory. After a restart the operator finds its nodes in the cluster and requests the rest again.
+//! The backoff and the providers that were asked are in the pool's status as well, so that a restart forgets neither. The
+//! rest is in memory: after a restart the operator finds its nodes in the cluster and requests the rest again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::conditions::Reason;
+use shared_crds::NodePool;
+use shared_crds::conditions::{ConditionType, Reason};
+use shared_crds::v1alpha1::ProvisioningStatus;
 
 use crate::plan::PoolKey;
 use crate::plan::supply::ProvisioningFailure;
@@ -18,6 +22,9 @@ const MAX_BACKOFF: SignedDuration = SignedDuration::from_secs(300);
 
 /// How long after a request without an answer its machine may still appear in the provider's list.
 const LATE_COMMIT: SignedDuration = SignedDuration::from_secs(120);
+
+/// Bound of the list in the status. A pool has one provider, or two while one is exchanged.
+const MAX_PROVIDERS: usize = 16;
 
 /// What is remembered about a pool.
 #[derive(Debug, Default)]
@@ -33,6 +40,8 @@ struct PoolState {
     unanswered: BTreeMap<String, Timestamp>,
     /// References of the providers that were asked for machines.
     asked: BTreeSet<String>,
+    /// What the status remembers was read.
+    is_restored: bool,
 }
 
 /// The failures of every pool's requests.
@@ -67,6 +76,43 @@ impl Failures {
             let retry_at = now.checked_add(backoff(state.failures)).unwrap_or(Timestamp::MAX);
             state.failure.insert(ProvisioningFailure { reason, message, retry_at }).clone()
         })
+    }
+
+    /// Restores what the pool's status remembers from before this process began, once.
+    pub(super) fn restore(&self, key: &PoolKey, pool: &NodePool) {
+        self.change(key, |state| {
+            if std::mem::replace(&mut state.is_restored, true) {
+                return;
+            }
+            let Some(status) = &pool.status else { return };
+            let Some(remembered) = &status.provisioning else { return };
+            state.asked.extend(remembered.providers.iter().cloned());
+            let unhealthy = status.conditions.iter().find(|condition| {
+                condition.type_ == ConditionType::ProvisioningHealthy.as_str() && condition.status == "False"
+            });
+            let (Some(retry_at), Some(condition)) = (&remembered.retry_time, unhealthy) else { return };
+            let reason = Reason::ALL.iter().copied().find(|reason| reason.as_str() == condition.reason);
+            state.failures = remembered.failures.and_then(|it| u32::try_from(it).ok()).unwrap_or(1);
+            state.generation = condition.observed_generation;
+            state.failure = reason.map(|reason| ProvisioningFailure {
+                reason,
+                message: condition.message.clone(),
+                retry_at: retry_at.0,
+            });
+        });
+    }
+
+    /// What the pool's status should remember.
+    pub(super) fn remembered(&self, key: &PoolKey) -> ProvisioningStatus {
+        let pools = self.pools();
+        let Some(state) = pools.get(key) else { return ProvisioningStatus::default() };
+        let failure = state.failure.as_ref();
+        ProvisioningStatus {
+            failures: failure.map(|_| i32::try_from(state.failures).unwrap_or(i32::MAX)),
+            retry_time: failure.map(|failure| Time(next_second(failure.retry_at))),
+            providers: state.asked.iter().take(MAX_PROVIDERS).cloned().collect(),
+            ..ProvisioningStatus::default()
+        }
     }
 
     /// Ends a failure that a new spec may have ended. A new spec may bring a new quota, so it is tried at once.
@@ -179,6 +225,13 @@ impl PoolState {
     }
 }
 
+/// The API stores whole seconds.
+fn next_second(time: Timestamp) -> Timestamp {
+    let is_whole = time.subsec_nanosecond() == 0;
+    let seconds = time.as_second().saturating_add(i64::from(!is_whole));
+    Timestamp::from_second(seconds).unwrap_or(time)
+}
+
 /// Whether a failure may be over when the spec changes.
 const fn ends_with_a_new_spec(failure: &ProvisioningFailure) -> bool {
     matches!(failure.reason, Reason::QuotaExceeded | Reason::InvalidSpec)
@@ -192,8 +245,11 @@ fn backoff(failures: u32) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use shared_crds::v1alpha1::NodePoolStatus;
+
     use super::*;
-    use crate::plan::testing::{at, key};
+    use crate::plan::testing::{at, key, pool};
 
     #[test]
     fn the_backoff_doubles_from_five_seconds_to_five_minutes() {
@@ -259,5 +315,36 @@ mod tests {
         failures.unanswered(&key(), "a", at(0));
         failures.accepted(&key(), "a");
         assert_eq!(failures.uncertain_until(&key()), None);
+    }
+
+    #[test]
+    fn the_backoff_and_the_providers_that_were_asked_survive_a_restart() {
+        let failures = Failures::default();
+        failures.asking(&key(), "exec.rack");
+        let fail = |failures: &Failures, at| {
+            failures.record(&key(), Some(3), Reason::ProvisioningFailed, "no rack".to_owned(), at)
+        };
+        let now = Timestamp::from_millisecond(100).unwrap();
+        fail(&failures, now);
+        let before = fail(&failures, now);
+        let mut pool = pool(1);
+        let condition = json!({ "type": "ProvisioningHealthy", "status": "False", "reason": "ProvisioningFailed",
+            "message": "no rack", "observedGeneration": 3, "lastTransitionTime": "2026-01-01T00:00:00Z" });
+        pool.status = Some(NodePoolStatus {
+            provisioning: Some(failures.remembered(&key())),
+            conditions: vec![serde_json::from_value(condition).unwrap()],
+            ..NodePoolStatus::default()
+        });
+        let restarted = Failures::default();
+        restarted.restore(&key(), &pool);
+        // To the second, and never earlier.
+        assert_eq!(before.retry_at.as_millisecond(), 10_100);
+        assert_eq!(restarted.last(&key()), Some(ProvisioningFailure { retry_at: at(11), ..before }));
+        assert_eq!(restarted.asked(&key()), ["exec.rack".to_owned()].into());
+        assert_eq!(fail(&restarted, at(11)).retry_at, at(31), "the third in a row");
+        // Only once: the status may be older than what this process knows by now.
+        restarted.pool_complete(&key());
+        restarted.restore(&key(), &pool);
+        assert_eq!(restarted.last(&key()), None);
     }
 }

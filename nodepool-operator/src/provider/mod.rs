@@ -154,6 +154,8 @@ pub(crate) trait NamedProvider: Send + Sync {
 pub(crate) struct SizedList {
     /// The number it keeps.
     pub size: Size,
+    /// The field manager that wrote the number last; `None` where it is not recorded.
+    pub size_writer: Option<String>,
     /// Its machines, those that are promised and do not exist yet included, and whether each carries a mark by which it
     /// goes first although it need not.
     pub machines: Vec<(ListedMachine, bool)>,

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
-use shared_crds::v1alpha1::ProviderSpec;
+use shared_crds::v1alpha1::{ProviderSpec, ProvisioningStatus};
 use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
@@ -109,9 +109,12 @@ impl Provisioner {
         has_node: impl Fn(&ListedMachine) -> bool + Send + Sync,
         now: Timestamp,
     ) -> (Supply, Vec<ProviderError>) {
+        if let Some(pool) = pool {
+            self.failures.restore(key, pool);
+        }
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (mut size, mut removals_wait) = (None, None);
+        let (mut size, mut size_writer, mut removals_wait) = (None, None, None);
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
@@ -130,7 +133,8 @@ impl Provisioner {
                     if is_former {
                         former.insert(reference.clone());
                     } else {
-                        (size, removals_wait) = (listing.size, listing.removals_wait);
+                        (size, size_writer) = (listing.size, listing.size_writer);
+                        removals_wait = listing.removals_wait;
                     }
                     shown.extend(listing.machines.iter().map(|(machine, _)| machine.name.clone()));
                     for (machine, is_marked) in listing.machines {
@@ -196,6 +200,7 @@ impl Provisioner {
             machines,
             is_unknown,
             size,
+            size_writer,
             removals_wait,
             uncertain_until,
             deleted_ids,
@@ -321,6 +326,11 @@ impl Provisioner {
     /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
     pub(crate) fn node_created(&self, key: &PoolKey) {
         self.failures.node_created(key);
+    }
+
+    /// What the pool's status should remember about its providers.
+    pub(crate) fn remembered(&self, key: &PoolKey) -> ProvisioningStatus {
+        self.failures.remembered(key)
     }
 
     /// Records that the pool has every node it wants.

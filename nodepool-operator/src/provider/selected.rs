@@ -27,6 +27,8 @@ pub(super) struct Listing {
     pub machines: Vec<(ListedMachine, bool)>,
     /// The number that the provider keeps.
     pub size: Option<Size>,
+    /// Who wrote it last.
+    pub size_writer: Option<String>,
     /// Why no machine may be removed now.
     pub removals_wait: Option<String>,
 }
@@ -38,11 +40,12 @@ impl Selected<'_> {
             Self::Named(provider) => {
                 let listed = credible(key, in_time(provider.list(key, now)).await?)?;
                 let machines = listed.into_iter().map(|machine| (machine, false)).collect();
-                Ok(Listing { machines, size: None, removals_wait: None })
+                Ok(Listing { machines, size: None, size_writer: None, removals_wait: None })
             }
             Self::Sized(provider, name) => {
-                let SizedList { size, machines, removals_wait } = in_time(provider.list(key, name)).await?;
-                Ok(Listing { machines, size: Some(size), removals_wait })
+                let SizedList { size, size_writer, machines, removals_wait } =
+                    in_time(provider.list(key, name)).await?;
+                Ok(Listing { machines, size: Some(size), size_writer, removals_wait })
             }
         }
     }

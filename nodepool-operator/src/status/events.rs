@@ -3,7 +3,9 @@
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
 
+use super::provisioning;
 use crate::outcome::{Applied, Rejected};
+use crate::plan::contested::Contest;
 use crate::plan::supply::ProvisioningFailure;
 
 /// What an event is about. `report` maps it to the spelling of the API.
@@ -25,8 +27,10 @@ pub(crate) enum EventReason {
     MachineLost,
     /// Nodes did not become Ready in time.
     ProvisioningTimedOut,
-    /// The API server does not accept a write.
+    /// The API server, or the provider, does not accept a write.
     WriteRejected,
+    /// Another writer has set the provider's number of machines.
+    MachinesContested,
 }
 
 /// An event to publish on the pool.
@@ -41,11 +45,13 @@ pub(crate) struct PoolEvent {
 /// Number of names in one event; the rest is counted. The note of an event is limited to 1,024 characters.
 const MAX_NAMES: usize = 8;
 
-/// The events of a pass over `pool`. `failure` is a provider failure of this pass, not one that was known before.
+/// The events of a pass over `pool`. `failure` is a provider failure of this pass, not one that was known before;
+/// `contest` says who set the provider's number of machines.
 pub(crate) fn events(
     pool: &NodePool,
     applied: &Applied,
     failure: Option<&ProvisioningFailure>,
+    contest: Option<&Contest>,
 ) -> Vec<PoolEvent> {
     let mut events = Vec::new();
     let mut add = |reason, what: &str, nodes: &[String]| {
@@ -63,6 +69,10 @@ pub(crate) fn events(
     add(EventReason::MachineLost, "the machine is gone, so replaced:", &applied.lost);
     if let Some(failure) = failure {
         events.push(PoolEvent { reason: EventReason::ProvisioningFailed, note: failure.message.clone() });
+    }
+    if let Some(contest) = contest.filter(|contest| contest.is_new) {
+        let note = provisioning::set_by(contest);
+        events.push(PoolEvent { reason: EventReason::MachinesContested, note });
     }
     if let Some(blocked) = applied.blocked.iter().min().filter(|_| !reports_block(pool)) {
         let note = format!("node {} waits for pod {}: {}", blocked.node, blocked.pod, blocked.message);

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use shared_crds::NodePool;
+use shared_crds::v1alpha1::ProvisioningStatus;
 
 use crate::outcome::Applied;
+use crate::plan::contested::MachinesWriter;
 use crate::plan::membership::{Member, Readiness};
 use crate::plan::observed_time::NodeTime;
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{NodeAction, Observed, Plan, PodName};
+use crate::plan::{NodeAction, Observed, Plan, PodName, Stall};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +31,18 @@ pub(crate) struct Facts {
     pub leaving: usize,
     /// Number of requests without a Node.
     pub in_flight: usize,
+    /// Whether the provider's machines could not be listed.
+    pub is_unknown: bool,
     /// Names of nodes that cannot be read. They are in no other count.
     pub unreadable: Vec<String>,
     /// Whether the pool is being deleted.
     pub deleting: bool,
-    /// Why the spec cannot be acted on; `None` when it is valid.
-    pub invalid: Option<String>,
+    /// Why nothing is made or removed until the user changes something; `None` when that is not so.
+    pub stalled: Option<Stall>,
+    /// The number of machines that the provider was asked for, and who else has set it.
+    pub machines: MachinesWriter,
+    /// What the operator remembers about the provider, apart from [`Self::machines`].
+    pub provisioning: ProvisioningStatus,
     /// Why nodes are not being made; `None` without a failure.
     pub failure: Option<ProvisioningFailure>,
     /// Why no machine may be removed now; `None` when one may.
@@ -91,9 +99,12 @@ impl Facts {
             leaving: leaving.iter().filter(|member| !removed.contains(member.name())).count(),
             in_flight: (observed.in_flight().count() + observed.joining().len() + requested)
                 .saturating_sub(withdrawn + joined.len() + created),
+            is_unknown: observed.supply.is_unknown,
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),
-            invalid: plan.invalid.clone(),
+            stalled: plan.stalled.clone(),
+            machines: MachinesWriter::of(pool, &observed.supply, observed.now),
+            provisioning: ProvisioningStatus::default(),
             failure: None,
             removals_wait: observed.supply.removals_wait.clone(),
             overdue: plan.nodes.iter().find_map(|step| match &step.action {
@@ -108,8 +119,12 @@ impl Facts {
     /// The same with the reason why the provider makes no nodes. It comes after counting, because a pool that has every
     /// node it wants ends the provider's backoff.
     #[must_use]
-    pub(crate) fn with_failure(self, failure: Option<ProvisioningFailure>) -> Self {
-        Self { failure, ..self }
+    pub(crate) fn with_failure(
+        self,
+        failure: Option<ProvisioningFailure>,
+        provisioning: ProvisioningStatus,
+    ) -> Self {
+        Self { provisioning, failure, ..self }
     }
 
     /// Whether there are exactly as many Ready nodes as wanted.

@@ -6,11 +6,13 @@
 //! | this one | the counts and conditions of the status |
 //! | `facts` | the counts after a pass |
 //! | `clamped`, `unreadable` | the parts of the conditions about bounds, and about what cannot be read |
+//! | `provisioning` | what is remembered about the provider, and who else sets its number of machines |
 //! | `events` | the events of a pass |
 
 mod clamped;
 pub(crate) mod events;
 mod facts;
+mod provisioning;
 #[cfg(test)]
 mod tests;
 pub(crate) mod unreadable;
@@ -22,6 +24,7 @@ use shared_crds::{NodePool, names};
 
 pub(crate) use self::facts::Facts;
 use crate::outcome::{Applied, Blocked, Rejected, RejectedWrite};
+use crate::plan::Stall;
 use crate::plan::numbers::{nodes, number};
 use crate::plan::supply::ProvisioningFailure;
 
@@ -46,6 +49,7 @@ pub(crate) fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
         }),
         observed_generation: None,
         conditions: Vec::new(),
+        provisioning: provisioning::remembered(pool, facts),
         autoscaling: None,
     }
 }
@@ -81,6 +85,7 @@ pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> V
         nodes_ready(facts),
         provisioning_healthy(facts, applied),
         clamped::replicas_clamped(pool, facts),
+        provisioning::machines_contested(pool, facts),
     ]
 }
 
@@ -95,8 +100,8 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
                 nodes(facts.leaving + facts.staying + facts.unreadable.len())
             ),
         )
-    } else if let Some(invalid) = &facts.invalid {
-        say(false, Reason::InvalidSpec, invalid.clone())
+    } else if let Some(Stall { reason, message }) = &facts.stalled {
+        say(false, *reason, message.clone())
     } else if facts.all_ready() {
         say(true, Reason::AllNodesReady, format!("{} of {} nodes are ready", facts.ready, facts.wanted))
     } else if pool.spec.paused {
@@ -172,8 +177,8 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
     if let Some(rejected) = applied.lasting_rejection() {
         return Some((rejected.reason, rejected.message.clone()));
     }
-    if let Some(invalid) = facts.invalid.as_ref().filter(|_| !facts.deleting) {
-        return Some((Reason::InvalidSpec, invalid.clone()));
+    if let Some(Stall { reason, message }) = facts.stalled.as_ref().filter(|_| !facts.deleting) {
+        return Some((*reason, message.clone()));
     }
     let busy = facts.in_flight + facts.starting + facts.leaving > 0;
     let is_used_up =
@@ -203,11 +208,12 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     let say = |status: bool, reason, message: &str| {
         Statement::new(ConditionType::ProvisioningHealthy, status, reason, message)
     };
-    if let Some(rejected) = applied.rejected.as_ref().filter(|it| it.write == RejectedWrite::Creation) {
+    let of_machines = [RejectedWrite::Creation, RejectedWrite::Machine];
+    if let Some(rejected) = applied.rejected.as_ref().filter(|it| of_machines.contains(&it.write)) {
         return say(false, rejected.reason, &rejected.message);
     }
-    if let Some(invalid) = &facts.invalid {
-        return say(false, Reason::InvalidSpec, invalid);
+    if let Some(Stall { reason, message }) = &facts.stalled {
+        return say(false, *reason, message);
     }
     match &facts.failure {
         Some(failure) => say(false, failure.reason, &failure.message),

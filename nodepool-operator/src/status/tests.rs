@@ -309,7 +309,10 @@ fn a_rejected_write_is_published_once_until_its_message_changes() {
     let long = format!("no right {}", "x".repeat(2000));
     let applied = rejected(RejectedWrite::Change, &long);
     let published = |pool: &NodePool, applied: &Applied| {
-        events(pool, applied, None).iter().filter(|event| event.reason == EventReason::WriteRejected).count()
+        events(pool, applied, None, None)
+            .iter()
+            .filter(|event| event.reason == EventReason::WriteRejected)
+            .count()
     };
     assert_eq!(published(&pool, &applied), 1);
     let conditions = conditions(&pool, &pool, &facts, &applied, &Time(at(100)));
@@ -327,7 +330,7 @@ fn events_name_what_changed_and_a_known_block_is_not_published_again() {
         ..Applied::default()
     };
     let mut pool = pool(1);
-    let published = events(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)));
+    let published = events(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)), None);
     let reasons: Vec<_> = published.iter().map(|event| event.reason).collect();
     assert_eq!(
         reasons,
@@ -349,6 +352,8 @@ fn events_name_what_changed_and_a_known_block_is_not_published_again() {
         last_transition_time: Time(at(0)),
     };
     pool.status = Some(NodePoolStatus { conditions: vec![known], ..NodePoolStatus::default() });
-    assert!(events(&pool, &applied, None).iter().all(|event| event.reason != EventReason::DrainBlocked));
-    assert!(events(&pool, &Applied::default(), None).is_empty());
+    assert!(
+        events(&pool, &applied, None, None).iter().all(|event| event.reason != EventReason::DrainBlocked)
+    );
+    assert!(events(&pool, &Applied::default(), None, None).is_empty());
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fnv::FnvHasher;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
-use shared_crds::v1alpha1::UnneededNode;
+use shared_crds::v1alpha1::{OnContested, UnneededNode};
 
 use crate::limits::behavior::{BehaviorLimits, Limit};
 use crate::limits::bounds::BoundsConflict;
@@ -41,6 +41,8 @@ pub struct PoolDecision {
     pub autoscaler: Option<String>,
     /// Whether the decision is written to the pool: the autoscaler is in mode `Auto`.
     pub acts: bool,
+    /// What happens to the numbers of other writers; `None` where the decision is not written.
+    pub on_contested: Option<OnContested>,
     /// The autoscalers that select the pool, if that is the reason why it is not planned.
     pub contenders: Vec<String>,
     /// `spec.replicas`; if it is unset, the number of existing nodes, within the bounds.

@@ -82,6 +82,7 @@ impl PassResults<'_> {
                 object: Arc::clone(&pool.object),
                 autoscaler: pool.assignment.autoscaler().map(str::to_owned),
                 acts: pool.assignment.acts(),
+                on_contested: pool.assignment.on_contested(),
                 contenders: match &pool.assignment {
                     AutoscalerAssignment::Planned(_) => Vec::new(),
                     AutoscalerAssignment::Left { autoscalers, .. } => autoscalers.clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use shared_crds::v1alpha1::{AutoscalerMode, ScaleDownSpec};
+use shared_crds::v1alpha1::{AutoscalerMode, OnContested, ScaleDownSpec};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use crate::input::observed::{Recommendations, key};
@@ -37,6 +37,14 @@ impl AutoscalerAssignment {
     /// Whether decisions are written to the pool.
     pub fn acts(&self) -> bool {
         matches!(self, Self::Planned(autoscaler) if autoscaler.spec.mode == AutoscalerMode::Auto)
+    }
+
+    /// What happens to the numbers of other writers; `None` where no decision is written.
+    pub fn on_contested(&self) -> Option<OnContested> {
+        match self {
+            Self::Planned(autoscaler) if self.acts() => Some(autoscaler.spec.on_contested),
+            Self::Planned(_) | Self::Left { .. } => None,
+        }
     }
 
     /// The rules for scale-down; the defaults if the autoscaler sets none.

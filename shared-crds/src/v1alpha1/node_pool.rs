@@ -175,6 +175,11 @@ impl NodePoolSpec {
     /// The number of nodes the pool should have when `present` exist: like
     /// [`effective_replicas`](Self::effective_replicas), but an unset count means the existing ones.
     pub fn replicas_or(&self, present: i32) -> i32 {
-        self.replicas.unwrap_or(present).max(self.min_replicas).min(self.max_replicas).max(0)
+        self.within_bounds(self.replicas.unwrap_or(present))
+    }
+
+    /// The number nearest to `replicas` within the bounds.
+    pub fn within_bounds(&self, replicas: i32) -> i32 {
+        replicas.max(self.min_replicas).min(self.max_replicas).max(0)
     }
 }

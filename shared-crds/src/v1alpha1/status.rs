@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ScaleDownPlan;
+use super::{OnContested, ScaleDownPlan};
 use crate::schema;
 
 /// Pods a node takes when its template does not say, the kubelet's default `--max-pods`.
@@ -47,6 +47,10 @@ pub struct NodePoolStatus {
     /// nodes counts the pool's nodes by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesSummary>,
+    /// provisioning is what the NodePool operator remembers about the pool's provider; stored here, it survives a restart
+    /// of the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisioning: Option<ProvisioningStatus>,
     /// autoscaling is what the Autoscaler operator decided about this pool. Only the Autoscaler writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<AutoscalingStatus>,
@@ -78,6 +82,49 @@ pub struct NodesSummary {
     pub draining: i32,
 }
 
+/// What the NodePool operator remembers about the provider of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProvisioningStatus {
+    /// failures is how often in a row the provider failed to make a node. The wait before the next request grows with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub failures: Option<i32>,
+    /// retryTime is when the provider is asked again; nothing is requested before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_time: Option<Time>,
+    /// providers may have machines of the pool: those that were asked for some and have not been seen without any since.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 317)), extend("x-kubernetes-list-type" = "set"))]
+    pub providers: Vec<String>,
+    /// machines is the number of machines that the operator asked the provider for, or found at first and accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub machines: Option<i32>,
+    /// contested is the number of machines that another writer set at the provider after the operator, and that writer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contested: Option<ContestedMachines>,
+}
+
+/// A number of machines that another writer set at the provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContestedMachines {
+    /// machines is the number that it set.
+    #[schemars(range(min = 0))]
+    pub machines: i32,
+    /// writer is the field manager that wrote it; empty if the API server does not record it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub writer: String,
+    /// sinceTime is when it was first seen.
+    pub since_time: Time,
+    /// poolReplicas was the pool's own spec.replicas then. Another number of a person's ends the contest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub pool_replicas: Option<i32>,
+}
+
 /// What the Autoscaler operator decided about a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -105,6 +152,10 @@ pub struct AutoscalingStatus {
     /// kept for ten minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contested: Option<ContestedReplicas>,
+    /// onContested is that of the autoscaler, for the numbers of machines that other writers set at the pool's provider.
+    /// Yield if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_contested: Option<OnContested>,
     /// scaleDown names the nodes to remove once the Autoscaler has set replicas to its targetReplicas. The NodePool
     /// operator then removes no other node, so both operators always mean the same nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,7 +188,7 @@ pub struct ContestedReplicas {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub writer: String,
-    /// sinceTime is when the Autoscaler first saw it.
+    /// sinceTime is when it was first seen.
     pub since_time: Time,
 }
 

@@ -9,10 +9,14 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+use std::sync::{Mutex as SyncMutex, PoisonError};
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use shared_crds::names::NODEPOOL_OPERATOR;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::write::{Outcome, Writer};
 use tokio::sync::Mutex;
@@ -36,6 +40,9 @@ const ADVICE: Advice = Advice {
 pub(crate) struct ClusterApi {
     client: Client,
     writer: Writer,
+    /// The number that this process wrote last: for an object that was made without one, the API server does not record who
+    /// wrote it.
+    written: SyncMutex<HashMap<(PoolKey, String), i32>>,
     /// Removals are decided one after the other: each reads what the one before it wrote.
     one_removal: Mutex<()>,
 }
@@ -54,6 +61,12 @@ impl Observed {
         self.machines.iter().filter(|machine| !machine.is_going())
     }
 
+    /// How many machines without a mark Cluster API will remove by itself, because another writer has lowered the number.
+    fn chosen_by_cluster_api(&self) -> usize {
+        let marked = self.staying().filter(|machine| machine.is_marked()).count();
+        self.surplus().saturating_sub(marked)
+    }
+
     /// How many of the staying machines Cluster API will remove by itself.
     fn surplus(&self) -> usize {
         let wanted = usize::try_from(self.deployment.replicas()).unwrap_or_default();
@@ -64,7 +77,12 @@ impl Observed {
 impl ClusterApi {
     /// The provider that reads with `client` and writes with `writer`, both of the management cluster.
     pub(crate) fn new(client: Client, writer: Writer) -> Self {
-        Self { client, writer, one_removal: Mutex::default() }
+        Self { client, writer, written: SyncMutex::default(), one_removal: Mutex::default() }
+    }
+
+    fn written(&self, pool: &PoolKey, name: &str) -> Option<i32> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.get(&(pool.clone(), name.to_owned())).copied()
     }
 
     fn deployments(&self, pool: &PoolKey) -> Api<MachineDeployment> {
@@ -107,9 +125,12 @@ impl ClusterApi {
     ) -> Result<(), ProviderError> {
         let (api, observed) = (self.deployments(pool), Some(deployment.replicas()));
         match self.writer.resize(&api, deployment, observed, target).await {
-            Ok(Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone) => {
+            Ok(Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_)) => {
+                let key = (pool.clone(), deployment.metadata.name.clone().unwrap_or_default());
+                self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(key, target);
                 Ok(())
             }
+            Ok(Outcome::Gone) => Ok(()),
             Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(ProviderError::Conflict),
             Err(error) => Err(ADVICE.of_write(&error)),
         }
@@ -178,6 +199,11 @@ impl SizedProvider for ClusterApi {
                     format!("MachineDeployment {name} is paused, or its Cluster is: nothing is done there");
                 return Err(ProviderError::Transient(message));
             }
+            let chosen = match observed.chosen_by_cluster_api() {
+                0 => None,
+                count => Some(format!("Cluster API is choosing {count} of the machines of {name} to remove")),
+            };
+            let removals_wait = observed.rolling.clone().or(chosen);
             // Marked machines that Cluster API has to remove by itself are as good as gone.
             let mut surplus = observed.surplus();
             let mut going = |machine: &Machine| {
@@ -212,7 +238,10 @@ impl SizedProvider for ClusterApi {
                 replicas: deployment.replicas(),
                 generation: deployment.metadata.generation.unwrap_or_default(),
             };
-            Ok(SizedList { size, machines, removals_wait: observed.rolling })
+            let own = |_: &i32| NODEPOOL_OPERATOR.to_owned();
+            let written = || self.written(pool, name).filter(|written| *written == size.replicas);
+            let size_writer = deployment.replicas_writer().or_else(|| written().as_ref().map(own));
+            Ok(SizedList { size, size_writer, machines, removals_wait })
         }
         .boxed()
     }
@@ -281,7 +310,8 @@ impl SizedProvider for ClusterApi {
             let wanted = observed.deployment.replicas();
             // A number that was lowered before, and whose answer was lost, is not lowered again.
             let is_due = usize::try_from(wanted).unwrap_or_default() > unmarked;
-            if is_due && observed.rolling.is_none() {
+            let is_calm = observed.rolling.is_none() && observed.chosen_by_cluster_api() == 0;
+            if is_due && is_calm {
                 self.resize(pool, &observed.deployment, wanted.saturating_sub(1)).await?;
             }
             Ok(Deletion::Started)

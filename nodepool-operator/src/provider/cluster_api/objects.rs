@@ -1,9 +1,10 @@
 //! The parts of Cluster API's objects (cluster.x-k8s.io/v1beta2) that are read and written here.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ManagedFieldsEntry, ObjectMeta};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use shared_crds::names::NODEPOOL_OPERATOR;
 
 /// Label that Cluster API puts on a `MachineDeployment`'s machines.
 pub(super) const DEPLOYMENT_LABEL: &str = "cluster.x-k8s.io/deployment-name";
@@ -110,19 +111,32 @@ impl MachineDeployment {
         rolling.or(behind)
     }
 
+    fn replicas_writers(&self) -> impl Iterator<Item = &ManagedFieldsEntry> {
+        let owns = |entry: &&ManagedFieldsEntry| {
+            entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+        };
+        self.metadata.managed_fields.iter().flatten().filter(owns)
+    }
+
+    /// The field manager that wrote the number last: the operator, if it is one of those that wrote the present one.
+    pub(super) fn replicas_writer(&self) -> Option<String> {
+        let last = |entry: &&ManagedFieldsEntry| {
+            let is_own = entry.manager.as_deref() == Some(NODEPOOL_OPERATOR);
+            (is_own, entry.time.as_ref().map(|time| time.0), entry.manager.clone())
+        };
+        self.replicas_writers().max_by_key(last)?.manager.clone()
+    }
+
     /// Who else is meant to scale it, and what to do about that; `None` when nobody is.
     pub(super) fn scaled_by_another(&self) -> Option<&'static str> {
-        let ObjectMeta { labels, annotations, managed_fields, .. } = &self.metadata;
+        let ObjectMeta { labels, annotations, .. } = &self.metadata;
         if annotations.as_ref().is_some_and(|all| all.contains_key(CLUSTER_AUTOSCALER_ANNOTATION)) {
             return Some(
                 "Cluster Autoscaler scales it: take its annotations off, or use another MachineDeployment",
             );
         }
-        let is_replicas = |fields: &Value| fields.pointer("/f:spec/f:replicas").is_some();
-        let by_topology = managed_fields.iter().flatten().any(|entry| {
-            entry.manager.as_deref() == Some(TOPOLOGY_MANAGER)
-                && entry.fields_v1.as_ref().is_some_and(|fields| is_replicas(&fields.0))
-        });
+        let by_topology =
+            self.replicas_writers().any(|entry| entry.manager.as_deref() == Some(TOPOLOGY_MANAGER));
         let is_owned = labels.as_ref().is_some_and(|all| all.contains_key(TOPOLOGY_LABEL));
         (is_owned && by_topology)
             .then_some("the topology of its Cluster sets replicas: take them out of spec.topology.workers")
