@@ -102,7 +102,7 @@ impl Context {
             unreadable: UnreadableObjects::default(),
             provisioner: Arc::new(Provisioner::new(
                 (client.clone(), writer.clone()),
-                (client.clone(), writer.clone()),
+                crate::provider::cluster_api::management::Management::Own(client.clone(), writer.clone()),
                 Vec::new(),
             )),
             drains: Drains::new(clock.clone()),

@@ -24,6 +24,7 @@ mod testing;
 mod triggers;
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ use shared_runtime::controller;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::provider::cluster_api::management::Management;
 use crate::provider::exec::Program;
 use crate::provider::provisioner::Provisioner;
 
@@ -82,6 +84,13 @@ struct RunArgs {
         help_heading = "Providers"
     )]
     exec_provider: Vec<Program>,
+
+    /// The kubeconfig of the cluster that holds Cluster API's objects; without it, that of the pools
+    ///
+    /// It is read again when it changes. The MachineDeployments are in the namespaces there that have the pools' names of
+    /// namespaces here.
+    #[arg(long, env = "TANDEM_CLUSTER_API_KUBECONFIG", value_name = "FILE", help_heading = "Providers")]
+    cluster_api_kubeconfig: Option<PathBuf>,
 }
 
 /// Why the program failed.
@@ -102,8 +111,8 @@ pub enum Failure {
 pub async fn main() -> Result<(), Failure> {
     match Cli::parse().command {
         Command::Run(args) => {
-            let RunArgs { common, exec_provider } = *args;
-            let start = |operator| start(operator, exec_provider);
+            let RunArgs { common, exec_provider, cluster_api_kubeconfig } = *args;
+            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig);
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
@@ -118,12 +127,17 @@ const SPEC: OperatorSpec = OperatorSpec {
 };
 
 /// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
-async fn start(operator: Operator, programs: Vec<Program>) -> Result<(), Error> {
+async fn start(operator: Operator, programs: Vec<Program>, management: Option<PathBuf>) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let every_node = Api::all(operator.client.clone());
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);
     let own = (operator.client.clone(), operator.writer.clone());
-    let provisioner = Arc::new(Provisioner::new(own.clone(), own, programs).fenced(operator.fence.clone()));
+    let management = match management {
+        Some(kubeconfig) => Management::Other { kubeconfig, connect: operator.other_cluster(SPEC) },
+        None => Management::Own(own.0.clone(), own.1.clone()),
+    };
+    let provisioner = Provisioner::new(own, management, programs).fenced(operator.fence.clone());
+    let provisioner = Arc::new(provisioner);
     let awaiting = {
         let provisioner = Arc::clone(&provisioner);
         move |node: &Node| provisioner.awaiting(node)

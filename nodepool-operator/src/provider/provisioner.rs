@@ -12,6 +12,7 @@ use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
 use super::cluster_api::ClusterApi;
+use super::cluster_api::management::Management;
 use super::exec::{Exec, Program};
 use super::failures::Failures;
 use super::karpenter::Karpenter;
@@ -34,14 +35,13 @@ pub(crate) struct Provisioner {
 }
 
 impl Provisioner {
-    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this cluster,
-    /// `management` those of the cluster that holds Cluster API's objects.
-    pub(crate) fn new(own: (Client, Writer), management: (Client, Writer), programs: Vec<Program>) -> Self {
+    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this cluster.
+    pub(crate) fn new(own: (Client, Writer), management: Management, programs: Vec<Program>) -> Self {
         let of_cluster: [Box<dyn NamedProvider>; 2] =
             [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1))];
         let programs = programs.into_iter().map(|program| Box::new(Exec::new(program)) as _);
         let mut this = Self::with(of_cluster.into_iter().chain(programs).collect());
-        this.sized.push(Box::new(ClusterApi::new(management.0, management.1)));
+        this.sized.push(Box::new(ClusterApi::new(management)));
         this
     }
 

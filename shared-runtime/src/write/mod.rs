@@ -93,6 +93,12 @@ impl Writer {
         self
     }
 
+    /// The same writer for another cluster.
+    #[must_use]
+    pub fn with_client(&self, client: Client) -> Self {
+        Self { client, ..self.clone() }
+    }
+
     /// Sets the retry policy of `retry`, `patch` and `guarded`.
     #[must_use]
     pub fn with_policy(mut self, policy: RetryPolicy) -> Self {

@@ -5,6 +5,7 @@
 //! To remove a machine: mark it, then lower the number by one. Cluster API takes a marked machine first, **but not while it
 //! rolls out** (kubernetes/autoscaler#8494: the marked machine survives and another one goes). So nothing is lowered then.
 
+pub(crate) mod management;
 mod objects;
 #[cfg(test)]
 mod tests;
@@ -14,13 +15,14 @@ use std::sync::{Mutex as SyncMutex, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use kube::Api;
 use kube::api::ListParams;
-use kube::{Api, Client};
 use shared_crds::names::NODEPOOL_OPERATOR;
 use shared_crds::v1alpha1::ProviderSpec;
-use shared_runtime::write::{Outcome, Writer};
+use shared_runtime::write::Outcome;
 use tokio::sync::Mutex;
 
+use self::management::{Connection, Connections, Management};
 use self::objects::{DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
 use super::api_errors::Advice;
 use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
@@ -32,14 +34,14 @@ const PREFIX: &str = "clusterApi.";
 
 /// What to tell the user about Cluster API's objects.
 const ADVICE: Advice = Advice {
-    absent: "the cluster has no MachineDeployments (cluster.x-k8s.io/v1beta2): install Cluster API 1.11 or newer",
+    absent: "the cluster has no MachineDeployments (cluster.x-k8s.io/v1beta2 or v1beta1): install Cluster API, or name its \
+             cluster with --cluster-api-kubeconfig",
     forbidden: "the chart's value providers.clusterApi.enabled grants the rights",
 };
 
 /// Cluster API, by its objects in one cluster.
 pub(crate) struct ClusterApi {
-    client: Client,
-    writer: Writer,
+    management: Connections,
     /// The number that this process wrote last: for an object that was made without one, the API server does not record who
     /// wrote it.
     written: SyncMutex<HashMap<(PoolKey, String), i32>>,
@@ -75,9 +77,13 @@ impl Observed {
 }
 
 impl ClusterApi {
-    /// The provider that reads with `client` and writes with `writer`, both of the management cluster.
-    pub(crate) fn new(client: Client, writer: Writer) -> Self {
-        Self { client, writer, written: SyncMutex::default(), one_removal: Mutex::default() }
+    /// The provider whose objects are in this management cluster.
+    pub(crate) fn new(management: Management) -> Self {
+        Self {
+            management: Connections::new(management),
+            written: SyncMutex::default(),
+            one_removal: Mutex::default(),
+        }
     }
 
     fn written(&self, pool: &PoolKey, name: &str) -> Option<i32> {
@@ -85,6 +91,29 @@ impl ClusterApi {
         written.get(&(pool.clone(), name.to_owned())).copied()
     }
 
+    /// Sets the number of machines from `observed` to `target`.
+    async fn resize(
+        &self,
+        to: &Connection,
+        pool: &PoolKey,
+        deployment: &MachineDeployment,
+        target: i32,
+    ) -> Result<(), ProviderError> {
+        let (api, observed) = (to.deployments(pool), Some(deployment.replicas()));
+        match to.writer.resize(&api, deployment, observed, target).await {
+            Ok(Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_)) => {
+                let key = (pool.clone(), deployment.metadata.name.clone().unwrap_or_default());
+                self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(key, target);
+                Ok(())
+            }
+            Ok(Outcome::Gone) => Ok(()),
+            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(ProviderError::Conflict),
+            Err(error) => Err(ADVICE.of_write(&error)),
+        }
+    }
+}
+
+impl Connection {
     fn deployments(&self, pool: &PoolKey) -> Api<MachineDeployment> {
         Api::namespaced(self.client.clone(), &pool.namespace)
     }
@@ -114,26 +143,6 @@ impl ClusterApi {
             format!("MachineDeployment {name} is rolling out and could remove another machine than the drained one ({how})")
         });
         Ok(Observed { deployment, machines, rolling })
-    }
-
-    /// Sets the number of machines from `observed` to `target`.
-    async fn resize(
-        &self,
-        pool: &PoolKey,
-        deployment: &MachineDeployment,
-        target: i32,
-    ) -> Result<(), ProviderError> {
-        let (api, observed) = (self.deployments(pool), Some(deployment.replicas()));
-        match self.writer.resize(&api, deployment, observed, target).await {
-            Ok(Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_)) => {
-                let key = (pool.clone(), deployment.metadata.name.clone().unwrap_or_default());
-                self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(key, target);
-                Ok(())
-            }
-            Ok(Outcome::Gone) => Ok(()),
-            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(ProviderError::Conflict),
-            Err(error) => Err(ADVICE.of_write(&error)),
-        }
     }
 
     async fn mark(&self, pool: &PoolKey, machine: &Machine) -> Result<(), ProviderError> {
@@ -189,7 +198,7 @@ impl SizedProvider for ClusterApi {
         name: &'a str,
     ) -> BoxFuture<'a, Result<SizedList, ProviderError>> {
         async move {
-            let observed = self.observe(pool, name).await?;
+            let observed = self.management.current().await?.observe(pool, name).await?;
             let deployment = &observed.deployment;
             if let Some(why) = deployment.scaled_by_another() {
                 return Err(ProviderError::Invalid(format!("MachineDeployment {name}: {why}")));
@@ -254,11 +263,12 @@ impl SizedProvider for ClusterApi {
         by: i32,
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
         async move {
-            let Observed { deployment, .. } = self.observe(pool, name).await?;
+            let management = self.management.current().await?;
+            let Observed { deployment, .. } = management.observe(pool, name).await?;
             if deployment.replicas() != from.replicas {
                 return Err(ProviderError::Conflict);
             }
-            self.resize(pool, &deployment, from.replicas.saturating_add(by)).await
+            self.resize(&management, pool, &deployment, from.replicas.saturating_add(by)).await
         }
         .boxed()
     }
@@ -272,21 +282,22 @@ impl SizedProvider for ClusterApi {
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
         async move {
             let _one = self.one_removal.lock().await;
-            let before = self.observe(pool, name).await?;
+            let management = self.management.current().await?;
+            let before = management.observe(pool, name).await?;
             for machine in
                 before.machines.iter().filter(|machine| without.iter().any(|it| it == name_of(machine)))
             {
-                self.mark(pool, machine).await?;
+                management.mark(pool, machine).await?;
             }
             // Read after the marks, which change the version.
-            let Observed { deployment, rolling, .. } = self.observe(pool, name).await?;
+            let Observed { deployment, rolling, .. } = management.observe(pool, name).await?;
             let is_same = deployment.replicas() == from.replicas
                 && deployment.metadata.generation == Some(from.generation);
             if rolling.is_some() || !is_same {
                 return Err(ProviderError::Conflict);
             }
             let by = i32::try_from(without.len()).unwrap_or(i32::MAX);
-            self.resize(pool, &deployment, from.replicas.saturating_sub(by).max(0)).await
+            self.resize(&management, pool, &deployment, from.replicas.saturating_sub(by).max(0)).await
         }
         .boxed()
     }
@@ -299,20 +310,22 @@ impl SizedProvider for ClusterApi {
     ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
         async move {
             let _one = self.one_removal.lock().await;
-            let found = self.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
+            let management = self.management.current().await?;
+            let found =
+                management.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
             let Some(found) = found else { return Ok(Deletion::Gone) };
             if found.is_going() {
                 return Ok(Deletion::Started);
             }
-            self.mark(pool, &found).await?;
-            let observed = self.observe(pool, name).await?;
+            management.mark(pool, &found).await?;
+            let observed = management.observe(pool, name).await?;
             let unmarked = observed.staying().filter(|it| !it.is_marked()).count();
             let wanted = observed.deployment.replicas();
             // A number that was lowered before, and whose answer was lost, is not lowered again.
             let is_due = usize::try_from(wanted).unwrap_or_default() > unmarked;
             let is_calm = observed.rolling.is_none() && observed.chosen_by_cluster_api() == 0;
             if is_due && is_calm {
-                self.resize(pool, &observed.deployment, wanted.saturating_sub(1)).await?;
+                self.resize(&management, pool, &observed.deployment, wanted.saturating_sub(1)).await?;
             }
             Ok(Deletion::Started)
         }
@@ -321,9 +334,11 @@ impl SizedProvider for ClusterApi {
 
     fn keep<'a>(&'a self, pool: &'a PoolKey, machine: &'a str) -> BoxFuture<'a, Result<(), ProviderError>> {
         async move {
-            let found = self.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
+            let management = self.management.current().await?;
+            let found =
+                management.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
             match found.filter(|machine| machine.is_marked() && !machine.is_going()) {
-                Some(machine) => self.patch(pool, &machine, machine.unmark()).await,
+                Some(machine) => management.patch(pool, &machine, machine.unmark()).await,
                 None => Ok(()),
             }
         }

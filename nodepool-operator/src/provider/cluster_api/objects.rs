@@ -48,6 +48,16 @@ pub(super) struct MachineDeploymentStatus {
     observed_generation: Option<i64>,
     #[serde(default)]
     conditions: Vec<Condition>,
+    /// Where v1beta1 has the conditions of v1beta2.
+    #[serde(default, rename = "v1beta2")]
+    later: LaterStatus,
+}
+
+/// The conditions that v1beta1 has beside its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct LaterStatus {
+    #[serde(default)]
+    conditions: Vec<Condition>,
 }
 
 /// A machine.
@@ -89,7 +99,8 @@ impl MachineDeployment {
 
     /// The condition of this type, if it is `True`.
     fn holds(&self, condition: &str) -> Option<&Condition> {
-        let conditions = self.status.iter().flat_map(|status| &status.conditions);
+        let conditions =
+            self.status.iter().flat_map(|status| status.conditions.iter().chain(&status.later.conditions));
         conditions.into_iter().find(|it| it.type_ == condition && it.status == "True")
     }
 

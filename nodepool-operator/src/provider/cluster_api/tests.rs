@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex as SyncMutex};
 
 use http::{Method, Request, Response};
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use shared_crds::ownership::Owner;
 use shared_runtime::clock::Clock;
-use shared_runtime::write::WriteStrategy;
+use shared_runtime::write::{WriteStrategy, Writer};
 
 use super::*;
 use crate::plan::testing::key;
@@ -22,6 +23,10 @@ struct Objects {
     machines: Vec<Value>,
     sets: Vec<Value>,
     resized: Vec<i64>,
+    /// The versions that the API server has.
+    served: Vec<&'static str>,
+    /// The paths of the requests for Cluster API's objects.
+    paths: Vec<String>,
 }
 
 type Shared = Arc<SyncMutex<Objects>>;
@@ -56,6 +61,8 @@ fn objects(replicas: i32, machines: &[&str]) -> Shared {
         machines,
         sets: vec![],
         resized: vec![],
+        served: vec!["v1beta1", "v1beta2"],
+        paths: vec![],
     }))
 }
 
@@ -74,7 +81,17 @@ fn provider(objects: &Shared) -> ClusterApi {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
     let (owner, strategy) = (Owner::NodepoolOperator, WriteStrategy::Guarded);
     let writer = Writer::new(client.clone(), owner, strategy, &clock, shared_runtime::write::unobserved());
-    ClusterApi::new(client, writer.unwrap())
+    ClusterApi::new(Management::Own(client, writer.unwrap()))
+}
+
+/// The API server's answer to which groups it has.
+fn groups(served: &[&str]) -> (u16, Value) {
+    let version =
+        |version: &&str| json!({ "groupVersion": format!("cluster.x-k8s.io/{version}"), "version": version });
+    let versions: Vec<Value> = served.iter().map(version).collect();
+    let group = json!({ "name": "cluster.x-k8s.io", "versions": versions });
+    let all = if served.is_empty() { json!([]) } else { json!([group]) };
+    (200, json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": all }))
 }
 
 fn list(kind: &str, items: &[Value]) -> (u16, Value) {
@@ -84,6 +101,10 @@ fn list(kind: &str, items: &[Value]) -> (u16, Value) {
 }
 
 fn serve(objects: &mut Objects, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
+    if parts.uri.path() == "/apis" {
+        return groups(&objects.served);
+    }
+    objects.paths.push(parts.uri.path().to_owned());
     let path = parts.uri.path().rsplit_once("/namespaces/default/").unwrap().1;
     let body = || serde_json::from_slice::<Value>(body).unwrap();
     match (&parts.method, path) {
@@ -267,4 +288,77 @@ async fn a_deployment_that_cannot_be_scaled_is_said() {
     let objects = objects(1, &["a"]);
     let error = provider(&objects).list(&key(), "none").await.unwrap_err();
     assert!(error.to_string().contains("there is no MachineDeployment default/none"), "{error}");
+}
+
+#[tokio::test]
+async fn the_newest_version_that_the_api_server_has_is_used_for_every_request() {
+    for (served, used) in
+        [(vec!["v1beta1", "v1beta2"], "v1beta2"), (vec!["v1beta2"], "v1beta2"), (vec!["v1beta1"], "v1beta1")]
+    {
+        let objects = objects(2, &["a", "b"]);
+        objects.lock().unwrap().served = served;
+        let provider = provider(&objects);
+        assert_eq!(states(&provider).await, ["a Running", "b Running"]);
+        provider.delete(&key(), "md", "a").await.unwrap();
+        let paths = objects.lock().unwrap().paths.clone();
+        let prefix = format!("/apis/cluster.x-k8s.io/{used}/namespaces/default/");
+        assert!(paths.len() > 5 && paths.iter().all(|path| path.starts_with(&prefix)), "{paths:?}");
+        assert_eq!(objects.lock().unwrap().resized, [1]);
+    }
+    // v1beta1 has the conditions of v1beta2 in a place of their own.
+    let objects = objects(2, &["a", "b"]);
+    objects.lock().unwrap().deployment["status"] = json!({ "observedGeneration": 3,
+        "conditions": [{ "type": "Available", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+        "v1beta2": { "conditions": [condition("RollingOut", "True")] } });
+    objects.lock().unwrap().served = vec!["v1beta1"];
+    let listed = provider(&objects).list(&key(), "md").await.unwrap();
+    assert!(listed.removals_wait.is_some_and(|why| why.contains("rolling out")));
+}
+
+#[tokio::test]
+async fn a_cluster_without_cluster_api_and_a_kubeconfig_that_cannot_be_used_are_said() {
+    let objects = objects(0, &[]);
+    objects.lock().unwrap().served = vec![];
+    let missing = provider(&objects).list(&key(), "md").await.unwrap_err();
+    assert!(
+        matches!(&missing, ProviderError::Absent(why) if why.contains("--cluster-api-kubeconfig")),
+        "{missing}"
+    );
+    // It may be installed later.
+    objects.lock().unwrap().served = vec!["v1beta2"];
+    assert!(provider(&objects).list(&key(), "md").await.is_ok());
+}
+
+#[tokio::test]
+async fn the_writer_of_the_number_is_the_last_by_the_api_server_or_this_process() {
+    let entry = |manager: &str, second: i64| {
+        json!({ "manager": manager, "operation": "Update", "fieldsV1": { "f:spec": { "f:replicas": {} } },
+            "time": Timestamp::from_second(second).unwrap().to_string() })
+    };
+    let objects = objects(2, &["a", "b"]);
+    let provider = provider(&objects);
+    let writer = async || provider.list(&key(), "md").await.unwrap().size_writer;
+    assert_eq!(writer().await, None, "it was made without a number");
+    let size = provider.list(&key(), "md").await.unwrap().size;
+    provider.grow(&key(), "md", size, 1).await.unwrap();
+    assert_eq!(writer().await.as_deref(), Some("nodepool-operator"));
+    objects.lock().unwrap().deployment["spec"]["replicas"] = json!(7);
+    assert_eq!(writer().await, None);
+    for (entries, last) in [
+        (vec![entry("helm", 9), entry("kubectl", 8)], "helm"),
+        (vec![entry("helm", 9), entry("nodepool-operator", 8)], "nodepool-operator"),
+    ] {
+        objects.lock().unwrap().deployment["metadata"]["managedFields"] = json!(entries);
+        assert_eq!(writer().await.as_deref(), Some(last));
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_removed_while_cluster_api_chooses_what_another_writer_has_taken_away() {
+    let objects = objects(1, &["a", "b", "c"]);
+    let provider = provider(&objects);
+    let listed = provider.list(&key(), "md").await.unwrap();
+    assert!(listed.removals_wait.is_some_and(|why| why.contains("choosing 2 of the machines")));
+    assert_eq!(provider.delete(&key(), "md", "a").await, Ok(Deletion::Started));
+    assert_eq!(objects.lock().unwrap().resized, [0_i64; 0]);
 }
