@@ -7,9 +7,10 @@ use anyhow::{Context as _, Result};
 use super::toolbox::Tool;
 
 /// The behaviour of our simulated nodes and pods.
-const STAGES: [&str; 2] = [
+const STAGES: [&str; 3] = [
     include_str!("../../control-plane/stages/node.yaml"),
     include_str!("../../control-plane/stages/pod.yaml"),
+    include_str!("../../../docs/providers/simulated/node-dies.yaml"),
 ];
 const AUDIT_POLICY: &str = include_str!("../../control-plane/audit-policy.yaml");
 

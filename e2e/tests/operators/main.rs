@@ -11,6 +11,7 @@ mod install;
 mod late;
 mod lifecycle;
 mod membership;
+mod rehearsals;
 mod start;
 mod validation;
 mod versions;

@@ -265,7 +265,8 @@ fn active(
     let (template_hash, stalled) = reported(&blueprint);
     let (register, request) = match blueprint {
         Ok(blueprint) => {
-            (sizing.register.iter().filter_map(|name| blueprint.node(name)).collect(), sizing.request)
+            let node = |name: &String| blueprint.node(name, observed.supply.traits.get(name));
+            (sizing.register.iter().filter_map(node).collect(), sizing.request)
         }
         // It is not known what the nodes should look like.
         Err(_) => (Vec::new(), Vec::new()),

@@ -1,6 +1,6 @@
 //! What the provider says about the pool and its machines, as data: the planner's view of `provider`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::conditions::Reason;
@@ -76,6 +76,15 @@ pub(crate) enum NodeSource {
     Kubelet,
 }
 
+/// What sets the Node of one machine apart from the pool's template, where the operator creates the Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeTraits {
+    /// Annotations beside those of the template and of the provider.
+    pub annotations: BTreeMap<String, String>,
+    /// How much the machine has of what the template says, in percent: of every resource but pods.
+    pub size_percent: u8,
+}
+
 /// What is known of the machines of one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Supply {
@@ -83,6 +92,8 @@ pub(crate) struct Supply {
     pub source: Result<NodeSource, String>,
     /// Every machine that has not failed.
     pub machines: Vec<Machine>,
+    /// By the machine's name, the Nodes that are not as the template says.
+    pub traits: BTreeMap<String, NodeTraits>,
     /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it.
     pub is_unknown: bool,
     /// The number of machines that the provider keeps; `None` for one that makes machines by name.

@@ -12,7 +12,7 @@ use shared_crds::v1alpha1::validity::{self, InvalidPool};
 use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplate, NodeTemplateSpec};
 use shared_crds::{NodePool, names};
 
-use super::supply::NodeSource;
+use super::supply::{NodeSource, NodeTraits};
 use super::{PoolKey, hash};
 
 /// Why a pool's spec cannot be acted on. The text is for the user.
@@ -103,17 +103,19 @@ impl Blueprint {
         Ok(Self { marks, source, capacity, allocatable })
     }
 
-    /// The Node object of the machine `name`; `None` when the machine registers it itself. It has no owner reference:
-    /// nodes outlive a pool whose deletion is forced, and the garbage collector must not delete machines with pods on
-    /// them.
-    pub(crate) fn node(&self, name: &str) -> Option<Node> {
+    /// The Node object of the machine `name`, which differs from others by `traits`; `None` when the machine registers it
+    /// itself. It has no owner reference: nodes outlive a pool whose deletion is forced, and the garbage collector must
+    /// not delete machines with pods on them.
+    pub(crate) fn node(&self, name: &str, traits: Option<&NodeTraits>) -> Option<Node> {
         let NodeSource::Operator { provider_id_prefix } = self.source else {
             return None;
         };
         // The template may set another operating system or architecture.
         let assumed = [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")];
         let mut labels = BTreeMap::from(assumed.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        let Marks { hash: _, labels: marks, annotations, taints } = self.marks.clone();
+        let Marks { hash: _, labels: marks, mut annotations, taints } = self.marks.clone();
+        annotations.extend(traits.iter().flat_map(|traits| traits.annotations.clone()));
+        let size = |all| traits.map_or_else(|| Clone::clone(all), |traits| part(all, traits.size_percent));
         labels.extend(marks);
         labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
         Some(Node {
@@ -130,8 +132,8 @@ impl Blueprint {
                 ..NodeSpec::default()
             }),
             status: Some(NodeStatus {
-                capacity: Some(self.capacity.clone()),
-                allocatable: Some(self.allocatable.clone()),
+                capacity: Some(size(&self.capacity)),
+                allocatable: Some(size(&self.allocatable)),
                 ..NodeStatus::default()
             }),
         })
@@ -176,6 +178,23 @@ pub(crate) fn allocatable(
     Ok(allocatable)
 }
 
+/// `percent` of each amount but the number of pods, which is a setting of the kubelet and not a size. Rounded down to what
+/// the scheduler counts in: thousandths of cpu, and whole units of everything else.
+fn part(of: &BTreeMap<String, Quantity>, percent: u8) -> BTreeMap<String, Quantity> {
+    let share = |whole: i64| i128::from(whole) * i128::from(percent) / 100;
+    let part = |(resource, whole): (&String, &Quantity)| {
+        let amount = Exact::parse(&whole.0).unwrap_or_default();
+        let text = match resource.as_str() {
+            "pods" => whole.0.clone(),
+            "cpu" => format!("{}m", share(amount.milli())),
+            _ => share(amount.units()).to_string(),
+        };
+        let part = Exact::parse(&text).map_or(text, |part| part.written_like(&whole.0));
+        (resource.clone(), Quantity(part))
+    };
+    of.iter().map(part).collect()
+}
+
 fn amount(list: &'static str, resource: &str, quantity: &Quantity) -> Result<Exact, Invalid> {
     let text = &quantity.0;
     let read = Exact::parse(text).ok().filter(|amount| !amount.is_negative());
@@ -207,7 +226,33 @@ mod tests {
         }))
         .unwrap();
         let blueprint = Blueprint::of(&key(), &pool, &SOURCE).unwrap();
-        insta::assert_yaml_snapshot!(blueprint.node("web-abcde-0"));
+        insta::assert_yaml_snapshot!(blueprint.node("web-abcde-0", None));
+    }
+
+    #[test]
+    fn a_machine_that_is_smaller_than_the_template_has_a_smaller_node() {
+        let mut pool = testing::pool(1);
+        let amounts = |list: &[(&str, &str)]| -> BTreeMap<String, Quantity> {
+            list.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect()
+        };
+        pool.spec.template.spec.capacity =
+            amounts(&[("cpu", "3"), ("memory", "15Gi"), ("pods", "110"), ("nvidia.com/gpu", "1")]);
+        pool.spec.template.spec.reserved = amounts(&[("cpu", "500m"), ("memory", "1Gi")]);
+        let blueprint = Blueprint::of(&key(), &pool, &SOURCE).unwrap();
+        let annotations = BTreeMap::from([("example.com/of-machine".to_owned(), "x".to_owned())]);
+        let traits = NodeTraits { annotations: annotations.clone(), size_percent: 50 };
+        let (plain, node) = (blueprint.node("n", None).unwrap(), blueprint.node("n", Some(&traits)).unwrap());
+        let status = node.status.unwrap();
+        let gpu = ("nvidia.com/gpu", "0");
+        let capacity = amounts(&[("cpu", "1500m"), ("memory", "7680Mi"), ("pods", "110"), gpu]);
+        assert_eq!(status.capacity, Some(capacity));
+        let allocatable = amounts(&[("cpu", "1250m"), ("memory", "7Gi"), ("pods", "110"), gpu]);
+        assert_eq!(status.allocatable, Some(allocatable));
+        let mut expected = plain.metadata;
+        expected.annotations.get_or_insert_default().extend(annotations);
+        assert_eq!(node.metadata, expected, "nothing else differs, the template's hash included");
+        let whole = NodeTraits { annotations: BTreeMap::new(), size_percent: 100 };
+        assert_eq!(blueprint.node("n", Some(&whole)).unwrap().status, plain.status);
     }
 
     #[test]
@@ -220,7 +265,7 @@ mod tests {
         let mut pool = testing::pool(1);
         pool.spec.template.spec.taints = vec![taint("lasting")];
         pool.spec.template.spec.startup_taints = vec![taint("startup")];
-        let node = Blueprint::of(&key(), &pool, &SOURCE).unwrap().node("n");
+        let node = Blueprint::of(&key(), &pool, &SOURCE).unwrap().node("n", None);
         let taints = node.unwrap().spec.unwrap().taints.unwrap();
         assert_eq!(taints.iter().map(|t| t.value.as_deref()).collect::<Vec<_>>(), [Some("lasting")]);
     }

@@ -37,6 +37,7 @@ pub(crate) fn supply() -> Supply {
     Supply {
         source: SOURCE,
         machines: vec![],
+        traits: BTreeMap::new(),
         is_unknown: false,
         size: None,
         size_writer: None,
@@ -89,7 +90,7 @@ pub(crate) fn pool(replicas: i32) -> NodePool {
 /// A node of the pool as the operator makes it, created at second 0, named `n-<index>`, Ready and annotated so.
 pub(crate) fn node(index: usize) -> Node {
     let name = format!("n-{index:03}");
-    let mut node = Blueprint::of(&key(), &pool(1), &SOURCE).unwrap().node(&name).unwrap();
+    let mut node = Blueprint::of(&key(), &pool(1), &SOURCE).unwrap().node(&name, None).unwrap();
     node.metadata.uid = Some(format!("uid-{name}"));
     node.metadata.creation_timestamp = Some(Time(at(0)));
     annotate(&mut node, names::READY_TIME_ANNOTATION, "1970-01-01T00:00:05Z");

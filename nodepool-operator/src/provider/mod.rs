@@ -16,13 +16,15 @@ pub(crate) mod provisioner;
 mod selected;
 mod simulated;
 
+use std::collections::BTreeMap;
+
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 
 use crate::plan::PoolKey;
-use crate::plan::supply::{NodeSource, Size};
+use crate::plan::supply::{NodeSource, NodeTraits, Size};
 
 /// A request for one machine.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +124,15 @@ pub(crate) trait NamedProvider: Send + Sync {
 
     /// How the machines of a pool with this spec become Nodes.
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError>;
+
+    /// The spec of the pool, before its machines are listed: for a provider whose list depends on it.
+    fn spec_is(&self, _: &PoolKey, _: &ProviderSpec) {}
+
+    /// By the machine's name, the Nodes that differ from the pool's template. Only for machines whose Node the operator
+    /// creates.
+    fn traits(&self, _: &PoolKey) -> BTreeMap<String, NodeTraits> {
+        BTreeMap::new()
+    }
 
     /// Creates a machine. One that exists under this name stays as it is. Returns when the machine is expected; `None`
     /// when the provider does not know.

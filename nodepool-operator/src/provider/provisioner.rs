@@ -1,6 +1,6 @@
 //! Calls to providers that sometimes fail: which one a pool has, what failed, and when to retry.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -115,15 +115,17 @@ impl Provisioner {
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (mut size, mut size_writer, mut removals_wait) = (None, None, None);
+        let mut traits = BTreeMap::new();
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
             let Ok(provider) = self.known(&reference) else { continue };
+            let spec = pool.filter(|_| !is_former).map(|pool| &pool.spec.provider);
             let list = match rival.filter(|_| !is_former) {
                 Some(rival) => Err(ProviderError::Absent(format!(
                     "{reference} is used by the pool {rival} already, and only one pool may size it: use another one"
                 ))),
-                None => provider.list(key, now).await,
+                None => provider.list(key, spec, now).await,
             };
             match list {
                 Ok(listing) if is_former && listing.machines.is_empty() => {
@@ -134,7 +136,7 @@ impl Provisioner {
                         former.insert(reference.clone());
                     } else {
                         (size, size_writer) = (listing.size, listing.size_writer);
-                        removals_wait = listing.removals_wait;
+                        (traits, removals_wait) = (listing.traits, listing.removals_wait);
                     }
                     shown.extend(listing.machines.iter().map(|(machine, _)| machine.name.clone()));
                     for (machine, is_marked) in listing.machines {
@@ -198,6 +200,7 @@ impl Provisioner {
         let supply = Supply {
             source,
             machines,
+            traits,
             is_unknown,
             size,
             size_writer,

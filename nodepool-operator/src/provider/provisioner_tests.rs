@@ -232,3 +232,33 @@ async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
     assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
     assert!(failures[0].to_string().contains("is used by the pool default/older already"), "{failures:?}");
 }
+
+#[tokio::test]
+async fn a_lie_of_the_simulated_provider_is_said_and_the_truth_ends_it() {
+    use shared_crds::v1alpha1::ProviderLie;
+
+    let provisioner = Provisioner::with(vec![Box::new(Simulated::default())]);
+    let pool_with = |lie| {
+        let mut pool = pool(1);
+        pool.spec.provider.simulated = Some(SimulatedProvider { lie, ..SimulatedProvider::default() });
+        pool
+    };
+    let truth = pool_with(None);
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &truth.spec, existing: 0 };
+    provisioner.create(request, at(0)).await.unwrap();
+    for (second, lie, said, machines) in [
+        (0, ProviderLie::EmptyList, Some("accepted the creation"), Some(0)),
+        (100, ProviderLie::DoubleName, Some("twice"), None),
+        (200, ProviderLie::ForeignName, Some("which is not a machine of this pool"), None),
+        (300, ProviderLie::EmptyList, None, Some(0)),
+    ] {
+        let lying = pool_with(Some(lie));
+        let (found, failures) = provisioner.supply(&key(), Some(&lying), None, |_| false, at(second)).await;
+        let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        assert_eq!(failures.len(), usize::from(said.is_some()), "{lie:?}: {failures:?}");
+        assert!(said.is_none_or(|said| failures[0].contains(said)), "{lie:?}: {failures:?}");
+        assert_eq!((!found.is_unknown).then_some(found.machines.len()), machines, "{lie:?}");
+        let (found, _) = provisioner.supply(&key(), Some(&truth), None, |_| false, at(second)).await;
+        assert_eq!((found.is_unknown, found.machines.len()), (false, 1), "{lie:?}");
+    }
+}

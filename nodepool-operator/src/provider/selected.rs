@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::ProviderSpec;
 
 use super::{Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
-use crate::plan::supply::Size;
+use crate::plan::supply::{NodeTraits, Size};
 use crate::plan::{PoolKey, slots};
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
@@ -29,23 +30,35 @@ pub(super) struct Listing {
     pub size: Option<Size>,
     /// Who wrote it last.
     pub size_writer: Option<String>,
+    /// By the machine's name, the Nodes that differ from the pool's template.
+    pub traits: BTreeMap<String, NodeTraits>,
     /// Why no machine may be removed now.
     pub removals_wait: Option<String>,
 }
 
 impl Selected<'_> {
-    /// Lists the pool's machines.
-    pub(super) async fn list(self, key: &PoolKey, now: Timestamp) -> Result<Listing, ProviderError> {
+    /// Lists the pool's machines. `spec` is that of a pool that selects this provider.
+    pub(super) async fn list(
+        self,
+        key: &PoolKey,
+        spec: Option<&ProviderSpec>,
+        now: Timestamp,
+    ) -> Result<Listing, ProviderError> {
         match self {
             Self::Named(provider) => {
+                if let Some(spec) = spec {
+                    provider.spec_is(key, spec);
+                }
                 let listed = credible(key, in_time(provider.list(key, now)).await?)?;
                 let machines = listed.into_iter().map(|machine| (machine, false)).collect();
-                Ok(Listing { machines, size: None, size_writer: None, removals_wait: None })
+                let traits = provider.traits(key);
+                Ok(Listing { machines, size: None, size_writer: None, traits, removals_wait: None })
             }
             Self::Sized(provider, name) => {
                 let SizedList { size, size_writer, machines, removals_wait } =
                     in_time(provider.list(key, name)).await?;
-                Ok(Listing { machines, size: Some(size), size_writer, removals_wait })
+                let traits = BTreeMap::new();
+                Ok(Listing { machines, size: Some(size), size_writer, traits, removals_wait })
             }
         }
     }

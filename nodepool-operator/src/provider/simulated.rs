@@ -10,22 +10,39 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::v1alpha1::{ProviderSpec, SimulatedProvider};
+use shared_crds::v1alpha1::{ProviderLie, ProviderSpec, SimulatedProvider};
 
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
-use crate::plan::supply::NodeSource;
+use crate::plan::supply::{NodeSource, NodeTraits};
 use crate::plan::{PoolKey, hash};
 
-#[derive(Clone, Copy, Debug)]
+/// Annotation on a Node: when it dies, RFC 3339. The stage of kwok in `docs/providers/simulated.md` then takes the label away
+/// by which kwok knows its nodes, which ends the node's heartbeats. It is on the Node and not in this process, so that a
+/// restart postpones no death.
+const DEATH_TIME_ANNOTATION: &str = "tandem.dev/simulated-death-time";
+
+#[derive(Debug)]
 struct SimulatedMachine {
     due: Timestamp,
-    fails: bool,
+    fate: Fate,
+}
+
+/// What becomes of a machine when it is due.
+#[derive(Debug)]
+enum Fate {
+    /// It never runs.
+    Fails,
+    /// It runs, and its Node never comes.
+    NeverRegisters,
+    /// It runs, with a Node that is as the template says but for these traits.
+    Runs(Option<NodeTraits>),
 }
 
 #[derive(Debug, Default)]
 struct Pool {
     machines: BTreeMap<String, SimulatedMachine>,
     attempts: HashMap<String, u32>,
+    lie: Option<ProviderLie>,
 }
 
 /// A provider of machines that exist only as requests with an expected time.
@@ -59,8 +76,9 @@ impl Simulated {
         let attempt = pool.attempts.entry(request.name.to_owned()).or_default();
         *attempt += 1;
         let machine = outcome(request.pool, request.name, *attempt, spec, now);
+        let due = machine.due;
         pool.machines.insert(request.name.to_owned(), machine);
-        Ok(Some(machine.due))
+        Ok(Some(due))
     }
 }
 
@@ -77,14 +95,60 @@ fn outcome(
     now: Timestamp,
 ) -> SimulatedMachine {
     let roll = |what: &str| hash::fnv1a(format!("{what} {pool} {name} {attempt}").as_bytes());
+    let happens = |what, percent: i32| roll(what) % 100 < u64::try_from(percent).unwrap_or_default();
+    let after = |time: Timestamp, delay| time.checked_add(delay).unwrap_or(Timestamp::MAX);
     let jitter_millis = u64::try_from(spec.jitter_seconds).unwrap_or_default() * 1000;
     let jitter = i64::try_from(roll("jitter") % (jitter_millis + 1)).unwrap_or_default();
-    let delay =
-        SignedDuration::from_secs(i64::from(spec.provision_seconds)) + SignedDuration::from_millis(jitter);
-    SimulatedMachine {
-        due: now.checked_add(delay).unwrap_or(Timestamp::MAX),
-        fails: roll("failure") % 100 < u64::try_from(spec.failure_percent).unwrap_or_default(),
+    let seconds = |count: i32| SignedDuration::from_secs(i64::from(count));
+    let due = after(now, seconds(spec.provision_seconds) + SignedDuration::from_millis(jitter));
+    let death = happens("death", spec.death_percent).then(|| after(due, seconds(spec.death_after_seconds)));
+    let is_undersized = happens("size", spec.undersized_percent);
+    let fate = if happens("failure", spec.failure_percent) {
+        Fate::Fails
+    } else if happens("registration", spec.never_register_percent) {
+        Fate::NeverRegisters
+    } else {
+        let lacks = if is_undersized { spec.undersized_by_percent } else { 0 };
+        let annotation = |death: Timestamp| (DEATH_TIME_ANNOTATION.to_owned(), death.to_string());
+        let traits = NodeTraits {
+            annotations: death.map(annotation).into_iter().collect(),
+            size_percent: 100_u8.saturating_sub(u8::try_from(lacks).unwrap_or_default()),
+        };
+        Fate::Runs((is_undersized || death.is_some()).then_some(traits))
+    };
+    SimulatedMachine { due, fate }
+}
+
+/// The machines of `pool` at `now`, as they are.
+fn machines(pool: &Pool, now: Timestamp) -> Vec<ListedMachine> {
+    let listed = |(name, machine): (&String, &SimulatedMachine)| {
+        let progress = match machine {
+            SimulatedMachine { due, .. } if *due > now => Progress::Starting(Some(*due)),
+            SimulatedMachine { fate: Fate::Fails, .. } => {
+                let message = format!("it could not start a machine for node {name}");
+                Progress::Failed(ProviderError::Transient(message))
+            }
+            SimulatedMachine { fate: Fate::NeverRegisters, .. } => Progress::Starting(None),
+            SimulatedMachine { fate: Fate::Runs(_), .. } => Progress::Running,
+        };
+        ListedMachine { name: name.clone(), progress, provider_id: None }
+    };
+    pool.machines.iter().map(listed).collect()
+}
+
+/// What a provider lists that has these machines and tells this lie.
+fn told(lie: Option<ProviderLie>, mut machines: Vec<ListedMachine>) -> Vec<ListedMachine> {
+    match lie {
+        None => {}
+        Some(ProviderLie::EmptyList) => machines.clear(),
+        Some(ProviderLie::DoubleName) => machines.extend(machines.clone()),
+        Some(ProviderLie::ForeignName) => machines.push(ListedMachine {
+            name: "somebody-elses-machine".to_owned(),
+            progress: Progress::Running,
+            provider_id: None,
+        }),
     }
+    machines
 }
 
 impl NamedProvider for Simulated {
@@ -95,6 +159,21 @@ impl NamedProvider for Simulated {
     fn node_source(&self, of: &ProviderSpec) -> Result<NodeSource, ProviderError> {
         spec(of)?;
         Ok(NodeSource::Operator { provider_id_prefix: "kwok://" })
+    }
+
+    fn spec_is(&self, pool: &PoolKey, spec: &ProviderSpec) {
+        let lie = spec.simulated.as_ref().and_then(|simulated| simulated.lie);
+        self.pools().entry(pool.clone()).or_default().lie = lie;
+    }
+
+    fn traits(&self, pool: &PoolKey) -> BTreeMap<String, NodeTraits> {
+        let of_machine = |(name, machine): (&String, &SimulatedMachine)| match &machine.fate {
+            Fate::Runs(Some(traits)) => Some((name.clone(), traits.clone())),
+            Fate::Runs(None) | Fate::Fails | Fate::NeverRegisters => None,
+        };
+        let pools = self.pools();
+        let machines = pools.get(pool).into_iter().flat_map(|pool| &pool.machines);
+        machines.filter_map(of_machine).collect()
     }
 
     fn create<'a>(
@@ -110,20 +189,9 @@ impl NamedProvider for Simulated {
         pool: &'a PoolKey,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
-        let listed = move |(name, machine): (&String, &SimulatedMachine)| {
-            let progress = match machine {
-                SimulatedMachine { due, .. } if *due > now => Progress::Starting(Some(*due)),
-                SimulatedMachine { fails: true, .. } => {
-                    let message = format!("it could not start a machine for node {name}");
-                    Progress::Failed(ProviderError::Transient(message))
-                }
-                SimulatedMachine { .. } => Progress::Running,
-            };
-            ListedMachine { name: name.clone(), progress, provider_id: None }
-        };
         async move {
             let pools = self.pools();
-            Ok(pools.get(pool).map(|pool| pool.machines.iter().map(listed).collect()).unwrap_or_default())
+            Ok(pools.get(pool).map(|pool| told(pool.lie, machines(pool, now))).unwrap_or_default())
         }
         .boxed()
     }
@@ -148,103 +216,5 @@ impl NamedProvider for Simulated {
 }
 
 #[cfg(test)]
-mod tests {
-    use shared_crds::v1alpha1::NodePoolSpec;
-
-    use super::*;
-    use crate::plan::testing::{at, key};
-
-    fn provider_spec(simulated: SimulatedProvider) -> ProviderSpec {
-        ProviderSpec { simulated: Some(simulated), ..ProviderSpec::default() }
-    }
-
-    fn request(
-        provider: &Simulated,
-        spec: &ProviderSpec,
-        name: &str,
-        existing: usize,
-    ) -> Result<Option<Timestamp>, ProviderError> {
-        let spec = NodePoolSpec { provider: spec.clone(), ..NodePoolSpec::default() };
-        provider.request_machine(MachineRequest { pool: &key(), name, spec: &spec, existing }, at(100))
-    }
-
-    fn progress(provider: &Simulated, second: i64) -> Vec<Progress> {
-        let machines = provider.list(&key(), at(second)).now_or_never().unwrap().unwrap();
-        machines.into_iter().map(|machine| machine.progress).collect()
-    }
-
-    #[test]
-    fn a_machine_runs_at_its_expected_time() {
-        let provider = Simulated::default();
-        let spec = provider_spec(SimulatedProvider { provision_seconds: 30, ..SimulatedProvider::default() });
-        assert_eq!(request(&provider, &spec, "a", 0), Ok(Some(at(130))));
-        assert_eq!(progress(&provider, 129), [Progress::Starting(Some(at(130)))]);
-        assert_eq!(progress(&provider, 130), [Progress::Running]);
-    }
-
-    #[test]
-    fn a_repeated_request_changes_nothing() {
-        let provider = Simulated::default();
-        let spec = provider_spec(SimulatedProvider {
-            provision_seconds: 30,
-            jitter_seconds: 50,
-            ..SimulatedProvider::default()
-        });
-        let first = request(&provider, &spec, "a", 0);
-        assert_eq!(request(&provider, &spec, "a", 0), first);
-        assert_eq!(progress(&provider, 1000).len(), 1);
-    }
-
-    #[test]
-    fn jitter_spreads_the_times_within_its_bound() {
-        let provider = Simulated::default();
-        let spec = provider_spec(SimulatedProvider {
-            provision_seconds: 10,
-            jitter_seconds: 20,
-            ..SimulatedProvider::default()
-        });
-        let mut times: Vec<_> =
-            (0..50).map(|n| request(&provider, &spec, &format!("n-{n}"), 0).unwrap().unwrap()).collect();
-        times.sort();
-        times.dedup();
-        assert!(times.len() > 40, "{}", times.len());
-        assert!(times.iter().all(|time| (at(110)..=at(130)).contains(time)));
-    }
-
-    #[test]
-    fn about_as_many_requests_fail_as_the_spec_says_and_another_attempt_may_work() {
-        let provider = Simulated::default();
-        let spec = provider_spec(SimulatedProvider { failure_percent: 30, ..SimulatedProvider::default() });
-        for n in 0..1000 {
-            request(&provider, &spec, &format!("n-{n:04}"), 0).unwrap();
-        }
-        let failed = |provider: &Simulated| -> Vec<String> {
-            let machines = provider.list(&key(), at(1000)).now_or_never().unwrap().unwrap();
-            let failed = machines.into_iter().filter(|it| matches!(it.progress, Progress::Failed(_)));
-            failed.map(|machine| machine.name).collect()
-        };
-        let first = failed(&provider);
-        assert!((200..400).contains(&first.len()), "{}", first.len());
-        for name in &first {
-            provider.delete(&key(), name).now_or_never().unwrap().unwrap();
-            request(&provider, &spec, name, 0).unwrap();
-        }
-        assert!(failed(&provider).len() < first.len() / 2);
-    }
-
-    #[test]
-    fn the_quota_counts_what_the_pool_has_already() {
-        let provider = Simulated::default();
-        let spec = provider_spec(SimulatedProvider { quota: Some(3), ..SimulatedProvider::default() });
-        assert!(request(&provider, &spec, "a", 2).is_ok());
-        assert_eq!(
-            request(&provider, &spec, "b", 3),
-            Err(ProviderError::Quota("the quota of this pool is 3 nodes".to_owned()))
-        );
-        assert_eq!(
-            request(&provider, &spec, "a", 3).map(|due| due.is_some()),
-            Ok(true),
-            "a repeated request is not a new one"
-        );
-    }
-}
+#[path = "simulated_tests.rs"]
+mod tests;

@@ -17,7 +17,7 @@ pub use autoscaler::{
 pub use node_pool::{DrainSpec, NodePool, NodePoolSpec};
 pub use provider::{
     ClusterApiProvider, ExecProvider, KarpenterProvider, MachineDeploymentReference, MachineRequirement,
-    MachineRequirementOperator, NodeClassReference, ProviderSpec, SimulatedProvider,
+    MachineRequirementOperator, NodeClassReference, ProviderLie, ProviderSpec, SimulatedProvider,
 };
 pub use scale_down::ScaleDownPlan;
 pub use status::{

@@ -57,8 +57,9 @@ impl ProviderSpec {
     }
 }
 
-/// A provider that creates Node objects without machines.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// A provider that creates Node objects without machines. What happens to a machine is a function of the pool, its name and
+/// the number of the attempt to make it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedProvider {
     /// provisionSeconds is the time between the request for a node and its Node object.
@@ -77,6 +78,71 @@ pub struct SimulatedProvider {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub quota: Option<i32>,
+    /// neverRegisterPercent of the machines start and never have a Node.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100))]
+    pub never_register_percent: i32,
+    /// deathPercent of the nodes die: their heartbeats stop. kwok has to be set up for that, as docs/providers/simulated.md
+    /// says.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100))]
+    pub death_percent: i32,
+    /// deathAfterSeconds is the time between the start of a machine and the death of its node.
+    #[serde(default = "defaults::death_after")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub death_after_seconds: i32,
+    /// undersizedPercent of the nodes are smaller than the template promises.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100))]
+    pub undersized_percent: i32,
+    /// undersizedByPercent of the template's capacity, and of what the template leaves to pods, is what such a node lacks: of
+    /// every resource but pods.
+    #[serde(default = "defaults::undersized_by")]
+    #[schemars(range(min = 1, max = 99))]
+    pub undersized_by_percent: i32,
+    /// lie is what is wrong with the provider's list of its machines, for as long as it is set; absent means nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lie: Option<ProviderLie>,
+}
+
+/// What is wrong with a list of machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ProviderLie {
+    /// It is empty, whatever there is.
+    EmptyList,
+    /// It has each machine twice.
+    DoubleName,
+    /// It has a machine that is none of the pool's.
+    ForeignName,
+}
+
+impl Default for SimulatedProvider {
+    /// What `simulated: {}` means.
+    fn default() -> Self {
+        Self {
+            provision_seconds: 0,
+            jitter_seconds: 0,
+            failure_percent: 0,
+            quota: None,
+            never_register_percent: 0,
+            death_percent: 0,
+            death_after_seconds: defaults::death_after(),
+            undersized_percent: 0,
+            undersized_by_percent: defaults::undersized_by(),
+            lie: None,
+        }
+    }
+}
+
+/// Values of absent fields.
+mod defaults {
+    pub(super) const fn death_after() -> i32 {
+        60
+    }
+
+    pub(super) const fn undersized_by() -> i32 {
+        50
+    }
 }
 
 /// A provider that is a program.

@@ -1,0 +1,161 @@
+//! What the `simulated` provider rehearses: machines that never register, nodes that die, nodes that are smaller than
+//! promised, and a provider that lies.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
+
+use anyhow::{Result, bail, ensure};
+use e2e::cluster::ClusterOptions;
+use e2e::objects;
+use e2e::places::Places;
+use e2e::test_env::{PATIENCE, TestEnv, is_ready};
+use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+
+/// Control planes on which a node that loses its label has no kubelet any more, and is found to be unreachable soon: it
+/// misses its Lease, which is renewed every two seconds, for ten.
+static WITH_DEATHS: Places = Places::new(1, || ClusterOptions {
+    kwok_flags: vec![
+        "--manage-nodes-with-label-selector=kwok.x-k8s.io/node=fake".to_owned(),
+        "--node-lease-duration-seconds=8".to_owned(),
+    ],
+    controller_manager_flags: vec![
+        "--node-monitor-grace-period=10s".to_owned(),
+        "--node-monitor-period=1s".to_owned(),
+    ],
+    ..ClusterOptions::private()
+});
+
+/// A pool whose provider is set up like this.
+fn pool_of(name: &str, replicas: i32, simulated: Value) -> NodePool {
+    let mut pool = objects::pool(name, 0, 6);
+    pool.spec.provider.simulated = Some(serde_json::from_value(simulated).unwrap());
+    pool.spec.replicas = Some(replicas);
+    pool
+}
+
+async fn patch(env: &TestEnv, name: &str, spec: Value) {
+    let patch = Patch::Merge(json!({ "spec": spec }));
+    env.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Waits until a condition of the pool has this status, this reason and a message with this text.
+async fn says(env: &TestEnv, pool: &str, condition: &str, (status, reason, text): (&str, &str, &str)) {
+    let what = format!("{condition} of {pool} is {status} with {reason}: …{text}…");
+    eventually(PATIENCE, &what, async || {
+        let all = env.pool(pool).await?.status.unwrap_or_default().conditions;
+        let Some(found) = all.iter().find(|it| it.type_ == condition) else { bail!("not there") };
+        let is_it = found.status == status && found.reason == reason && found.message.contains(text);
+        ensure!(is_it, "{} {}: {}", found.status, found.reason, found.message);
+        Ok(Some(()))
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", env.operators.node_pool.log_tail()));
+}
+
+async fn uids(env: &TestEnv, pool: &str) -> Result<Vec<Option<String>>> {
+    Ok(env.nodes(pool).await?.into_iter().map(|node| node.metadata.uid).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_that_never_register_are_given_up_and_asked_for_again() {
+    let env = TestEnv::begin("mute", &[]).await.unwrap();
+    let mut pool = pool_of("mute", 2, json!({"neverRegisterPercent": 100}));
+    pool.spec.provisioning_timeout_seconds = 3;
+    env.create(&pool).await.unwrap();
+    let given_up = ("False", "ProvisioningTimedOut", "2 of the machines did not register a Node");
+    says(&env, "mute", "ProvisioningHealthy", given_up).await;
+    assert_eq!(uids(&env, "mute").await.unwrap(), []);
+    patch(&env, "mute", json!({"provider": {"simulated": {"neverRegisterPercent": 0}}})).await;
+    env.settles("mute", 2).await.unwrap();
+    says(&env, "mute", "ProvisioningHealthy", ("True", "Provisioned", "")).await;
+    env.end().await.unwrap();
+}
+
+/// The reason of the node's condition `Ready`, while it is `Unknown`.
+fn unknown_because(node: &Node) -> Option<String> {
+    let conditions = node.status.as_ref()?.conditions.iter().flatten();
+    conditions.into_iter().find(|it| it.type_ == "Ready" && it.status == "Unknown")?.reason.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_die_stay_in_the_pool_and_are_no_ready_capacity() {
+    let env = TestEnv::begin_at(&WITH_DEATHS, "dead", &[]).await.unwrap();
+    env.create(&pool_of("alive", 1, json!({}))).await.unwrap();
+    env.create(&pool_of("dying", 2, json!({"deathPercent": 100, "deathAfterSeconds": 15}))).await.unwrap();
+    env.settles("dying", 2).await.unwrap();
+    env.settles("alive", 1).await.unwrap();
+    let before = uids(&env, "dying").await.unwrap();
+    eventually(PATIENCE, "both nodes are unreachable", async || {
+        let nodes = env.nodes("dying").await?;
+        let all: Vec<_> = nodes.iter().map(unknown_because).collect();
+        // Not the word of kwok, and not of this test: the node lifecycle controller misses the heartbeats.
+        ensure!(all.iter().all(|it| it.as_deref() == Some("NodeStatusUnknown")), "{all:?}");
+        let status = env.pool("dying").await?.status.unwrap_or_default();
+        let counts = (status.replicas, status.ready_replicas, status.unavailable_replicas);
+        ensure!(counts == (Some(2), Some(0), Some(2)), "{counts:?}");
+        Ok(Some(()))
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", env.operators.node_pool.log_tail()));
+    says(&env, "dying", "NodesReady", ("False", "NodesNotReady", "0 of 2 nodes are ready, 2 not ready"))
+        .await;
+    assert_eq!(uids(&env, "dying").await.unwrap(), before, "nothing repairs them yet");
+    let nodes = env.nodes("dying").await.unwrap();
+    assert!(nodes.iter().all(|node| node.metadata.deletion_timestamp.is_none()));
+    // The control: the heartbeats of other nodes go on.
+    assert!(env.nodes("alive").await.unwrap().iter().all(is_ready));
+    // Dead nodes go when they are not wanted.
+    patch(&env, "dying", json!({"replicas": 0})).await;
+    env.settles("dying", 0).await.unwrap();
+    env.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_are_smaller_than_promised_take_fewer_pods_and_more_of_them_come() {
+    let env = TestEnv::begin("small", &[]).await.unwrap();
+    let mut pool = pool_of("small", 0, json!({"undersizedPercent": 100, "undersizedByPercent": 50}));
+    pool.spec.replicas = None;
+    env.create(&pool).await.unwrap();
+    env.create(&objects::autoscaler("all", 3)).await.unwrap();
+    // One node as the template describes it would take all four.
+    env.create(&objects::deployment("web", "small", 4, "900m")).await.unwrap();
+    env.pods_run(4).await.unwrap();
+    env.settles("small", 2).await.unwrap();
+    for node in env.nodes("small").await.unwrap() {
+        let status = node.status.clone().unwrap();
+        for amounts in [status.capacity.unwrap(), status.allocatable.unwrap()] {
+            let of = |resource: &str| amounts[resource].0.clone();
+            let found = (of("cpu"), of("memory"), of("pods"));
+            assert_eq!(found, ("2".to_owned(), "8Gi".to_owned(), "110".to_owned()), "{}", node.name_any());
+        }
+    }
+    env.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_lies_costs_no_node_and_is_named() {
+    let env = TestEnv::begin("lies", &[]).await.unwrap();
+    env.create(&pool_of("racks", 2, json!({}))).await.unwrap();
+    env.settles("racks", 2).await.unwrap();
+    let before = uids(&env, "racks").await.unwrap();
+    for (lie, text) in [
+        ("EmptyList", "and does not list it"),
+        ("DoubleName", "twice, so nothing is concluded from its list"),
+        ("ForeignName", "\"somebody-elses-machine\", which is not a machine of this pool"),
+    ] {
+        // One more node is wanted, so that there is something to conclude.
+        let lying = json!({"replicas": 3, "provider": {"simulated": {"lie": lie}}});
+        patch(&env, "racks", lying).await;
+        says(&env, "racks", "ProvisioningHealthy", ("False", "ProvisioningFailed", text)).await;
+        assert_eq!(uids(&env, "racks").await.unwrap(), before, "{lie}");
+        patch(&env, "racks", json!({"replicas": 2, "provider": {"simulated": {"lie": null}}})).await;
+        says(&env, "racks", "ProvisioningHealthy", ("True", "Provisioned", "")).await;
+        env.settles("racks", 2).await.unwrap();
+        assert_eq!(uids(&env, "racks").await.unwrap(), before, "{lie}");
+    }
+    env.end().await.unwrap();
+}
