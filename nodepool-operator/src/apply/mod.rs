@@ -289,7 +289,12 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, deadline: Duration, re
         let parts =
             machines.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
         let parts = parts.collect::<Vec<_>>().join(", and ");
-        let message = format!("{parts} within spec.provisioningTimeoutSeconds");
+        let why = match result.applied.timed_out.first() {
+            Some(name) => ctx.provisioner.explain(&observed.key, &pool.spec.provider, name).await,
+            None => None,
+        };
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        let message = format!("{parts} within spec.provisioningTimeoutSeconds{why}");
         let failure = fail(Reason::ProvisioningTimedOut, message);
         result.applied.retry_at = Some(failure.retry_at);
         return;
@@ -342,13 +347,16 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, deadline: Duration, re
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::Timestamp;
     use kube::Client;
     use kube::client::Body;
     use serde_json::json;
     use shared_crds::names;
+    use shared_crds::v1alpha1::{KarpenterProvider, ProviderSpec};
 
     use super::*;
     use crate::outcome::RejectedWrite;
+    use crate::plan::slots;
     use crate::plan::testing::{draining, key, node, observed, plan, pool, step};
     use crate::testing::{TestContext, failure};
 
@@ -400,6 +408,48 @@ mod tests {
             assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: the pass is repeated");
             assert_eq!(result.applied.requested, grows, "{action:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_machine_that_did_not_come_in_time_is_explained_in_its_makers_words() {
+        let name = format!("{}0", slots::prefix(&key()));
+        let claim = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {
+                "name": name, "uid": "u", "resourceVersion": "1",
+                "labels": { names::NODEPOOL_LABEL: key().name, names::NODEPOOL_NAMESPACE_LABEL: key().namespace },
+            },
+            "spec": { "nodeClassRef": { "group": "g", "kind": "k", "name": "n" } },
+            "status": { "conditions": [{
+                "type": "Launched", "status": "Unknown", "reason": "LaunchFailed", "message": "no such subnet",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }] },
+        });
+        let test = TestContext::new(move |path, _| match path {
+            path if path.contains("/nodeclaims?") => (
+                200,
+                json!({ "kind": "NodeClaimList", "apiVersion": "karpenter.sh/v1", "metadata": {}, "items": [claim] }),
+            ),
+            path if path.contains("/nodeclaims/") => (200, claim.clone()),
+            _ => failure(500, "InternalError", "not requested"),
+        });
+        let mut pool = pool(1);
+        let karpenter = Some(KarpenterProvider::default());
+        pool.spec.provider = ProviderSpec { karpenter, ..ProviderSpec::default() };
+        let (supply, _) =
+            test.ctx.provisioner.supply(&key(), Some(&pool), None, |_| false, Timestamp::UNIX_EPOCH).await;
+        let mut seen = Seen { observed: observed(pool, []), failed_machines: vec![] };
+        seen.observed.supply = supply;
+        let mut plan = plan(&seen.observed);
+        plan.timed_out = vec![name.clone()];
+        let result = apply(&test.ctx, &seen, &plan).await;
+        assert_eq!(result.applied.timed_out, [name.as_str()]);
+        let said = test.ctx.provisioner.last_failure(&key()).unwrap().message;
+        let expected = format!(
+            "1 of the machines did not register a Node within spec.provisioningTimeoutSeconds: NodeClaim {name}: Launched \
+             is Unknown, LaunchFailed: no such subnet"
+        );
+        assert_eq!(said, expected);
     }
 
     #[tokio::test]

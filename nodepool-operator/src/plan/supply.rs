@@ -94,6 +94,8 @@ pub(crate) struct Supply {
     pub machines: Vec<Machine>,
     /// By the machine's name, the Nodes that are not as the template says.
     pub traits: BTreeMap<String, NodeTraits>,
+    /// Why a machine does not start, in the words of whoever makes it; `None` when nobody says so.
+    pub trouble: Option<String>,
     /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it.
     pub is_unknown: bool,
     /// The number of machines that the provider keeps; `None` for one that makes machines by name.

@@ -38,6 +38,7 @@ pub(crate) fn supply() -> Supply {
         source: SOURCE,
         machines: vec![],
         traits: BTreeMap::new(),
+        trouble: None,
         is_unknown: false,
         size: None,
         size_writer: None,

@@ -34,7 +34,7 @@ struct PoolState {
     /// The pool's generation at the last failure.
     generation: Option<i64>,
     taken: BTreeSet<String>,
-    /// Machines whose creation was accepted and that no list has shown since.
+    /// Machines whose creation was accepted, that no list has shown running or failed since, and that were not deleted.
     unlisted: BTreeSet<String>,
     /// Machines whose creation was not answered, and until when they may still come.
     unanswered: BTreeMap<String, Timestamp>,
@@ -193,21 +193,26 @@ impl Failures {
         self.pools().get(key).and_then(|state| state.unanswered.values().max().copied())
     }
 
-    /// The machines that were accepted and are not among those of the first list since. What the list shows, and what
-    /// it should have shown by now, is no longer uncertain.
-    pub(super) fn unlisted<'a>(
+    /// Records that nobody waits for the machine any more.
+    pub(super) fn unwanted(&self, key: &PoolKey, name: &str) {
+        self.change(key, |state| state.unlisted.remove(name));
+    }
+
+    /// The machines that were accepted and are not listed, or not any more, without having run. `listed` says of each
+    /// listed machine whether it has run or failed. What the list shows, and what it should have shown by now, is no
+    /// longer uncertain.
+    pub(super) fn unlisted(
         &self,
         key: &PoolKey,
-        listed: impl Iterator<Item = &'a str>,
+        listed: &BTreeMap<String, bool>,
         now: Timestamp,
     ) -> BTreeSet<String> {
         self.change(key, |state| {
-            let mut unlisted = std::mem::take(&mut state.unlisted);
-            state.unanswered.retain(|_, until| *until > now);
-            for name in listed {
-                unlisted.remove(name);
-                state.unanswered.remove(name);
-            }
+            state.unanswered.retain(|name, until| *until > now && !listed.contains_key(name));
+            let accepted = std::mem::take(&mut state.unlisted).into_iter();
+            let (shown, unlisted) = accepted.partition(|name| listed.contains_key(name));
+            state.unlisted = shown;
+            state.unlisted.retain(|name| listed.get(name) == Some(&false));
             unlisted
         })
     }
@@ -291,20 +296,35 @@ mod tests {
         }
     }
 
+    /// A list of machines, each of which has run or failed, or is starting or going.
+    fn list(names: &[&str], is_settled: bool) -> BTreeMap<String, bool> {
+        names.iter().map(|name| ((*name).to_owned(), is_settled)).collect()
+    }
+
     #[test]
-    fn an_accepted_machine_is_missed_once_if_the_next_list_lacks_it() {
+    fn an_accepted_machine_is_missed_once_if_a_list_lacks_it_before_it_has_run() {
         let failures = Failures::default();
-        failures.accepted(&key(), "a");
-        failures.accepted(&key(), "b");
-        assert_eq!(failures.unlisted(&key(), ["a", "c"].into_iter(), at(0)), ["b".to_owned()].into());
-        assert_eq!(failures.unlisted(&key(), ["a"].into_iter(), at(0)), BTreeSet::new());
+        let missed = |names: &[&str], is_settled| -> Vec<String> {
+            failures.unlisted(&key(), &list(names, is_settled), at(0)).into_iter().collect()
+        };
+        for name in ["a", "b", "c"] {
+            failures.accepted(&key(), name);
+        }
+        assert_eq!(missed(&["a", "c", "d"], false), ["b"]);
+        assert_eq!(missed(&["a", "c", "d"], false), [""; 0]);
+        assert_eq!(missed(&["c"], true), ["a"], "it was given up while it started");
+        assert_eq!(missed(&[], true), [""; 0], "c has run");
+        failures.accepted(&key(), "e");
+        missed(&["e"], false);
+        failures.unwanted(&key(), "e");
+        assert_eq!(missed(&[], false), [""; 0], "e was deleted");
     }
 
     #[test]
     fn a_machine_that_was_requested_without_an_answer_may_come_for_two_minutes() {
         let failures = Failures::default();
         let uncertain_after = |listed: &[&str], second| {
-            failures.unlisted(&key(), listed.iter().copied(), at(second));
+            failures.unlisted(&key(), &list(listed, true), at(second));
             failures.uncertain_until(&key())
         };
         failures.unanswered(&key(), "a", at(0));

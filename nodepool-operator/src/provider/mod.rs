@@ -134,6 +134,18 @@ pub(crate) trait NamedProvider: Send + Sync {
         BTreeMap::new()
     }
 
+    /// Why a machine of the pool that was listed last does not start, in the words of whoever makes it; `None` when nobody
+    /// says so.
+    fn trouble(&self, _: &PoolKey) -> Option<String> {
+        None
+    }
+
+    /// Why the machine `name` did not come, or was given up, in the words of whoever makes it; `None` when nobody says
+    /// so. Asked after a list that showed it without a Node, or did not show it.
+    fn explain<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
     /// Creates a machine. One that exists under this name stays as it is. Returns when the machine is expected; `None`
     /// when the provider does not know.
     fn create<'a>(

@@ -113,9 +113,9 @@ impl Provisioner {
             self.failures.restore(key, pool);
         }
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
-        let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let (mut size, mut size_writer, mut removals_wait) = (None, None, None);
-        let mut traits = BTreeMap::new();
+        let (mut traits, mut trouble) = (BTreeMap::new(), None);
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
@@ -136,9 +136,13 @@ impl Provisioner {
                         former.insert(reference.clone());
                     } else {
                         (size, size_writer) = (listing.size, listing.size_writer);
-                        (traits, removals_wait) = (listing.traits, listing.removals_wait);
+                        (traits, trouble) = (listing.traits, listing.trouble);
+                        removals_wait = listing.removals_wait;
                     }
-                    shown.extend(listing.machines.iter().map(|(machine, _)| machine.name.clone()));
+                    shown.extend(listing.machines.iter().map(|(machine, _)| {
+                        let is_settled = matches!(machine.progress, Progress::Running | Progress::Failed(_));
+                        (machine.name.clone(), is_settled)
+                    }));
                     for (machine, is_marked) in listing.machines {
                         let (error, state) = match &machine.progress {
                             Progress::Failed(error) if !has_node(&machine) => {
@@ -180,10 +184,15 @@ impl Provisioner {
             machines.clear();
         } else {
             deleted_ids = self.ids.record_list(key, &machines, now);
-            let unlisted = self.failures.unlisted(key, shown.iter().map(String::as_str), now);
-            failures.extend(unlisted.iter().next().map(|name| {
-                ProviderError::Transient(format!("it accepted the creation of {name} and does not list it"))
-            }));
+            if let Some(name) = self.failures.unlisted(key, &shown, now).first() {
+                let why = match pool {
+                    Some(pool) => self.explain(key, &pool.spec.provider, name).await,
+                    None => None,
+                };
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                let message = format!("it accepted the creation of {name} and does not list it{why}");
+                failures.push(ProviderError::Transient(message));
+            }
         }
         let generation = pool.and_then(|pool| pool.metadata.generation);
         // Machines that were requested together often fail together, and a list that fails is repeated with every pass:
@@ -201,6 +210,7 @@ impl Provisioner {
             source,
             machines,
             traits,
+            trouble,
             is_unknown,
             size,
             size_writer,
@@ -212,6 +222,11 @@ impl Provisioner {
             failure,
         };
         (supply, failures)
+    }
+
+    /// Why the machine `name` did not come, or was given up, in the words of whoever makes it.
+    pub(crate) async fn explain(&self, key: &PoolKey, spec: &ProviderSpec, name: &str) -> Option<String> {
+        self.known(&spec.reference()?).ok()?.explain(key, name).await
     }
 
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, String> {
@@ -291,6 +306,7 @@ impl Provisioner {
         name: &str,
     ) -> Result<Deletion, ProviderError> {
         self.may_change()?;
+        self.failures.unwanted(key, name);
         if let Some(reference) = made_by {
             return self.known(reference)?.delete(key, name).await;
         }

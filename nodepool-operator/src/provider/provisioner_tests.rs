@@ -262,3 +262,72 @@ async fn a_lie_of_the_simulated_provider_is_said_and_the_truth_ends_it() {
         assert_eq!((found.is_unknown, found.machines.len()), (false, 1), "{lie:?}");
     }
 }
+
+/// A provider of one machine that starts, until it is given up.
+struct GivesUp(std::sync::atomic::AtomicBool);
+
+impl NamedProvider for GivesUp {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Kubelet)
+    }
+
+    fn trouble(&self, _: &PoolKey) -> Option<String> {
+        Some("no host is free".to_owned())
+    }
+
+    fn explain<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<String>> {
+        Box::pin(std::future::ready(Some(format!("no host was free for {name}"))))
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        let starting = ListedMachine { progress: Progress::Starting(None), ..running(&slot(0), None) };
+        let is_gone = self.0.swap(true, std::sync::atomic::Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Some(starting).filter(|_| !is_gone).into_iter().collect())))
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        Box::pin(std::future::ready(Ok(Deletion::Started)))
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+#[tokio::test]
+async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers_words_unless_it_was_withdrawn()
+ {
+    for is_withdrawn in [false, true] {
+        let provisioner = Provisioner::with(vec![Box::new(GivesUp(false.into()))]);
+        let pool = pool(1);
+        let request = MachineRequest { pool: &key(), name: &slot(0), spec: &pool.spec, existing: 0 };
+        provisioner.create(request, at(0)).await.unwrap();
+        let (starts, failures) = supply(&provisioner, 1, 0).await;
+        assert_eq!((starts.machines.len(), starts.trouble.as_deref()), (1, Some("no host is free")));
+        assert_eq!(failures, []);
+        if is_withdrawn {
+            provisioner.delete(&key(), Some(&pool), None, &slot(0)).await.unwrap();
+        }
+        let (gone, _) = supply(&provisioner, 1, 5).await;
+        let said = format!(
+            "the provider failed: it accepted the creation of {name} and does not list it: no host was free for {name}",
+            name = slot(0)
+        );
+        let said = (!is_withdrawn).then_some(said);
+        assert_eq!(gone.failure.map(|failure| failure.message), said, "{is_withdrawn}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::ProviderSpec;
 
@@ -32,6 +33,8 @@ pub(super) struct Listing {
     pub size_writer: Option<String>,
     /// By the machine's name, the Nodes that differ from the pool's template.
     pub traits: BTreeMap<String, NodeTraits>,
+    /// Why a machine does not start, in the words of whoever makes it.
+    pub trouble: Option<String>,
     /// Why no machine may be removed now.
     pub removals_wait: Option<String>,
 }
@@ -51,15 +54,25 @@ impl Selected<'_> {
                 }
                 let listed = credible(key, in_time(provider.list(key, now)).await?)?;
                 let machines = listed.into_iter().map(|machine| (machine, false)).collect();
-                let traits = provider.traits(key);
-                Ok(Listing { machines, size: None, size_writer: None, traits, removals_wait: None })
+                let (traits, trouble) = (provider.traits(key), provider.trouble(key));
+                Ok(Listing { machines, size: None, size_writer: None, traits, trouble, removals_wait: None })
             }
             Self::Sized(provider, name) => {
                 let SizedList { size, size_writer, machines, removals_wait } =
                     in_time(provider.list(key, name)).await?;
-                let traits = BTreeMap::new();
-                Ok(Listing { machines, size: Some(size), size_writer, traits, removals_wait })
+                let size = Some(size);
+                Ok(Listing { machines, size, size_writer, traits: BTreeMap::new(), trouble: None, removals_wait })
             }
+        }
+    }
+
+    /// Why the machine did not come, or was given up; `None` when nobody says so in time.
+    pub(super) async fn explain(self, key: &PoolKey, machine: &str) -> Option<String> {
+        match self {
+            Self::Named(provider) => {
+                in_time(provider.explain(key, machine).map(Ok)).await.unwrap_or_default()
+            }
+            Self::Sized(..) => None,
         }
     }
 

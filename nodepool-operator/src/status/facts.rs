@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub provisioning: ProvisioningStatus,
     /// Why nodes are not being made; `None` without a failure.
     pub failure: Option<ProvisioningFailure>,
+    /// Why a requested machine does not start, in the words of whoever makes it; `None` when nobody says so.
+    pub trouble: Option<String>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
     /// A node and a pod on it that has exceeded its grace period.
@@ -106,6 +108,7 @@ impl Facts {
             machines: MachinesWriter::of(pool, &observed.supply, observed.now),
             provisioning: ProvisioningStatus::default(),
             failure: None,
+            trouble: observed.supply.trouble.clone(),
             removals_wait: observed.supply.removals_wait.clone(),
             overdue: plan.nodes.iter().find_map(|step| match &step.action {
                 NodeAction::Drain { overdue: Some(pod), .. } => {

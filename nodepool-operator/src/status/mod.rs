@@ -217,7 +217,11 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     }
     match &facts.failure {
         Some(failure) => say(false, failure.reason, &failure.message),
-        None if facts.in_flight > 0 => say(true, Reason::Provisioning, "the provider is creating nodes"),
+        None if facts.in_flight > 0 => {
+            let trouble = facts.trouble.iter().map(|trouble| format!("; {trouble}"));
+            let message = format!("the provider is creating nodes{}", trouble.collect::<String>());
+            say(true, Reason::Provisioning, &message)
+        }
         None => say(true, Reason::Provisioned, "the provider has created every requested node"),
     }
 }

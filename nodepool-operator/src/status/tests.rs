@@ -54,6 +54,16 @@ fn every_owned_condition_is_always_reported_once() {
 }
 
 #[test]
+fn a_machine_that_does_not_start_is_reported_in_its_makers_words() {
+    let machine = testing::machine("m", MachineState::Starting { until: None });
+    let supply = Supply { machines: vec![machine], trouble: Some("no host is free".to_owned()), ..supply() };
+    let pool = pool(1);
+    let all = statements(&pool, &facts(&pool, vec![], supply), &Applied::default());
+    let healthy = all.iter().find(|it| it.type_ == ConditionType::ProvisioningHealthy).unwrap();
+    assert_eq!(healthy.message, "the provider is creating nodes; no host is free");
+}
+
+#[test]
 fn the_three_standard_conditions_report_the_state() {
     use Reason::{AllNodesReady, Draining, NodesNotReady, Provisioning, QuotaExceeded, Settled};
     let machine = testing::machine("m", MachineState::Running);

@@ -1,14 +1,17 @@
 //! The provider for machines that Karpenter makes: each is a standalone `NodeClaim` with the name of the slot. Karpenter
 //! launches and registers it; how many there are, and which go, is decided here.
 
+mod events;
 mod node_claim;
 #[cfg(test)]
 pub(super) mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
@@ -32,13 +35,58 @@ const ADVICE: Advice = Advice {
 /// Karpenter, by its objects in this cluster.
 pub(crate) struct Karpenter {
     claims: Api<NodeClaim>,
+    events: Api<Event>,
     writer: Writer,
+    /// By pool and name, what was last known of a claim whose Node is not there.
+    seen: Mutex<BTreeMap<PoolKey, BTreeMap<String, SeenClaim>>>,
+}
+
+/// What was last known of a claim. It outlives the claim, to say what became of it.
+#[derive(Debug, Default)]
+struct SeenClaim {
+    /// Tells its events from those of earlier claims of the name.
+    uid: Option<String>,
+    /// What Karpenter said of it.
+    words: Option<String>,
+    /// Why Karpenter has not launched it, while the claim is listed.
+    trouble: Option<String>,
 }
 
 impl Karpenter {
     /// The provider that reads with `client` and writes with `writer`.
     pub(crate) fn new(client: Client, writer: Writer) -> Self {
-        Self { claims: Api::all(client), writer }
+        // Events about objects without a namespace are in this one.
+        let events = Api::namespaced(client.clone(), "default");
+        Self { claims: Api::all(client), events, writer, seen: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<PoolKey, BTreeMap<String, SeenClaim>>> {
+        // What is remembered is for messages only, so a panic elsewhere leaves nothing that could do harm.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the claims of a list. Of those that are not in it any more, what they said last stays.
+    fn remember(&self, pool: &PoolKey, claims: &[NodeClaim]) {
+        let mut all = self.seen();
+        let seen = all.entry(pool.clone()).or_default();
+        for claim in seen.values_mut() {
+            claim.trouble = None;
+        }
+        for claim in claims {
+            let name = claim.metadata.name.clone().unwrap_or_default();
+            if claim.is_registered() {
+                seen.remove(&name);
+            } else {
+                let uid = claim.metadata.uid.clone();
+                seen.insert(name, SeenClaim { uid, words: claim.words(), trouble: claim.trouble() });
+            }
+        }
+    }
+
+    /// Remembers a claim that has just been made.
+    fn made(&self, pool: &PoolKey, name: &str, claim: &NodeClaim) {
+        let claim = SeenClaim { uid: claim.metadata.uid.clone(), ..SeenClaim::default() };
+        self.seen().entry(pool.clone()).or_default().insert(name.to_owned(), claim);
     }
 
     async fn get(&self, pool: &PoolKey, name: &str) -> Result<Option<NodeClaim>, ProviderError> {
@@ -67,6 +115,26 @@ impl NamedProvider for Karpenter {
             .ok_or_else(|| ProviderError::Invalid("karpenter is not set".to_owned()))
     }
 
+    fn trouble(&self, pool: &PoolKey) -> Option<String> {
+        let seen = self.seen();
+        seen.get(pool)?.values().find_map(|claim| claim.trouble.clone())
+    }
+
+    fn explain<'a>(&'a self, pool: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<String>> {
+        async move {
+            let (uid, words) = {
+                let seen = self.seen();
+                let claim = seen.get(pool)?.get(name)?;
+                (claim.uid.clone(), claim.words.clone())
+            };
+            match words {
+                Some(words) => Some(words),
+                None => events::last_warning(&self.events, &uid?).await,
+            }
+        }
+        .boxed()
+    }
+
     fn create<'a>(
         &'a self,
         request: MachineRequest<'a>,
@@ -78,7 +146,10 @@ impl NamedProvider for Karpenter {
             let MachineRequest { pool, name, spec, existing: _ } = request;
             let claim = NodeClaim::of(pool, name, spec, &provider, requests(spec)?);
             match self.writer.create(&self.claims, &claim).await {
-                Ok(Created::Created(_)) => Ok(None),
+                Ok(Created::Created(claim)) => {
+                    self.made(pool, name, &claim);
+                    Ok(None)
+                }
                 Ok(Created::AlreadyExists) if self.get(pool, name).await?.is_some() => Ok(None),
                 Ok(Created::AlreadyExists) => Err(ProviderError::Transient(format!(
                     "there is a NodeClaim {name} that is not of this pool: delete it, or give the pool another name"
@@ -97,6 +168,7 @@ impl NamedProvider for Karpenter {
         async move {
             let of_pool = ListParams::default().labels(&node_claim::selector(pool));
             let claims = self.claims.list(&of_pool).await.map_err(|error| ADVICE.of_read(&error))?;
+            self.remember(pool, &claims.items);
             Ok(claims.items.into_iter().map(NodeClaim::listed).collect())
         }
         .boxed()
@@ -125,5 +197,7 @@ impl NamedProvider for Karpenter {
         .boxed()
     }
 
-    fn forget(&self, _: &PoolKey) {}
+    fn forget(&self, pool: &PoolKey) {
+        self.seen().remove(pool);
+    }
 }

@@ -52,6 +52,13 @@ pub(super) struct NodeClaimStatus {
     conditions: Vec<Condition>,
 }
 
+/// The conditions of a claim, in the order in which they become true.
+const STEPS: [&str; 3] = ["Launched", "Registered", "Initialized"];
+
+/// The reason of a condition that Karpenter's controllers have not looked at: `ReasonAwaitingReconciliation` of
+/// <https://pkg.go.dev/github.com/awslabs/operatorpkg/status>.
+const NOT_LOOKED_AT: &str = "AwaitingReconciliation";
+
 /// The labels of the claims of a pool.
 fn labels(pool: &PoolKey) -> [(&'static str, &str); 2] {
     [(NODEPOOL_LABEL, &pool.name), (NODEPOOL_NAMESPACE_LABEL, &pool.namespace)]
@@ -103,8 +110,25 @@ impl NodeClaim {
     }
 
     fn has(&self, condition: &str) -> bool {
-        let conditions = self.status.iter().flat_map(|status| &status.conditions);
-        conditions.into_iter().any(|it| it.type_ == condition && it.status == "True")
+        self.condition(condition).is_some_and(|it| it.status == "True")
+    }
+
+    fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.status.iter().flat_map(|status| &status.conditions).find(|it| it.type_ == type_)
+    }
+
+    /// What Karpenter says about the first step of the claim that is not done; `None` when it has not said anything yet.
+    pub(super) fn words(&self) -> Option<String> {
+        let open = STEPS.iter().filter_map(|step| self.condition(step)).find(|it| it.status != "True")?;
+        let Condition { type_, status, reason, message, .. } = open;
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        (reason != NOT_LOOKED_AT)
+            .then(|| format!("NodeClaim {name}: {type_} is {status}, {reason}: {message}"))
+    }
+
+    /// Why Karpenter has not launched the machine. One that is launched and not registered yet only boots.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.words().filter(|_| !self.has(STEPS[0]))
     }
 
     /// The claim as a machine.

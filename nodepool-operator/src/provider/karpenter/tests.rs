@@ -201,6 +201,105 @@ async fn a_claim_of_somebody_else_is_left_alone() {
     assert_eq!(karpenter.list(&other, at(0)).await.unwrap().len(), 1);
 }
 
+/// A claim that is not registered, with these conditions.
+fn unregistered(name: &str, conditions: &[(&str, &str, &str, &str)]) -> Value {
+    let conditions: Vec<_> = conditions
+        .iter()
+        .map(|(type_, status, reason, message)| {
+            json!({
+                "type": type_, "status": status, "reason": reason, "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        })
+        .collect();
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "status": { "conditions": conditions },
+        "metadata": { "name": name, "uid": format!("uid-{name}") },
+        "spec": { "nodeClassRef": { "group": "g", "kind": "k", "name": "n" } },
+    })
+}
+
+/// Karpenter behind an API server that has these claims, taken from the front list by list, and these events.
+fn saying(lists: Vec<Value>, events: (u16, Value)) -> (Karpenter, Arc<Mutex<Vec<String>>>) {
+    let (lists, asked) = (Arc::new(Mutex::new(lists.into_iter())), Arc::<Mutex<Vec<String>>>::default());
+    let log = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let path = request.uri().to_string();
+        let answer = if path.contains("/events") {
+            log.lock().unwrap().push(path);
+            events.clone()
+        } else {
+            let items = lists.lock().unwrap().next().unwrap();
+            let list = json!({
+                "kind": "NodeClaimList", "apiVersion": "karpenter.sh/v1", "metadata": {}, "items": items,
+            });
+            (200, list)
+        };
+        async move { Response::builder().status(answer.0).body(Body::from(answer.1.to_string().into_bytes())) }
+    });
+    let client = Client::new(service, "default");
+    (Karpenter::new(client.clone(), writer(client)), asked)
+}
+
+const UNSEEN: (&str, &str, &str, &str) =
+    ("Initialized", "Unknown", "AwaitingReconciliation", "object is awaiting reconciliation");
+
+#[tokio::test]
+async fn a_claim_is_explained_by_its_first_open_condition_also_when_it_is_gone() {
+    let refused = ("Launched", "Unknown", "LaunchFailed", "no such subnet");
+    let launched = ("Launched", "True", "Launched", "");
+    let not_found = ("Registered", "Unknown", "NodeNotFound", "Node not registered");
+    let first = json!([
+        unregistered("m-0", &[refused, ("Registered", "Unknown", "AwaitingReconciliation", "x")]),
+        unregistered("m-1", &[launched, not_found, UNSEEN]),
+    ]);
+    let (karpenter, asked) = saying(vec![first, json!([])], failure(500, "InternalError", "not asked for"));
+    assert_eq!(karpenter.explain(&key(), "m-0").await, None, "it was never seen");
+    karpenter.list(&key(), at(0)).await.unwrap();
+    let words = "NodeClaim m-0: Launched is Unknown, LaunchFailed: no such subnet";
+    assert_eq!(karpenter.trouble(&key()).as_deref(), Some(words));
+    let boots = "NodeClaim m-1: Registered is Unknown, NodeNotFound: Node not registered";
+    assert_eq!(karpenter.explain(&key(), "m-1").await.as_deref(), Some(boots));
+    karpenter.list(&key(), at(0)).await.unwrap();
+    assert_eq!(karpenter.trouble(&key()), None, "the claims are gone");
+    assert_eq!(karpenter.explain(&key(), "m-0").await.as_deref(), Some(words));
+    assert_eq!(karpenter.explain(&key(), "m-1").await.as_deref(), Some(boots));
+    assert_eq!(*asked.lock().unwrap(), [""; 0], "the conditions are enough");
+    karpenter.forget(&key());
+    assert_eq!(karpenter.explain(&key(), "m-0").await, None);
+}
+
+#[tokio::test]
+async fn a_claim_that_went_without_a_word_is_explained_by_the_last_warning_about_it() {
+    let warning = |second: u32, message: &str| {
+        json!({
+            "metadata": { "name": format!("e-{second}"), "namespace": "default" },
+            "involvedObject": { "kind": "NodeClaim", "name": "m-0", "uid": "uid-m-0" }, "type": "Warning",
+            "reason": "InsufficientCapacityError", "message": message,
+            "lastTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+        })
+    };
+    let events = json!({
+        "kind": "EventList", "apiVersion": "v1", "metadata": {},
+        "items": [warning(5, "no host is free"), warning(3, "an earlier one")],
+    });
+    for (answer, expected) in [
+        ((200, events), Some("InsufficientCapacityError: no host is free")),
+        ((200, json!({ "kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": [] })), None),
+        (failure(403, "Forbidden", "no right to list events"), None),
+    ] {
+        let claims = json!([unregistered("m-0", &[("Launched", "Unknown", UNSEEN.2, UNSEEN.3)])]);
+        let (karpenter, asked) = saying(vec![claims], answer);
+        karpenter.list(&key(), at(0)).await.unwrap();
+        assert_eq!(karpenter.trouble(&key()), None);
+        assert_eq!(karpenter.explain(&key(), "m-0").await.as_deref(), expected);
+        let asked = asked.lock().unwrap();
+        let [path] = &asked[..] else { panic!("{asked:?}") };
+        assert!(path.starts_with("/api/v1/namespaces/default/events?"), "{path}");
+        assert!(path.contains("involvedObject.uid%3Duid-m-0") && path.contains("type%3DWarning"), "{path}");
+    }
+}
+
 #[tokio::test]
 async fn karpenter_keeps_the_node_of_a_registered_claim_until_the_machine_is_gone() {
     let karpenter = stored();
