@@ -37,6 +37,7 @@ use shared_crds::ownership::Owner;
 use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
 use shared_runtime::cli::CommonArgs;
 use shared_runtime::controller;
+use shared_runtime::other_cluster::OtherCluster;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -87,8 +88,7 @@ struct RunArgs {
 
     /// The kubeconfig of the cluster that holds Cluster API's objects; without it, that of the pools
     ///
-    /// It is read again when it changes. The MachineDeployments are in the namespaces there that have the pools' names of
-    /// namespaces here.
+    /// It is read again when it changes. A pool's machines are in the namespace there that has the name of its namespace here.
     #[arg(long, env = "TANDEM_CLUSTER_API_KUBECONFIG", value_name = "FILE", help_heading = "Providers")]
     cluster_api_kubeconfig: Option<PathBuf>,
 }
@@ -133,7 +133,12 @@ async fn start(operator: Operator, programs: Vec<Program>, management: Option<Pa
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);
     let own = (operator.client.clone(), operator.writer.clone());
     let management = match management {
-        Some(kubeconfig) => Management::Other { kubeconfig, connect: operator.other_cluster(SPEC) },
+        Some(kubeconfig) => {
+            let (clock, metrics) = (operator.clock.clone(), operator.metrics.clone());
+            let writer = operator.writer.clone();
+            let connect = OtherCluster::new(SPEC.name, SPEC.version, clock, metrics, writer);
+            Management::Other { kubeconfig, connect }
+        }
         None => Management::Own(own.0.clone(), own.1.clone()),
     };
     let provisioner = Provisioner::new(own, management, programs).fenced(operator.fence.clone());

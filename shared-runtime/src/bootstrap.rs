@@ -4,7 +4,6 @@
 //! The operator supplies its work as one async function.
 
 use std::future::Future;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::admin::{self, AdminError};
-use crate::cli::{ClientArgs, CommonArgs};
+use crate::cli::CommonArgs;
 use crate::client::{self, ClientError};
 use crate::clock::Clock;
 use crate::error::chain;
@@ -127,16 +126,6 @@ impl Operator {
         reflect::reflect_as(api, config, &self.watching(), keep, stand_in)
     }
 
-    /// How to connect to another cluster than the operator's own, as the operator `spec`.
-    pub fn other_cluster(&self, spec: OperatorSpec) -> OtherCluster {
-        OtherCluster {
-            spec,
-            clock: self.clock.clone(),
-            metrics: self.metrics.clone(),
-            writer: self.writer.clone(),
-        }
-    }
-
     fn watching(&self) -> Watching {
         Watching {
             metrics: self.metrics.clone(),
@@ -157,33 +146,6 @@ impl Operator {
             "" => Api::all(self.client.clone()),
             namespace => Api::namespaced(self.client.clone(), namespace),
         }
-    }
-}
-
-/// Connects to another cluster than the operator's own. Cheap to clone.
-#[derive(Clone)]
-pub struct OtherCluster {
-    spec: OperatorSpec,
-    clock: Clock,
-    metrics: Metrics,
-    writer: Writer,
-}
-
-impl OtherCluster {
-    /// A client and a writer for the current context of `kubeconfig`. The writer has the fence and the metrics of the
-    /// operator's own.
-    ///
-    /// # Errors
-    /// When the kubeconfig cannot be read or used. A cluster that does not answer is no error here.
-    pub async fn connect(&self, kubeconfig: &Path) -> Result<(Client, Writer), ClientError> {
-        let args = ClientArgs {
-            kubeconfig: Some(kubeconfig.to_owned()),
-            context: None,
-            watch_namespace: String::new(),
-        };
-        let Self { spec, clock, metrics, writer } = self;
-        let client = client::connect(&args, spec.name, spec.version, clock.clone(), metrics.clone()).await?;
-        Ok((client.clone(), writer.with_client(client)))
     }
 }
 

@@ -22,6 +22,7 @@ pub mod leader;
 pub mod list;
 pub mod liveness;
 pub mod metrics;
+pub mod other_cluster;
 pub mod proxy;
 mod queue;
 pub mod readiness;

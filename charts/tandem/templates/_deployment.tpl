@@ -168,5 +168,8 @@ topologySpreadConstraints:
 {{- range .root.Values.providers.exec }}
 - --exec-provider={{ .name }}={{ .path }}
 {{- end }}
+{{- with .root.Values.providers.clusterApi.kubeconfig }}
+- {{ printf "--cluster-api-kubeconfig=%s" . | quote }}
+{{- end }}
 {{- end }}
 {{- end -}}

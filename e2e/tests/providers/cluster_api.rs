@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use e2e::cluster::Cluster;
 use e2e::cluster_api::{self, ClusterApi, WITH_CLUSTER_API};
 use e2e::objects;
 use e2e::test_env::{TestEnv, is_ready};
@@ -25,9 +26,14 @@ const DELETE: &str = "cluster.x-k8s.io/delete-machine";
 
 /// Both operators, Cluster API, and a `MachineDeployment` `workers` without machines.
 async fn begin(prefix: &str) -> (TestEnv, ClusterApi) {
+    begin_with(prefix, |_| "providers.clusterApi.enabled=true".to_owned()).await
+}
+
+/// The same with one value of the chart.
+async fn begin_with(prefix: &str, value: impl Fn(&Cluster) -> String) -> (TestEnv, ClusterApi) {
     let env = TestEnv::begin_with(&WITH_CLUSTER_API, prefix, async |cluster| {
         cluster_api::install(cluster).await?;
-        Ok(vec!["providers.clusterApi.enabled=true".to_owned()])
+        Ok(vec![value(cluster)])
     });
     let env = env.await.unwrap();
     let capi = cluster_api::start(env.cluster).await.unwrap();
@@ -112,6 +118,20 @@ async fn has(env: &TestEnv, capi: &ClusterApi, wanted: usize) -> Vec<Node> {
     .await
 }
 
+/// Waits until the pool's condition `ProvisioningHealthy` is `False` and its message contains `text`.
+async fn unhealthy(env: &TestEnv, capi: &ClusterApi, pool: &str, text: &str) {
+    wait_for(env, capi, &format!("the pool {pool} says: {text}"), async || {
+        let all = env.pool(pool).await?.status.unwrap_or_default().conditions;
+        let Some(found) = all.iter().find(|it| it.type_ == "ProvisioningHealthy") else {
+            bail!("no condition")
+        };
+        let is_said = found.status == "False" && found.message.contains(text);
+        ensure!(is_said, "{}: {}", found.reason, found.message);
+        Ok(Some(()))
+    })
+    .await;
+}
+
 async fn patch(env: &TestEnv, name: &str, spec: Value) {
     let patch = Patch::Merge(json!({ "spec": spec }));
     env.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await.unwrap();
@@ -124,7 +144,13 @@ fn names(nodes: &[Node]) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_deployment_follows_the_pods_and_loses_exactly_the_drained_machines() {
     let (mut env, capi) = begin("capi").await;
-    env.create(&pool_of("racks", None)).await.unwrap();
+    // How large a machine is says the MachineDeployment, as for Cluster Autoscaler.
+    let mut pool = pool_of("racks", None);
+    let capacity = std::mem::take(&mut pool.spec.template.spec.capacity);
+    let of = |what: &str| format!("capacity.cluster-autoscaler.kubernetes.io/{what}={}", capacity[what].0);
+    let workers = "machinedeployments.cluster.x-k8s.io/workers";
+    env.kubectl(&["annotate", workers, &of("cpu"), &of("memory")]).await.unwrap();
+    env.create(&pool).await.unwrap();
     env.create(&objects::autoscaler("all", 1)).await.unwrap();
     env.create(&objects::deployment("web", "racks", 4, "3")).await.unwrap();
     let nodes = has(&env, &capi, 4).await;
@@ -216,22 +242,7 @@ async fn a_machine_deployment_that_is_missing_paused_or_of_another_pool_is_said(
     let mut missing = pool_of("racks", Some(1));
     missing.spec.provider.cluster_api.as_mut().unwrap().machine_deployment_ref.name = "nowhere".into();
     env.create(&missing).await.unwrap();
-    let says = async |pool: &str, text: &str| {
-        wait_for(&env, &capi, &format!("the pool {pool} says: {text}"), async || {
-            let all = env.pool(pool).await?.status.unwrap_or_default().conditions;
-            let Some(found) = all.iter().find(|it| it.type_ == "ProvisioningHealthy") else {
-                bail!("no condition")
-            };
-            ensure!(
-                found.status == "False" && found.message.contains(text),
-                "{}: {}",
-                found.reason,
-                found.message
-            );
-            Ok(Some(()))
-        })
-        .await;
-    };
+    let says = async |pool: &str, text: &str| unhealthy(&env, &capi, pool, text).await;
     says("racks", "there is no MachineDeployment").await;
     // No machines can be there, so nothing keeps the pool.
     env.kubectl(&["delete", "nodepools.tandem.dev/racks", "--timeout=60s"]).await.unwrap();
@@ -310,5 +321,31 @@ async fn another_writer_of_the_machine_deployment_is_named_and_answered_as_on_co
     has(&env, &capi, 1).await;
     let events = env.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
     assert!(events.contains("MachinesContested"), "{events}");
+    end(env, capi).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_objects_of_cluster_api_may_be_where_a_kubeconfig_says() {
+    let path = |cluster: &Cluster| cluster.root().join("management.kubeconfig");
+    // Without `enabled`: the operator's own account has no rights to these objects.
+    let value = |cluster: &Cluster| format!("providers.clusterApi.kubeconfig={}", path(cluster).display());
+    let (env, capi) = begin_with("capi-elsewhere", value).await;
+    let kubeconfig = path(env.cluster);
+    env.create(&pool_of("racks", Some(1))).await.unwrap();
+    unhealthy(&env, &capi, "racks", "cannot read the kubeconfig").await;
+    assert_eq!(size(&env).await.unwrap(), 0);
+    // It comes while the operator runs, as a mounted Secret does.
+    let management = std::fs::read(env.cluster.kubeconfig_path()).unwrap();
+    std::fs::write(&kubeconfig, &management).unwrap();
+    let before = names(&has(&env, &capi, 1).await);
+    std::fs::write(&kubeconfig, "apiVersion: v1\nkind: Config\n").unwrap();
+    patch(&env, "racks", json!({"replicas": 2})).await;
+    unhealthy(&env, &capi, "racks", "cannot use the kubeconfig").await;
+    assert_eq!(names(&env.nodes("racks").await.unwrap()), before, "nothing is concluded from that");
+    std::fs::write(&kubeconfig, &management).unwrap();
+    has(&env, &capi, 2).await;
+    // For the end: the pool is deleted with its machines.
+    env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=120s"]).await.unwrap();
+    std::fs::remove_file(&kubeconfig).unwrap();
     end(env, capi).await;
 }

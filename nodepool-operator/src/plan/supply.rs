@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::conditions::Reason;
 
@@ -86,7 +87,7 @@ pub(crate) struct NodeTraits {
 }
 
 /// What is known of the machines of one pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Supply {
     /// How its machines become Nodes; otherwise what is wrong with `spec.provider`, for the user.
     pub source: Result<NodeSource, String>,
@@ -102,6 +103,8 @@ pub(crate) struct Supply {
     pub size: Option<Size>,
     /// The field manager that wrote [`Self::size`] last; `None` where it is not recorded.
     pub size_writer: Option<String>,
+    /// Capacity of one machine by resource name, as far as the provider says it.
+    pub capacity: BTreeMap<String, Quantity>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
     /// Until this time, machines may appear whose requests were not answered, or Nodes of machines that have just gone;

@@ -42,6 +42,7 @@ pub(crate) fn supply() -> Supply {
         is_unknown: false,
         size: None,
         size_writer: None,
+        capacity: BTreeMap::new(),
         removals_wait: None,
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),

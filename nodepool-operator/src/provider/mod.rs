@@ -19,6 +19,7 @@ mod simulated;
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
@@ -179,6 +180,8 @@ pub(crate) struct SizedList {
     pub size: Size,
     /// The field manager that wrote the number last; `None` where it is not recorded.
     pub size_writer: Option<String>,
+    /// Capacity of one machine by resource name, as far as the provider says it.
+    pub capacity: BTreeMap<String, Quantity>,
     /// Its machines, those that are promised and do not exist yet included, and whether each carries a mark by which it
     /// goes first although it need not.
     pub machines: Vec<(ListedMachine, bool)>,

@@ -115,7 +115,7 @@ impl Provisioner {
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let (mut size, mut size_writer, mut removals_wait) = (None, None, None);
-        let (mut traits, mut trouble) = (BTreeMap::new(), None);
+        let (mut traits, mut capacity, mut trouble) = (BTreeMap::new(), BTreeMap::new(), None);
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
@@ -137,7 +137,7 @@ impl Provisioner {
                     } else {
                         (size, size_writer) = (listing.size, listing.size_writer);
                         (traits, trouble) = (listing.traits, listing.trouble);
-                        removals_wait = listing.removals_wait;
+                        (capacity, removals_wait) = (listing.capacity, listing.removals_wait);
                     }
                     shown.extend(listing.machines.iter().map(|(machine, _)| {
                         let is_settled = matches!(machine.progress, Progress::Running | Progress::Failed(_));
@@ -214,6 +214,7 @@ impl Provisioner {
             is_unknown,
             size,
             size_writer,
+            capacity,
             removals_wait,
             uncertain_until,
             deleted_ids,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::ProviderSpec;
 
@@ -24,6 +25,7 @@ pub(super) enum Selected<'a> {
 }
 
 /// The machines of one provider.
+#[derive(Default)]
 pub(super) struct Listing {
     /// The machines, and whether each carries a mark by which it goes first.
     pub machines: Vec<(ListedMachine, bool)>,
@@ -31,6 +33,8 @@ pub(super) struct Listing {
     pub size: Option<Size>,
     /// Who wrote it last.
     pub size_writer: Option<String>,
+    /// Capacity of one machine, as far as the provider says it.
+    pub capacity: BTreeMap<String, Quantity>,
     /// By the machine's name, the Nodes that differ from the pool's template.
     pub traits: BTreeMap<String, NodeTraits>,
     /// Why a machine does not start, in the words of whoever makes it.
@@ -55,13 +59,13 @@ impl Selected<'_> {
                 let listed = credible(key, in_time(provider.list(key, now)).await?)?;
                 let machines = listed.into_iter().map(|machine| (machine, false)).collect();
                 let (traits, trouble) = (provider.traits(key), provider.trouble(key));
-                Ok(Listing { machines, size: None, size_writer: None, traits, trouble, removals_wait: None })
+                Ok(Listing { machines, traits, trouble, ..Listing::default() })
             }
             Self::Sized(provider, name) => {
-                let SizedList { size, size_writer, machines, removals_wait } =
+                let SizedList { size, size_writer, capacity, machines, removals_wait } =
                     in_time(provider.list(key, name)).await?;
                 let size = Some(size);
-                Ok(Listing { machines, size, size_writer, traits: BTreeMap::new(), trouble: None, removals_wait })
+                Ok(Listing { machines, size, size_writer, capacity, removals_wait, ..Listing::default() })
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The counts of what a pass found and did.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProvisioningStatus;
 
@@ -13,7 +14,7 @@ use crate::plan::supply::ProvisioningFailure;
 use crate::plan::{NodeAction, Observed, Plan, PodName, Stall};
 
 /// What a pass found and did, as far as the status reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Facts {
     /// Number of nodes wanted; 0 while the pool is being deleted.
     pub wanted: usize,
@@ -41,7 +42,9 @@ pub(crate) struct Facts {
     pub stalled: Option<Stall>,
     /// The number of machines that the provider was asked for, and who else has set it.
     pub machines: MachinesWriter,
-    /// What the operator remembers about the provider, apart from [`Self::machines`].
+    /// Capacity of one node, as far as the provider says it.
+    pub capacity: BTreeMap<String, Quantity>,
+    /// What the operator remembers about the provider, apart from [`Self::machines`] and [`Self::capacity`].
     pub provisioning: ProvisioningStatus,
     /// Why nodes are not being made; `None` without a failure.
     pub failure: Option<ProvisioningFailure>,
@@ -106,6 +109,7 @@ impl Facts {
             deleting: pool.metadata.deletion_timestamp.is_some(),
             stalled: plan.stalled.clone(),
             machines: MachinesWriter::of(pool, &observed.supply, observed.now),
+            capacity: observed.supply.capacity.clone(),
             provisioning: ProvisioningStatus::default(),
             failure: None,
             trouble: observed.supply.trouble.clone(),

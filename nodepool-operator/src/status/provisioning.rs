@@ -10,7 +10,10 @@ use crate::plan::numbers::{nodes, number};
 
 /// `status.provisioning`; `None` where there is nothing to remember.
 pub(super) fn remembered(pool: &NodePool, facts: &Facts) -> Option<ProvisioningStatus> {
+    let before = || Some(pool.status.as_ref()?.provisioning.as_ref()?.capacity.clone());
     let status = ProvisioningStatus {
+        // A list that fails takes nothing back.
+        capacity: if facts.is_unknown { before().unwrap_or_default() } else { facts.capacity.clone() },
         machines: facts.machines.written.or_else(|| asked_for(pool, facts)),
         contested: facts.machines.contest.as_ref().map(|contest| contest.record.clone()),
         ..facts.provisioning.clone()

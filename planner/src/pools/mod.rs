@@ -287,12 +287,12 @@ fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<us
 
 /// What the `NodePool` operator refuses: it creates no node of such a pool.
 fn usable(pool: &NodePool) -> Result<(), String> {
-    validity::check(pool).map_err(|problem| problem.to_string())
+    validity::check(pool).and_then(|()| validity::check_capacity(pool)).map_err(|problem| problem.to_string())
 }
 
 fn template(pool: &NodePool, names: &mut ResourceNames) -> Result<Template, InvalidAmount> {
-    let NodeTemplateSpec { capacity, reserved, .. } = &pool.spec.template.spec;
-    let mut capacity = exact(capacity)?;
+    let NodeTemplateSpec { reserved, .. } = &pool.spec.template.spec;
+    let mut capacity = exact(&pool.capacity())?;
     let unlimited = Exact::parse(&ASSUMED_POD_CAPACITY.to_string()).unwrap_or(Exact::ZERO);
     capacity.entry("pods".to_owned()).or_insert(unlimited);
     let allocatable = less(&capacity, &exact(reserved)?);

@@ -3,6 +3,9 @@
 
 #![expect(clippy::duplicated_attributes, reason = "each printer column repeats the names of its parts")]
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -97,6 +100,11 @@ use super::template::NodeTemplate;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
+        "rule": "has(self.provider.clusterApi) || (has(self.template.spec.capacity) && 'cpu' in self.template.spec.capacity && 'memory' in self.template.spec.capacity)",
+        "message": "capacity must name at least cpu and memory, or no pod can be planned onto the pool",
+        "fieldPath": ".template.spec.capacity"
+    },
+    {
         "rule": "self.minReplicas <= self.maxReplicas",
         "message": "minReplicas must not be above maxReplicas: lower the one or raise the other",
         "fieldPath": ".minReplicas"
@@ -163,6 +171,16 @@ pub struct DrainSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub timeout_seconds: Option<i32>,
+}
+
+impl NodePool {
+    /// The capacity of one node: what the template names, and what the provider says of the rest.
+    pub fn capacity(&self) -> BTreeMap<String, Quantity> {
+        let said = self.status.as_ref().and_then(|status| status.provisioning.as_ref());
+        let mut capacity = said.map(|provisioning| provisioning.capacity.clone()).unwrap_or_default();
+        capacity.extend(self.spec.template.spec.capacity.clone());
+        capacity
+    }
 }
 
 impl NodePoolSpec {

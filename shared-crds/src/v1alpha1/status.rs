@@ -2,6 +2,9 @@
 
 #![expect(clippy::doc_markdown, reason = "these comments are also what kubectl explain prints")]
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -83,7 +86,7 @@ pub struct NodesSummary {
 }
 
 /// What the NodePool operator remembers about the provider of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvisioningStatus {
     /// failures is how often in a row the provider failed to make a node. The wait before the next request grows with it.
@@ -101,6 +104,10 @@ pub struct ProvisioningStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub machines: Option<i32>,
+    /// capacity of one node as the provider says it, by resource name. It counts for what the template does not name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::reserved")]
+    pub capacity: BTreeMap<String, Quantity>,
     /// contested is the number of machines that another writer set at the provider after the operator, and that writer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contested: Option<ContestedMachines>,

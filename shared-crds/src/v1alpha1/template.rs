@@ -39,12 +39,7 @@ pub struct NodeTemplateMetadata {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "'cpu' in self.capacity && 'memory' in self.capacity",
-        "message": "capacity must name at least cpu and memory, or no pod can be planned onto the pool",
-        "fieldPath": ".capacity"
-    },
-    {
-        "rule": "!has(self.reserved) || self.reserved.all(name, name in self.capacity)",
+        "rule": "!has(self.reserved) || !has(self.capacity) || self.reserved.all(name, name in self.capacity)",
         "message": "reserved may only name resources that capacity names",
         "fieldPath": ".reserved"
     }
@@ -59,7 +54,9 @@ pub struct NodeTemplateSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key", "effect"]))]
     pub startup_taints: Vec<NodeTaint>,
-    /// capacity of one node, by resource name. cpu and memory are required; pods is 110 when absent.
+    /// capacity of one node, by resource name. cpu and memory are required, unless the provider is clusterApi: what is not
+    /// named here is then what the scale-from-zero annotations of Cluster API say. pods is 110 when neither does.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::resources")]
     pub capacity: BTreeMap<String, Quantity>,
     /// reserved is the part of capacity that pods cannot have; allocatable is capacity less reserved.

@@ -16,6 +16,9 @@ pub enum InvalidPool {
     /// The name does not fit in a label.
     #[error("the pool's name or namespace has {0} characters, and nodes carry it in a label, which holds 63")]
     NameTooLong(usize),
+    /// It is not known how much of a resource a node has.
+    #[error("neither spec.template.spec.capacity nor the provider says how much {0} a node has")]
+    UnknownCapacity(&'static str),
     /// More of a resource is reserved than the capacity.
     #[error("spec.template.spec.reserved.{0} is more than the capacity of a node")]
     ReservedExceedsCapacity(String),
@@ -31,11 +34,11 @@ pub fn check(pool: &NodePool) -> Result<(), InvalidPool> {
     if longest > MAX_LABEL_VALUE {
         return Err(InvalidPool::NameTooLong(longest));
     }
-    let template = &pool.spec.template.spec;
+    let (template, capacities) = (&pool.spec.template.spec, pool.capacity());
     let amount = |quantity: &Quantity| Exact::parse(&quantity.0).ok();
     for (resource, reserved) in &template.reserved {
         let assumed = (resource == "pods").then(|| Quantity(ASSUMED_POD_CAPACITY.to_string()));
-        let capacity = template.capacity.get(resource).cloned().or(assumed);
+        let capacity = capacities.get(resource).cloned().or(assumed);
         let capacity = capacity.map_or(Some(Exact::ZERO), |capacity| amount(&capacity));
         if let (Some(reserved), Some(capacity)) = (amount(reserved), capacity)
             && reserved > capacity
@@ -44,6 +47,16 @@ pub fn check(pool: &NodePool) -> Result<(), InvalidPool> {
         }
     }
     Ok(())
+}
+
+/// Checks that pods can be planned onto the pool before it has a node.
+///
+/// # Errors
+/// The first resource of which a node's capacity is not known.
+pub fn check_capacity(pool: &NodePool) -> Result<(), InvalidPool> {
+    let capacity = pool.capacity();
+    let unknown = ["cpu", "memory"].into_iter().find(|resource| !capacity.contains_key(*resource));
+    unknown.map_or(Ok(()), |resource| Err(InvalidPool::UnknownCapacity(resource)))
 }
 
 #[cfg(test)]
@@ -81,5 +94,17 @@ mod tests {
         ] {
             assert_eq!(check(&pool(name, &capacity, &reserves)), expected, "{name} {reserves}");
         }
+    }
+
+    #[test]
+    fn capacity_is_the_templates_and_else_the_providers() {
+        let mut pool = pool("p", &json!({ "cpu": "4" }), &json!({ "memory": "9Gi" }));
+        assert_eq!(check_capacity(&pool), Err(InvalidPool::UnknownCapacity("memory")));
+        let said = json!({ "provisioning": { "capacity": { "cpu": "8", "memory": "8Gi" } } });
+        pool.status = serde_json::from_value(said).unwrap();
+        let amounts = pool.capacity().into_iter().map(|(name, amount)| format!("{name}={}", amount.0));
+        assert_eq!(amounts.collect::<Vec<_>>(), ["cpu=4", "memory=8Gi"]);
+        assert_eq!(check_capacity(&pool), Ok(()));
+        assert_eq!(check(&pool), Err(InvalidPool::ReservedExceedsCapacity("memory".to_owned())));
     }
 }

@@ -250,7 +250,7 @@ impl SizedProvider for ClusterApi {
             let own = |_: &i32| NODEPOOL_OPERATOR.to_owned();
             let written = || self.written(pool, name).filter(|written| *written == size.replicas);
             let size_writer = deployment.replicas_writer().or_else(|| written().as_ref().map(own));
-            Ok(SizedList { size, size_writer, machines, removals_wait })
+            Ok(SizedList { size, size_writer, capacity: deployment.capacity(), machines, removals_wait })
         }
         .boxed()
     }

@@ -1,10 +1,14 @@
 //! The parts of Cluster API's objects (cluster.x-k8s.io/v1beta2) that are read and written here.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ManagedFieldsEntry, ObjectMeta};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared_crds::names::NODEPOOL_OPERATOR;
+use shared_crds::quantity::Exact;
 
 /// Label that Cluster API puts on a `MachineDeployment`'s machines.
 pub(super) const DEPLOYMENT_LABEL: &str = "cluster.x-k8s.io/deployment-name";
@@ -16,6 +20,8 @@ pub(super) const OUR_MARK: &str = "tandem.dev";
 const NO_DRAIN_ANNOTATION: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 /// Annotation of Cluster Autoscaler on a `MachineDeployment` that it scales.
 const CLUSTER_AUTOSCALER_ANNOTATION: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
+/// What the scale-from-zero annotations on a `MachineDeployment` begin with.
+const CAPACITY_PREFIX: &str = "capacity.cluster-autoscaler.kubernetes.io/";
 /// Annotation on an object that its controllers leave alone.
 const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Label on objects that a `Cluster` with a `ClusterClass` manages.
@@ -138,6 +144,25 @@ impl MachineDeployment {
         self.replicas_writers().max_by_key(last)?.manager.clone()
     }
 
+    /// The capacity of one machine that its scale-from-zero annotations say. What is no quantity is left out.
+    pub(super) fn capacity(&self) -> BTreeMap<String, Quantity> {
+        let said = |what: &str| {
+            let annotations = self.metadata.annotations.as_ref()?;
+            annotations.get(&format!("{CAPACITY_PREFIX}{what}")).map(String::as_str)
+        };
+        let named = [
+            ("cpu", "cpu"),
+            ("memory", "memory"),
+            ("ephemeral-disk", "ephemeral-storage"),
+            ("maxPods", "pods"),
+        ];
+        let named = named.into_iter().map(|(what, resource)| (resource, said(what)));
+        let gpus = said("gpu-type").map(|resource| (resource, said("gpu-count")));
+        let amounts = named.chain(gpus).filter_map(|(resource, amount)| Some((resource, amount?)));
+        let amounts = amounts.filter(|(_, amount)| Exact::parse(amount).is_ok());
+        amounts.map(|(resource, amount)| (resource.to_owned(), Quantity(amount.to_owned()))).collect()
+    }
+
     /// Who else is meant to scale it, and what to do about that; `None` when nobody is.
     pub(super) fn scaled_by_another(&self) -> Option<&'static str> {
         let ObjectMeta { labels, annotations, .. } = &self.metadata;
@@ -189,7 +214,7 @@ impl Machine {
             patch.extend(marks.map(add));
         } else {
             patch.push(json!({ "op": "test", "path": "/metadata/annotations", "value": null }));
-            let all: std::collections::BTreeMap<_, _> = marks.into();
+            let all: BTreeMap<_, _> = marks.into();
             patch.push(json!({ "op": "add", "path": "/metadata/annotations", "value": all }));
         }
         Value::Array(patch)

@@ -362,3 +362,25 @@ async fn nothing_is_removed_while_cluster_api_chooses_what_another_writer_has_ta
     assert_eq!(provider.delete(&key(), "md", "a").await, Ok(Deletion::Started));
     assert_eq!(objects.lock().unwrap().resized, [0_i64; 0]);
 }
+
+#[tokio::test]
+async fn the_capacity_of_a_machine_is_what_the_scale_from_zero_annotations_say() {
+    let objects = objects(0, &[]);
+    let of = |what: &str| format!("capacity.cluster-autoscaler.kubernetes.io/{what}");
+    objects.lock().unwrap().deployment["metadata"]["annotations"] = json!({
+        of("cpu"): "16", of("memory"): "128G", of("ephemeral-disk"): "100Gi", of("maxPods"): "200",
+        of("gpu-type"): "example.com/gpu", of("gpu-count"): "2", of("labels"): "zone=a", "note": "x",
+    });
+    let capacity = async || {
+        let listed = provider(&objects).list(&key(), "md").await.unwrap().capacity;
+        listed
+            .into_iter()
+            .map(|(resource, amount)| format!("{resource}={}", amount.0))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(capacity().await, "cpu=16 ephemeral-storage=100Gi example.com/gpu=2 memory=128G pods=200");
+    objects.lock().unwrap().deployment["metadata"]["annotations"] =
+        json!({ of("cpu"): "many", of("memory"): "1Gi" });
+    assert_eq!(capacity().await, "memory=1Gi");
+}
