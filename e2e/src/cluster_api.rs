@@ -18,7 +18,6 @@ use crate::control_plane::go::KUBERNETES_VERSION;
 use crate::control_plane::go_program::GoProgram;
 use crate::operators::OperatorProcess;
 use crate::places::Places;
-use crate::test_env::TestEnv;
 use crate::wait::eventually;
 
 const MODULE: &str = "cluster-api";
@@ -32,6 +31,15 @@ const INFRASTRUCTURE: GoProgram = GoProgram {
     package: "sigs.k8s.io/cluster-api/test/infrastructure/docker",
     takes: "a minute more",
 };
+
+/// The group of `MachineDeployment`s and `Machine`s.
+pub const GROUP: &str = "cluster.x-k8s.io";
+
+/// Namespace and name of the service account of [`ClusterApi::core`], which also writes what Tandem writes.
+pub const CORE_ACCOUNT: (&str, &str) = ("capi-system", "capi-manager");
+
+/// The annotation by which a machine goes first.
+pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
 
 /// Control planes with Cluster API's definitions.
 pub static WITH_CLUSTER_API: Places = Places::new(1, ClusterOptions::private);
@@ -81,6 +89,16 @@ impl Drop for ClusterApi {
     }
 }
 
+/// Builds both controllers if they are missing: for minutes, which is said.
+///
+/// # Errors
+/// When one cannot be built; the message tells what to install.
+pub async fn build() -> Result<()> {
+    CORE.find().await?;
+    INFRASTRUCTURE.find().await?;
+    Ok(())
+}
+
 /// Installs Cluster API's definitions.
 ///
 /// # Errors
@@ -117,15 +135,16 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
 /// # Errors
 /// When one cannot be built or started.
 pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
-    let kubeconfig = cluster.kubeconfig_path().display().to_string();
     // No webhook is registered, but their server wants a certificate.
     let certificates = cluster.root().join("webhooks");
     std::fs::create_dir_all(&certificates)?;
     let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     std::fs::write(certificates.join("tls.crt"), certified.cert.pem())?;
     std::fs::write(certificates.join("tls.key"), certified.signing_key.serialize_pem())?;
-    let start = async |name: &str, program: GoProgram| {
+    // The accounts have the names that Cluster API's own manifests give them.
+    let start = async |name: &str, program: GoProgram, (namespace, account): (&str, &str)| {
         let binary = program.find().await?;
+        let kubeconfig = cluster.kubeconfig_for_controller(namespace, account).await?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let args = [
             &*format!("--webhook-cert-dir={}", certificates.display()),
@@ -137,13 +156,17 @@ pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
             "--leader-elect=false",
             "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields",
         ];
-        let env = vec![("KUBECONFIG".to_owned(), kubeconfig.clone())];
+        let env = vec![("KUBECONFIG".to_owned(), kubeconfig.display().to_string())];
         let args = args.map(str::to_owned).to_vec();
         OperatorProcess::start_program(cluster, name, &binary, args, env).await
     };
-    let core = start("cluster-api", CORE).await?;
-    let infrastructure = start("cluster-api-machines", INFRASTRUCTURE).await?;
+    let core = start("cluster-api", CORE, CORE_ACCOUNT).await?;
+    let infrastructure =
+        start("cluster-api-machines", INFRASTRUCTURE, ("capd-system", "capd-manager")).await?;
     let (client, ended) = (cluster.client().await?, Arc::new(AtomicBool::new(false)));
+    // The API server is not ready to list objects of a new kind as soon as it is established.
+    let first = async || heartbeat(&client).await.map(Some);
+    eventually(Duration::from_secs(60), "the machines can be listed", first).await?;
     let told = Arc::clone(&ended);
     let kubelets = tokio::spawn(async move {
         while !told.load(Ordering::Relaxed) {
@@ -158,6 +181,15 @@ pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
 }
 
 impl ClusterApi {
+    /// Checks that both controllers run.
+    ///
+    /// # Errors
+    /// When one has ended, with its exit and the end of its log.
+    pub fn check_alive(&self) -> Result<()> {
+        self.core.check_alive()?;
+        self.infrastructure.check_alive()
+    }
+
     /// Stops the controllers.
     ///
     /// # Errors
@@ -180,16 +212,14 @@ fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     }
 }
 
-/// The `Machine`s of the test.
-pub fn machines(env: &TestEnv) -> Api<DynamicObject> {
-    let kind = resource("cluster.x-k8s.io", "Machine", "machines");
-    Api::namespaced_with(env.client.clone(), env.namespace(), &kind)
+/// The `Machine`s of a namespace.
+pub fn machines(client: Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client, namespace, &resource(GROUP, "Machine", "machines"))
 }
 
-/// The `MachineDeployment`s of the test.
-pub fn deployments(env: &TestEnv) -> Api<DynamicObject> {
-    let kind = resource("cluster.x-k8s.io", "MachineDeployment", "machinedeployments");
-    Api::namespaced_with(env.client.clone(), env.namespace(), &kind)
+/// The `MachineDeployment`s of a namespace.
+pub fn deployments(client: Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client, namespace, &resource(GROUP, "MachineDeployment", "machinedeployments"))
 }
 
 /// What kubelets do: each machine has a Node.
@@ -222,13 +252,13 @@ async fn heartbeat(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Creates a `Cluster` in the test's namespace whose nodes are those of the control plane itself, and a
-/// `MachineDeployment` `name` without machines.
+/// Creates a `Cluster` in the namespace whose nodes are those of the control plane itself, and a `MachineDeployment` `name`
+/// without machines.
 ///
 /// # Errors
 /// When the API server rejects an object, or the `Cluster` is not ready in time.
-pub async fn create(env: &TestEnv, name: &str) -> Result<()> {
-    let admin = Kubeconfig::read_from(env.cluster.kubeconfig_path())?;
+pub async fn create(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+    let admin = Kubeconfig::read_from(cluster.kubeconfig_path())?;
     let target = admin.clusters.first().and_then(|named| named.cluster.clone()).context("no cluster")?;
     let user = admin.auth_infos.first().and_then(|named| named.auth_info.clone()).context("no user")?;
     let authority = std::fs::read(target.certificate_authority.context("no certificate authority")?)?;
@@ -282,17 +312,18 @@ pub async fn create(env: &TestEnv, name: &str) -> Result<()> {
         }}),
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
-    let apply = ["--namespace", env.namespace(), "apply", "--server-side", "--filename", "-"];
-    env.cluster.kubectl_with_input(&apply, &list).await?;
+    let apply = ["--namespace", namespace, "apply", "--server-side", "--filename", "-"];
+    cluster.kubectl_with_input(&apply, &list).await?;
     let status = json!({"status": {
         "externalManagedControlPlane": true, "initialized": true, "ready": true,
         "initialization": {"controlPlaneInitialized": true},
     }});
     let (object, patch) = (format!("standincontrolplane/{CLUSTER}"), format!("--patch={status}"));
-    env.kubectl(&["patch", &object, "--subresource=status", "--type=merge", &patch]).await?;
+    let patch = ["--namespace", namespace, "patch", &object, "--subresource=status", "--type=merge", &patch];
+    cluster.kubectl(&patch).await?;
+    let kind = resource(GROUP, "Cluster", "clusters");
+    let clusters: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &kind);
     eventually(Duration::from_secs(60), "the Cluster is ready", async || {
-        let kind = resource("cluster.x-k8s.io", "Cluster", "clusters");
-        let clusters: Api<DynamicObject> = Api::namespaced_with(env.client.clone(), env.namespace(), &kind);
         let cluster = clusters.get(CLUSTER).await?;
         let ready = |field: &str| cluster.data.pointer(field) == Some(&json!(true));
         let is_ready = ready("/status/initialization/infrastructureProvisioned")

@@ -2,6 +2,8 @@
 //! machines are Nodes that kwok plays the kubelets of.
 
 use anyhow::{Context as _, Result};
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, Client};
 
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go_program::GoProgram;
@@ -28,6 +30,30 @@ metadata: {name: default}
 spec: {nodeRegistrationDelay: 1s}
 ";
 
+/// The group of `NodeClaim`s.
+pub const GROUP: &str = "karpenter.sh";
+
+/// Builds Karpenter if it is missing: for minutes, which is said.
+///
+/// # Errors
+/// When it cannot be built; the message tells what to install.
+pub async fn build() -> Result<()> {
+    PROGRAM.find().await?;
+    Ok(())
+}
+
+/// `NodeClaim`s, without Karpenter's types.
+pub fn claims(client: Client) -> Api<DynamicObject> {
+    let kind = ApiResource {
+        group: GROUP.to_owned(),
+        version: "v1".to_owned(),
+        api_version: format!("{GROUP}/v1"),
+        kind: "NodeClaim".to_owned(),
+        plural: "nodeclaims".to_owned(),
+    };
+    Api::all_with(client, &kind)
+}
+
 /// Installs Karpenter's definitions and its `NodeClass`.
 ///
 /// # Errors
@@ -52,13 +78,14 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Starts Karpenter as an administrator of the cluster. It ends when this is dropped.
+/// Starts Karpenter with all rights, as the service account `kube-system/karpenter`. It ends when this is dropped.
 ///
 /// # Errors
 /// When it cannot be built or started.
 pub async fn start(cluster: &Cluster) -> Result<OperatorProcess> {
     let binary = PROGRAM.find().await?;
-    let kubeconfig = cluster.kubeconfig_path().display().to_string();
+    let kubeconfig = cluster.kubeconfig_for_controller("kube-system", "karpenter").await?;
+    let kubeconfig = kubeconfig.display().to_string();
     let env = [
         ("KUBECONFIG", kubeconfig.as_str()),
         ("DISABLE_LEADER_ELECTION", "true"),

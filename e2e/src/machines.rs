@@ -37,7 +37,15 @@ impl Machines {
     /// # Errors
     /// When the program cannot be written.
     pub fn new() -> Result<Self> {
-        let directory = tempfile::tempdir().context("no directory for the machines")?;
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    /// Like [`Machines::new`], with the machines in a new directory below `parent`.
+    ///
+    /// # Errors
+    /// Same as [`Machines::new`].
+    pub fn new_in(parent: &Path) -> Result<Self> {
+        let directory = tempfile::tempdir_in(parent).context("no directory for the machines")?;
         let machines = Self { directory, kubelets: None, may_register: Arc::new(AtomicBool::new(true)) };
         machines.tell_the_truth()?;
         Ok(machines)

@@ -53,9 +53,34 @@ pub fn unavailable() -> Option<&'static str> {
         Some("a kubelet needs root")
     } else if !Path::new("/usr/bin/apt-get").is_file() {
         Some("containerd and runc are taken from Debian's packages, and there is no apt-get")
+    } else if !may_make_namespaces() {
+        Some("this process may not make namespaces, as in a container without privileges")
     } else {
         None
     }
+}
+
+/// Whether the first thing that a machine does succeeds here.
+fn may_make_namespaces() -> bool {
+    let mut probe = std::process::Command::new("unshare");
+    probe.args(["--pid", "--mount", "--uts", "--ipc", "--fork", "mount", "-t", "proc", "proc", "/proc"]);
+    let probe = probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    probe.status().is_ok_and(|status| status.success())
+}
+
+/// Unpacks the packages and builds the kubelet if they are missing: for minutes, which is said.
+///
+/// # Errors
+/// When a package cannot be had or the kubelet cannot be built.
+pub async fn build() -> Result<()> {
+    tools().await?;
+    Ok(())
+}
+
+/// The directory of the unpacked packages, and the kubelet.
+async fn tools() -> Result<(PathBuf, PathBuf)> {
+    let root = unpacked().await?;
+    Ok((root, Toolbox::from_environment().find(&[Tool::Kubelet]).await?.remove(0).path))
 }
 
 /// Control planes that notice within seconds that a node is dead.
@@ -77,8 +102,7 @@ impl RealNodes {
     /// # Errors
     /// When a package cannot be had or the kubelet cannot be built.
     pub async fn prepare(cluster: &Cluster, name: &str) -> Result<Self> {
-        let root = unpacked().await?;
-        let kubelet = Toolbox::from_environment().find(&[Tool::Kubelet]).await?.remove(0).path;
+        let (root, kubelet) = tools().await?;
         let nodes = cluster.root().join(format!("nodes-{name}"));
         let images = nodes.join("images");
         std::fs::create_dir_all(&images).context("no directory for the nodes")?;
@@ -161,14 +185,23 @@ impl RealNodes {
     /// # Errors
     /// When one does not end.
     pub async fn end(self) -> Result<()> {
+        let left = self.end_all().await?;
+        ensure!(left.is_empty(), "{left:?} were left");
+        Ok(())
+    }
+
+    /// Ends every machine that is left, and returns their names.
+    ///
+    /// # Errors
+    /// When one does not end.
+    pub async fn end_all(&self) -> Result<Vec<String>> {
         let left = self.machines()?;
         for machine in &left {
-            std::fs::remove_file(self.nodes.join(machine).join("wanted")).ok();
+            self.power_off(machine).ok();
         }
         eventually(ENDS, "every machine ends", async || Ok(self.machines()?.is_empty().then_some(())))
             .await?;
-        ensure!(left.is_empty(), "{left:?} were left");
-        Ok(())
+        Ok(left)
     }
 }
 

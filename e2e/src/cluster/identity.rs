@@ -16,7 +16,35 @@ use crate::control_plane::pki::kubeconfig_with_token;
 /// Longer than any run: no kubelet renews a token here.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
+/// A namespace, a service account in it, and the right to everything.
+const CONTROLLER: &str = r"
+apiVersion: v1
+kind: Namespace
+metadata: {name: NAMESPACE}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: NAME, namespace: NAMESPACE}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: NAMESPACE-NAME}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: NAME, namespace: NAMESPACE}]
+";
+
 impl Cluster {
+    /// Writes a kubeconfig for somebody else's controller: a service account of its own, made if it is missing, with all
+    /// rights. The audit log then tells its requests from those of the administrator.
+    ///
+    /// # Errors
+    /// When the API server rejects the account or issues no token.
+    pub async fn kubeconfig_for_controller(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let objects = CONTROLLER.replace("NAMESPACE", namespace).replace("NAME", name);
+        self.kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &objects).await?;
+        self.kubeconfig_for_service_account(namespace, name).await
+    }
+
     /// Writes a kubeconfig with a token of the service account `namespace/name`, which must exist. It has exactly the
     /// rights of a pod with this account.
     ///

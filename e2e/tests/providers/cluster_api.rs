@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use e2e::cluster::Cluster;
-use e2e::cluster_api::{self, ClusterApi, WITH_CLUSTER_API};
+use e2e::cluster_api::{self, ClusterApi, DELETE_MACHINE, WITH_CLUSTER_API};
 use e2e::objects;
 use e2e::test_env::{TestEnv, is_ready};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::Api;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
@@ -20,9 +21,6 @@ use shared_crds::v1alpha1::{ClusterApiProvider, MachineDeploymentReference, OnCo
 
 /// Time limit of a step: Cluster API works in rounds of seconds.
 const PATIENCE: Duration = Duration::from_secs(150);
-
-/// The annotation by which a machine goes first.
-const DELETE: &str = "cluster.x-k8s.io/delete-machine";
 
 /// Both operators, Cluster API, and a `MachineDeployment` `workers` without machines.
 async fn begin(prefix: &str) -> (TestEnv, ClusterApi) {
@@ -37,7 +35,7 @@ async fn begin_with(prefix: &str, value: impl Fn(&Cluster) -> String) -> (TestEn
     });
     let env = env.await.unwrap();
     let capi = cluster_api::start(env.cluster).await.unwrap();
-    cluster_api::create(&env, "workers").await.unwrap_or_else(|error| {
+    cluster_api::create(env.cluster, env.namespace(), "workers").await.unwrap_or_else(|error| {
         panic!("{error:#}\n{}\n{}", capi.core.log_tail(), capi.infrastructure.log_tail())
     });
     (env, capi)
@@ -72,8 +70,7 @@ async fn wait_for<T>(
 ) -> T {
     let found = eventually(PATIENCE, what, async || {
         env.operators.check_alive()?;
-        capi.core.check_alive()?;
-        capi.infrastructure.check_alive()?;
+        capi.check_alive()?;
         probe().await
     });
     found.await.unwrap_or_else(|error| {
@@ -81,17 +78,22 @@ async fn wait_for<T>(
     })
 }
 
+fn deployments(env: &TestEnv) -> Api<DynamicObject> {
+    cluster_api::deployments(env.client.clone(), env.namespace())
+}
+
 /// The number that the `MachineDeployment` keeps.
 async fn size(env: &TestEnv) -> Result<i64> {
-    let deployment = cluster_api::deployments(env).get("workers").await?;
+    let deployment = deployments(env).get("workers").await?;
     Ok(deployment.data.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default())
 }
 
 /// The machines' names, and whether each is marked to go first.
 async fn machines(env: &TestEnv) -> Result<Vec<(String, bool)>> {
-    let all = cluster_api::machines(env).list(&ListParams::default()).await?.items;
-    let read = |machine: kube::api::DynamicObject| {
-        let is_marked = machine.metadata.annotations.is_some_and(|all| all.contains_key(DELETE));
+    let all =
+        cluster_api::machines(env.client.clone(), env.namespace()).list(&ListParams::default()).await?.items;
+    let read = |machine: DynamicObject| {
+        let is_marked = machine.metadata.annotations.is_some_and(|all| all.contains_key(DELETE_MACHINE));
         (machine.metadata.name.unwrap_or_default(), is_marked)
     };
     Ok(all.into_iter().map(read).collect())
@@ -188,11 +190,11 @@ async fn no_machine_goes_while_the_machine_deployment_rolls_out() {
     // A new template: every machine is replaced, one after the other. Meanwhile somebody wants fewer nodes.
     let template =
         Patch::Merge(json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "small-2"}}}}}));
-    cluster_api::deployments(&env).patch("workers", &PatchParams::default(), &template).await.unwrap();
+    deployments(&env).patch("workers", &PatchParams::default(), &template).await.unwrap();
     patch(&env, "racks", json!({"replicas": 2})).await;
     let said = AtomicBool::new(false);
     wait_for(&env, &capi, "the rollout is over", async || {
-        let deployment = cluster_api::deployments(&env).get("workers").await?;
+        let deployment = deployments(&env).get("workers").await?;
         let conditions = deployment.data.pointer("/status/conditions").and_then(Value::as_array).cloned();
         let rolling = conditions
             .unwrap_or_default()
@@ -250,7 +252,7 @@ async fn a_machine_deployment_that_is_missing_paused_or_of_another_pool_is_said(
     env.create(&pool_of("racks", Some(1))).await.unwrap();
     has(&env, &capi, 1).await;
     let pause = |paused: bool| Patch::Merge(json!({"spec": {"paused": paused}}));
-    let deployments = cluster_api::deployments(&env);
+    let deployments = deployments(&env);
     deployments.patch("workers", &PatchParams::default(), &pause(true)).await.unwrap();
     patch(&env, "racks", json!({"replicas": 2})).await;
     says("racks", "is paused").await;

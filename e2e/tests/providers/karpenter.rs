@@ -11,8 +11,7 @@ use e2e::operators::OperatorProcess;
 use e2e::test_env::TestEnv;
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, NODE_FINALIZER, PROVIDER_LABEL};
@@ -54,20 +53,8 @@ fn pool_of(name: &str, class: &str, replicas: i32) -> NodePool {
     pool
 }
 
-/// `NodeClaim`s, without Karpenter's types.
-fn claims(env: &TestEnv) -> Api<DynamicObject> {
-    let kind = ApiResource {
-        group: "karpenter.sh".into(),
-        version: "v1".into(),
-        api_version: "karpenter.sh/v1".into(),
-        kind: "NodeClaim".into(),
-        plural: "nodeclaims".into(),
-    };
-    Api::all_with(env.client.clone(), &kind)
-}
-
 async fn claim_names(env: &TestEnv) -> Result<Vec<String>> {
-    let all = claims(env).list(&ListParams::default()).await?.items;
+    let all = karpenter::claims(env.client.clone()).list(&ListParams::default()).await?.items;
     Ok(all.into_iter().filter_map(|claim| claim.metadata.name).collect())
 }
 
