@@ -55,7 +55,7 @@ impl GoProgram {
             inform(&format!("building {} with go {}: {}, once", self.package, go.version(), self.takes));
             let aside = tempfile::Builder::new().prefix("building-").tempdir_in(&cache)?;
             go.build(&module, &[self.package], aside.path())?;
-            remove_others(&cache, &built)?;
+            remove_others(&cache, &[&built, aside.path()])?;
             std::fs::create_dir_all(&built)?;
             let made = aside.path().join(name);
             std::fs::rename(made, &binary).with_context(|| format!("cannot keep {}", self.package))?;
@@ -91,19 +91,36 @@ impl GoProgram {
     }
 }
 
-/// Removes what was built from another state of the module: a hundred megabytes each. Processes that run these binaries are
-/// not affected.
-fn remove_others(cache: &Path, built: &Path) -> Result<()> {
+/// Removes all directories of `cache` but those to `keep`: what was built from another state of the module, a hundred
+/// megabytes each, and what an interrupted build left. The caller holds the lock, so no other build is under way. Processes
+/// that run these binaries are not affected.
+fn remove_others(cache: &Path, keep: &[&Path]) -> Result<()> {
     for entry in std::fs::read_dir(cache)? {
         let path = entry?.path();
-        let is_build = path.is_dir()
-            && path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(|name| !name.starts_with("building-"));
-        if is_build && path != built {
+        if path.is_dir() && !keep.contains(&path.as_path()) {
             std::fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_of_other_states_and_interrupted_ones_are_removed_and_the_lock_stays() {
+        let cache = tempfile::tempdir().unwrap();
+        let path = |name: &str| cache.path().join(name);
+        for name in ["0123", "4567", "building-now", "building-then"] {
+            std::fs::create_dir(path(name)).unwrap();
+            std::fs::write(path(name).join("kwok"), "").unwrap();
+        }
+        std::fs::write(path("lock"), "").unwrap();
+        remove_others(cache.path(), &[&path("4567"), &path("building-now")]).unwrap();
+        let mut left: Vec<_> =
+            std::fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["4567", "building-now", "lock"]);
+    }
 }
