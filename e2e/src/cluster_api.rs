@@ -69,6 +69,10 @@ spec:
 /// Version of the machines and of their kubelets. Where the two differ, Cluster API replaces the machine.
 const VERSION: &str = KUBERNETES_VERSION;
 
+/// The port for debugging that the controllers of in-memory machines listen on, at every address: their flags do not choose
+/// it (`DefaultDebugPort` in Cluster API's `infrastructure/inmemory/pkg/server`).
+const DEBUG_PORT: u16 = 19000;
+
 /// How often a kubelet looks whether its Node exists.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
@@ -133,8 +137,9 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
 /// Starts both controllers as administrators of the cluster, and the kubelets.
 ///
 /// # Errors
-/// When one cannot be built or started.
+/// When one cannot be built or started, or others of their kind run on this machine.
 pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
+    check_free(DEBUG_PORT)?;
     // No webhook is registered, but their server wants a certificate.
     let certificates = cluster.root().join("webhooks");
     std::fs::create_dir_all(&certificates)?;
@@ -178,6 +183,20 @@ pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
         }
     });
     Ok(ClusterApi { core, infrastructure, kubelets, ended })
+}
+
+/// Checks that nobody listens on a port.
+///
+/// # Errors
+/// When somebody does; the message says who may, and what to do.
+fn check_free(port: u16) -> Result<()> {
+    let listener = std::net::TcpListener::bind(("0.0.0.0", port));
+    listener.map(drop).with_context(|| {
+        format!(
+            "Cluster API's in-memory machines need port {port} of this machine, and it is taken: another demo or test of \
+             Cluster API is running; wait until it has ended"
+        )
+    })
 }
 
 impl ClusterApi {
@@ -349,4 +368,19 @@ fn user_token(user: &kube::config::AuthInfo) -> Result<String> {
     // The token is a secret to kube's types, and this one is that of a control plane that lives for a test.
     let value = serde_json::to_value(user)?;
     Ok(value["token"].as_str().context("the user has no token")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_taken_is_named_with_what_to_do() {
+        let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = check_free(port).unwrap_err().to_string();
+        assert!(error.contains(&format!("need port {port} of")) && error.ends_with("has ended"), "{error}");
+        drop(taken);
+        check_free(port).unwrap();
+    }
 }
