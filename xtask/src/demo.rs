@@ -2,11 +2,22 @@
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use clap::ValueEnum;
+use e2e::demo::DemoOptions;
 
 /// The whole system on a real control plane: pending pods, more nodes, fewer nodes, and what every write cost.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Who makes the machines. All but simulated run on a control plane of the demo's own; what they need is built at the
+    /// first use
+    #[arg(long, value_enum, default_value = "simulated")]
+    provider: Provider,
+
+    /// With `--provider exec`: play the kubelets also where real ones can run
+    #[arg(long)]
+    simulated_kubelets: bool,
+
     /// How both operators write the object they share
     #[arg(long, value_enum, default_value = "guarded")]
     write_strategy: Strategy,
@@ -25,6 +36,20 @@ pub(crate) struct Args {
     audit_log: Option<PathBuf>,
 }
 
+/// As in `spec.provider`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Provider {
+    /// Node objects without machines
+    Simulated,
+    /// Cluster API's real controllers with in-memory machines; built in 5 to 10 minutes
+    #[value(name = "clusterApi", alias = "cluster-api")]
+    ClusterApi,
+    /// The real Karpenter with its simulated cloud; built in 2 to 5 minutes
+    Karpenter,
+    /// A program: as root on Debian it makes real nodes, elsewhere their kubelets are played
+    Exec,
+}
+
 /// The chart's `writeStrategy`.
 #[derive(Clone, Copy, ValueEnum)]
 enum Strategy {
@@ -39,7 +64,17 @@ enum Strategy {
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { write_strategy, kubeconfig, json, audit_log } = args;
+    let Args { provider, simulated_kubelets, write_strategy, kubeconfig, json, audit_log } = args;
+    ensure!(
+        provider == Provider::Exec || !simulated_kubelets,
+        "--simulated-kubelets goes with --provider exec: the kubelets of all other providers are always played"
+    );
+    let provider = match provider {
+        Provider::Simulated => e2e::demo::Provider::Simulated,
+        Provider::ClusterApi => e2e::demo::Provider::ClusterApi,
+        Provider::Karpenter => e2e::demo::Provider::Karpenter,
+        Provider::Exec => e2e::demo::Provider::Exec { simulated_kubelets },
+    };
     let write_strategy = match write_strategy {
         Strategy::Lazy => "lazy",
         Strategy::Retry => "retry",
@@ -47,7 +82,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         Strategy::Guarded => "guarded",
     };
     let options =
-        e2e::demo::DemoOptions { kubeconfig, write_strategy: write_strategy.to_owned(), json, audit_log };
+        DemoOptions { provider, kubeconfig, write_strategy: write_strategy.to_owned(), json, audit_log };
     e2e::demo::run(options).await?;
     Ok(())
 }

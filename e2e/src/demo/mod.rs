@@ -1,8 +1,13 @@
 //! `cargo demo`: the whole system on a real cluster, from an empty pool to a scaled one and back, with live output and
 //! a final table from the API server's own audit log.
 
+mod costs;
+mod machinery;
+mod maker;
+mod names;
 mod screen;
 mod setup;
+mod state;
 mod steps;
 
 use std::path::PathBuf;
@@ -12,12 +17,14 @@ use screen::Screen;
 use setup::Setup;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::audit::ObjectKey;
-use crate::request_costs::RequestCosts;
+pub use costs::DemoCosts;
+pub use maker::Provider;
 
 /// The options of a demo run.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
+    /// Who makes the machines of the pool.
+    pub provider: Provider,
     /// The kubeconfig of a cluster to use; `None` starts a private control plane.
     pub kubeconfig: Option<PathBuf>,
     /// The operators' `--write-strategy`, as in the chart's `writeStrategy`.
@@ -28,13 +35,13 @@ pub struct DemoOptions {
     pub audit_log: Option<PathBuf>,
 }
 
-/// Sets up the demo, runs it, cleans up, also after Ctrl-C or a failure, and prints the table. Returns the table if the
+/// Sets up the demo, runs it, cleans up, also after Ctrl-C or a failure, and prints the tables. Returns them if the
 /// cluster's audit log can be read.
 ///
 /// # Errors
-/// With a message that tells what to do: no cluster and nothing to build one with, a rejected chart, a step of the demo
-/// that does not happen.
-pub async fn run(options: DemoOptions) -> Result<Option<RequestCosts>> {
+/// With a message that tells what to do: no cluster and nothing to build one with, a provider that needs another cluster,
+/// a rejected chart, a step of the demo that does not happen.
+pub async fn run(options: DemoOptions) -> Result<Option<DemoCosts>> {
     let screen = &Screen::new(options.json);
     let mut setup = Setup::new(screen, &options).await?;
     // From here on the cleanup always runs: an interrupt is a result, not the end of the process.
@@ -45,18 +52,23 @@ pub async fn run(options: DemoOptions) -> Result<Option<RequestCosts>> {
         _ = terminated.recv() => Err(anyhow!("terminated")),
     };
     if let Err(error) = &played {
-        screen.say("demo", &format!("{error}; clearing up"));
+        // Logs may follow the first line; all of it is printed in the end.
+        let text = error.to_string();
+        screen.say("demo", &format!("{}; clearing up", text.lines().next().unwrap_or_default()));
     }
-    let ours = |object: &ObjectKey| object.resource == "nodepools" && object.namespace == setup::NAMESPACE;
-    let costs = setup.events().map(|events| events.map(|events| RequestCosts::of(&events, ours)));
+    let maker = setup.maker;
+    let costs = setup.events().map(|events| events.map(|events| DemoCosts::of(&events, maker)));
     let kept = options.audit_log.as_deref().map_or(Ok(()), |to| setup.keep_audit_log(to));
     let cleared = setup.clear(screen).await;
+    if let (Err(_), Err(error)) = (&played, &cleared) {
+        screen.say("demo", &format!("{error:#}"));
+    }
     played?;
     cleared?;
     let costs = costs.transpose()?;
     match &costs {
-        Some(costs) => screen.costs(costs, &options.write_strategy)?,
-        None => screen.say("audit", "this cluster's audit log is cannot be read, so there is no table"),
+        Some(costs) => screen.costs(costs, maker, &options.write_strategy)?,
+        None => screen.say("audit", "this cluster's audit log cannot be read, so there is no table"),
     }
     kept?;
     if let Some(log) = &options.audit_log {

@@ -5,7 +5,8 @@ use std::io::{IsTerminal as _, Write as _};
 use anyhow::Result;
 use tokio::time::Instant;
 
-use crate::request_costs::RequestCosts;
+use super::costs::{DemoCosts, refusals};
+use super::maker::Maker;
 
 /// Prints the events, and the table at the end.
 pub(super) struct Screen {
@@ -42,16 +43,17 @@ impl Screen {
         }
     }
 
-    /// Prints the table, and how to read it.
-    pub(super) fn costs(&self, costs: &RequestCosts, strategy: &str) -> Result<()> {
+    /// Prints the tables, and how to read them.
+    pub(super) fn costs(&self, costs: &DemoCosts, maker: Maker, strategy: &str) -> Result<()> {
         let mut out = std::io::stdout();
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(costs)?)?;
             return Ok(());
         }
         self.part(&format!("What it cost, from the API server's audit log (write strategy: {strategy})"));
-        writeln!(out, "\n{costs}")?;
-        let conflicts = costs.conflicts();
+        let DemoCosts { pool, provider_objects } = costs;
+        writeln!(out, "\n{pool}")?;
+        let conflicts = pool.conflicts();
         let cost = if strategy == "lazy" { "thrown away" } else { "done again" };
         let summary = match conflicts {
             0 => "No request was answered 409: no write was refused because of another".to_owned(),
@@ -61,9 +63,21 @@ impl Screen {
         writeln!(out, "{summary}.")?;
         writeln!(
             out,
-            "REQ/OK is reads and writes per write that was granted. GENERATION moved with the spec alone, RESOURCEVERSION\n\
-             with every change of any field: that is why a write made from a copy can be refused for a change that does not matter."
+            "The writer admin is this demo's kubectl. REQ/OK is reads and writes per write that was granted. GENERATION moved\n\
+             with the spec alone, RESOURCEVERSION with every change of any field: that is why a write made from a copy can be\n\
+             refused for a change that does not matter."
         )?;
+        if let (Some(costs), Some(objects)) = (provider_objects, maker.objects()) {
+            self.part(&format!("Who wrote {objects}"));
+            writeln!(out, "\n{costs}")?;
+            writeln!(out, "{}", refusals(costs))?;
+        }
+        if maker.is_program() {
+            writeln!(
+                out,
+                "The program keeps the machines, not the API server: there is no table of who wrote them."
+            )?;
+        }
         if strategy != "lazy" {
             writeln!(out, "Compare: cargo demo -- --write-strategy lazy")?;
         }

@@ -1,31 +1,34 @@
-//! The demo's setup: the cluster, the chart, the operators, a namespace; and how all of it is removed again.
+//! The demo's setup: the cluster, what makes the machines, the chart, the operators, a namespace; and how all of it is
+//! removed again.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
+use kube::{Api, Client};
+use shared_crds::names::MACHINE_LABEL;
 
+use super::machinery::{MachineStates, Machinery};
+use super::maker::Maker;
+use super::names::{NAMESPACE, NODE_POOL_OPERATOR};
 use super::{DemoOptions, Screen};
 use crate::audit::Event;
 use crate::cluster;
 use crate::cluster::Cluster;
-use crate::control_plane::locate::BinarySource;
+use crate::control_plane::locate::{BinarySource, locate};
 use crate::control_plane::toolbox::Tool;
 use crate::operators::OperatorProcess;
 use crate::tandem::{Release, RunningOperators};
 
 /// The namespace of the chart's release.
 const RELEASE_NAMESPACE: &str = "tandem-system";
-/// The namespace of the pool and its load.
-pub(super) const NAMESPACE: &str = "tandem-demo";
-/// The applied manifest.
-const MANIFEST: &str = include_str!("../../manifests/demo.yaml");
 
 /// A cluster with Tandem on it, as far as the setup has got.
 pub(super) struct Setup {
     pub(super) cluster: Cluster,
+    pub(super) maker: Maker,
+    machinery: Option<Machinery>,
     release: Option<Release>,
     operators: Option<RunningOperators>,
     /// Simulates the kubelets on a cluster without our own kwok.
@@ -33,11 +36,18 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Starts or finds the cluster. On a cluster that this harness does not run, it fails if Tandem or a demo exists
-    /// already.
+    /// Builds what is missing, and starts or finds the cluster. On a cluster that this harness does not run, it fails if
+    /// Tandem or a demo exists already.
     pub(super) async fn new(screen: &Screen, options: &DemoOptions) -> Result<Self> {
+        let source = locate(options.kubeconfig.as_deref(), |name| std::env::var_os(name))?;
+        options.provider.check_cluster(matches!(source, BinarySource::Foreign(_)))?;
         screen.part("Setting up");
-        let source = options.kubeconfig.clone().map(BinarySource::Foreign);
+        let (maker, why) = Maker::of(options.provider);
+        if let Some(why) = why {
+            screen.say("kubelets", &format!("no real ones: {why}"));
+        }
+        maker.build().await?;
+        let source = Some(source);
         let cluster =
             Cluster::start(cluster::ClusterOptions { source, ..cluster::ClusterOptions::default() }).await?;
         let version = cluster.client().await?.apiserver_version().await?.git_version;
@@ -60,7 +70,7 @@ impl Setup {
                 );
             }
         }
-        Ok(Self { cluster, release: None, operators: None, kwok: None })
+        Ok(Self { cluster, maker, machinery: None, release: None, operators: None, kwok: None })
     }
 
     /// Installs the chart, starts the operators, applies the manifest.
@@ -69,7 +79,9 @@ impl Setup {
         if !cluster.is_embedded() {
             self.kwok = Some(kwok(cluster).await?);
         }
-        let values = [format!("writeStrategy={}", options.write_strategy)];
+        let machinery = self.machinery.insert(Machinery::start(self.maker, cluster, screen).await?);
+        let mut values = machinery.values();
+        values.push(format!("writeStrategy={}", options.write_strategy));
         // Helm may fail half-way, so there is something to clean up from here on.
         self.release = Some(Release::named(RELEASE_NAMESPACE));
         let release = Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
@@ -84,8 +96,59 @@ impl Setup {
             "nodepool-operator and autoscaler-operator run, each under the chart's own ServiceAccount",
         );
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
-        cluster.kubectl_with_input(&["apply", "--namespace", NAMESPACE, "--filename", "-"], MANIFEST).await?;
-        screen.say("kubectl", "applied a NodePool (0 to 12 nodes), a NodePoolAutoscaler and a Deployment");
+        machinery.furnish(cluster, screen).await?;
+        let manifest = self.maker.manifest();
+        cluster
+            .kubectl_with_input(&["apply", "--namespace", NAMESPACE, "--filename", "-"], &manifest)
+            .await?;
+        let most = self.maker.story().most;
+        screen.say(
+            "kubectl",
+            &format!("applied a NodePool (0 to {most} nodes), a NodePoolAutoscaler and a Deployment"),
+        );
+        if self.maker != Maker::Simulated {
+            Screen::quote(&self.maker.stanza());
+        }
+        Ok(())
+    }
+
+    /// The machines; `None` where there are only Nodes.
+    pub(super) async fn machines(&self, client: &Client) -> Result<Option<MachineStates>> {
+        match &self.machinery {
+            None | Some(Machinery::Simulated) => Ok(None),
+            Some(machinery) => machinery.machines(client).await.map(Some),
+        }
+    }
+
+    /// Prints the machines and their Nodes.
+    pub(super) async fn show_machines(&self) -> Result<()> {
+        let Some(machines) = self.machines(&self.cluster.client().await?).await? else { return Ok(()) };
+        if let Some(command) = self.machinery.as_ref().and_then(Machinery::kubectl) {
+            let command = [&["--namespace", NAMESPACE], command].concat();
+            Screen::quote(&self.cluster.kubectl(&command).await?);
+        } else {
+            let names: Vec<String> = machines.into_keys().collect();
+            Screen::quote(&format!("MACHINE\n{}", names.join("\n")));
+        }
+        let label = MACHINE_LABEL.replace('.', "\\.");
+        let columns = format!(
+            "--output=custom-columns=NODE:.metadata.name,MACHINE:.metadata.labels.{label},PROVIDER-ID:.spec.providerID"
+        );
+        Screen::quote(&self.cluster.kubectl(&["get", "nodes", &columns]).await?);
+        Ok(())
+    }
+
+    /// Kills the `NodePool` operator like a power failure, and starts it again.
+    pub(super) async fn kill_node_pool_operator(&mut self, screen: &Screen) -> Result<()> {
+        let operator = &mut self.operators.as_mut().context("no operator runs")?.node_pool;
+        let exit = operator.kill_9().await?;
+        operator.start_again().await?;
+        screen.say(
+            "operators",
+            &format!(
+                "{NODE_POOL_OPERATOR} was killed ({exit}), and started again; it leads when its lease has run out, after 15 s"
+            ),
+        );
         Ok(())
     }
 
@@ -102,26 +165,29 @@ impl Setup {
         Ok(())
     }
 
-    /// Checks that both operators run.
+    /// Checks that both operators run, and what makes the machines.
     pub(super) fn check_alive(&self) -> Result<()> {
-        self.operators.as_ref().map_or(Ok(()), RunningOperators::check_alive)
+        self.operators.as_ref().map_or(Ok(()), RunningOperators::check_alive)?;
+        self.machinery.as_ref().map_or(Ok(()), Machinery::check_alive)
     }
 
-    /// The ends of both operators' logs.
+    /// The ends of all logs.
     pub(super) fn log_tails(&self) -> String {
-        let tails = self.operators.as_ref();
-        tails.map_or_else(String::new, |both| {
-            format!("{}\n{}", both.node_pool.log_tail(), both.autoscaler.log_tail())
-        })
+        let both = self.operators.as_ref();
+        let operators = both.map(|both| [both.node_pool.log_tail(), both.autoscaler.log_tail()]);
+        let all = operators.into_iter().flatten().chain(self.machinery.as_ref().map(Machinery::log_tail));
+        all.collect::<Vec<_>>().join("\n")
     }
 
     /// Removes everything that was set up, as far as possible: a failing step does not prevent the others. Pools are
     /// deleted while their operator still runs, because it drains them.
     pub(super) async fn clear(self, screen: &Screen) -> Result<()> {
-        let Self { cluster, release, operators, kwok } = self;
+        let Self { cluster, maker: _, machinery, release, operators, kwok } = self;
         let mut failed = Vec::new();
         let mut done = |step: Result<()>| failed.extend(step.err().map(|error| format!("{error:#}")));
-        if !cluster.is_embedded() {
+        if cluster.is_embedded() {
+            done(stop(operators).await);
+        } else {
             let delete = |name: &'static str| {
                 let cluster = &cluster;
                 let args =
@@ -129,23 +195,31 @@ impl Setup {
                 async move { cluster.kubectl(&args).await.map(drop) }
             };
             done(delete(NAMESPACE).await);
-            if let Some(operators) = &operators {
-                done(operators.stop().await);
-            }
+            done(stop(operators).await);
             if let Some(release) = release {
                 done(release.uninstall(&cluster).await);
                 done(delete(RELEASE_NAMESPACE).await);
                 screen
                     .say("helm", "uninstalled; the custom resource definitions stay, as the chart promises");
             }
-        } else if let Some(operators) = &operators {
-            done(operators.stop().await);
+        }
+        // After the operators, which would have it make machines again.
+        if let Some(machinery) = machinery {
+            done(machinery.stop().await);
         }
         drop(kwok);
         done(cluster.stop().await);
         ensure!(failed.is_empty(), "something of the demo is left behind:\n{}", failed.join("\n"));
         screen.say("demo", "everything the demo started has ended");
         Ok(())
+    }
+}
+
+/// Stops both operators. Where one has ended before, that is the story's doing or its error, and the other one is killed.
+async fn stop(operators: Option<RunningOperators>) -> Result<()> {
+    match operators {
+        Some(both) if both.check_alive().is_ok() => both.stop().await,
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -169,5 +243,6 @@ async fn kwok(cluster: &Cluster) -> Result<OperatorProcess> {
     OperatorProcess::start_program(cluster, "kwok", &found.path, args, Vec::new()).await
 }
 
-/// Time limit of a step of the demo. Nodes take up to three seconds each, and the machine may be busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(90);
+/// Time limit of a step of the demo. Simulated nodes take up to three seconds each, other controllers work in rounds of
+/// several seconds, and the machine may be busy.
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);

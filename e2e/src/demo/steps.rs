@@ -1,207 +1,203 @@
-//! The steps of the demo: load is added and nodes are created; load is removed and nodes are removed; a user requests
-//! too many replicas and is rejected.
+//! The steps of the demo: load is added and nodes are created; a user requests too many replicas and is rejected; load is
+//! removed and nodes are removed. Where machines are made, the operator that has them removed is killed meanwhile.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::ListParams;
-use kube::{Api, Client};
-use shared_crds::NodePool;
-use shared_crds::names::node_selector;
-use tokio::time::Instant;
+use anyhow::{Context as _, Result, bail, ensure};
+use shared_crds::names::MACHINE_LABEL;
 
-use super::setup::{NAMESPACE, PATIENCE, Setup};
+use super::machinery::MachineStates;
+use super::maker::Story;
+use super::names::{NAMESPACE, NODE_POOL_OPERATOR, POOL};
+use super::setup::Setup;
+use super::state::{ClusterState, StateReader, tally};
 use super::{DemoOptions, Screen};
+use crate::audit::Event;
 
-/// The pool of the manifest.
-const POOL: &str = "workers";
-/// Interval between two reads.
-const LOOK: Duration = Duration::from_millis(200);
+/// Longest delay between an answer and its line in the audit log.
+const LOGGED: Duration = Duration::from_secs(10);
 
-pub(super) async fn run(screen: &Screen, setup: &Setup, options: &DemoOptions) -> Result<()> {
+pub(super) async fn run(screen: &Screen, setup: &mut Setup, options: &DemoOptions) -> Result<()> {
     let reader = StateReader::new(setup.cluster.client().await?);
-    let scale = async |replicas: u32| {
-        let replicas = format!("--replicas={replicas}");
-        setup.cluster.kubectl(&["scale", "deployment/web", "--namespace", NAMESPACE, &replicas]).await
-    };
+    let Story { pods, first, more, few, most } = setup.maker.story();
 
-    screen.part("A Deployment that does not fit: 24 pods of 1 cpu, no node");
-    scale(24).await?;
-    reader.watch(screen, setup, "24 pods run", |state| state.running == 24 && state.settled()).await?;
+    screen.part(&format!("A Deployment that does not fit: {first} {pods}; there is no node"));
+    scale(setup, first).await?;
+    let what = format!("{first} pods run");
+    reader.watch(screen, setup, &what, |state| state.running == first && state.settled()).await?;
+    setup.show_machines().await?;
 
-    screen.part("More load: 36 pods");
-    scale(36).await?;
-    reader.watch(screen, setup, "36 pods run", |state| state.running == 36 && state.settled()).await?;
+    screen.part(&format!("More load: {more} pods"));
+    scale(setup, more).await?;
+    let what = format!("{more} pods run");
+    let full = reader.watch(screen, setup, &what, |state| state.running == more && state.settled()).await?;
     Screen::quote(&setup.cluster.kubectl(&["get", "npool,npa", "--namespace", NAMESPACE]).await?);
 
     screen.part("A user asks for more than the pool allows");
-    let asked =
-        setup.cluster.kubectl(&["scale", "npool/workers", "--namespace", NAMESPACE, "--replicas=99"]).await;
-    match asked {
-        Ok(_) => bail!("the API server accepted 99 replicas in a pool of at most 12"),
+    let pool = format!("npool/{POOL}");
+    let asked = ["scale", &pool, "--namespace", NAMESPACE, "--replicas=99"];
+    match setup.cluster.kubectl(&asked).await {
+        Ok(_) => bail!("the API server accepted 99 replicas in a pool of at most {most}"),
         Err(refused) => Screen::quote(&format!("{refused:#}")),
     }
 
-    screen.part("The load goes");
-    scale(9).await?;
-    reader
-        .watch(screen, setup, "9 pods run on few nodes", |state| {
-            state.running == 9 && state.nodes < 12 && state.settled()
-        })
-        .await?;
-    scale(0).await?;
-    reader
-        .watch(screen, setup, "no node is left", |state| {
-            state.running == 0 && state.nodes == 0 && state.settled()
-        })
-        .await?;
-    let reasons = setup
-        .cluster
-        .kubectl(&[
-            "get",
-            "events",
-            "--namespace",
-            NAMESPACE,
-            "--output=custom-columns=:.reason",
-            "--no-headers",
-        ])
-        .await?;
-    screen.say("events", &tally(&reasons));
+    let is_less = |state: &ClusterState| state.running == few && state.nodes < full.nodes && state.settled();
+    let is_nothing = |state: &ClusterState| state.running == 0 && state.nodes == 0 && state.settled();
+    let what = format!("{few} pods run on few nodes");
+    if let Some(before) = &full.machines {
+        screen.part("The load goes, and nodepool-operator is killed while nodes are drained");
+        let mark = audit_end(setup)?;
+        scale(setup, few).await?;
+        reader.watch(screen, setup, "a node is drained", |state| state.leaving > 0).await?;
+        setup.kill_node_pool_operator(screen).await?;
+        let left = reader.watch(screen, setup, &what, is_less).await?.machines.unwrap_or_default();
+        check_removed(screen, setup, mark, before, &left).await?;
+
+        screen.part("The rest of the load goes");
+        let mark = audit_end(setup)?;
+        scale(setup, 0).await?;
+        reader.watch(screen, setup, "no node is left", is_nothing).await?;
+        check_removed(screen, setup, mark, &left, &MachineStates::new()).await?;
+    } else {
+        screen.part("The load goes");
+        scale(setup, few).await?;
+        reader.watch(screen, setup, &what, is_less).await?;
+        scale(setup, 0).await?;
+        reader.watch(screen, setup, "no node is left", is_nothing).await?;
+    }
+    let reasons =
+        ["get", "events", "--output=custom-columns=:.reason", "--no-headers", "--namespace", NAMESPACE];
+    let reasons = setup.cluster.kubectl(&reasons).await?;
+    screen.say("events", &tally(reasons.lines().map(str::trim).filter(|reason| !reason.is_empty())));
     if options.write_strategy == "lazy" {
         screen.say("lazy", "every conflict threw a whole reconcile away; the table counts them");
     }
     Ok(())
 }
 
-/// Counts how often each event reason occurs.
-fn tally(reasons: &str) -> String {
-    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
-    for reason in reasons.lines().map(str::trim).filter(|reason| !reason.is_empty()) {
-        *counts.entry(reason).or_default() += 1;
-    }
-    counts.iter().map(|(reason, count)| format!("{reason} ×{count}")).collect::<Vec<_>>().join(", ")
+async fn scale(setup: &Setup, replicas: usize) -> Result<String> {
+    let replicas = format!("--replicas={replicas}");
+    setup.cluster.kubectl(&["scale", "deployment/web", "--namespace", NAMESPACE, &replicas]).await
 }
 
-/// The observed state at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct ClusterState {
-    pending: usize,
-    running: usize,
-    desired: Option<i32>,
-    nodes: usize,
-    ready: usize,
-    leaving: usize,
-    generation: i64,
-    resource_version: String,
-    reported_ready: i32,
+fn audit_end(setup: &Setup) -> Result<u64> {
+    setup.cluster.audit_log().context("this cluster's audit log cannot be read")?.end()
 }
 
-impl ClusterState {
-    /// Whether nodes, wanted count and reported status agree, and no change is in progress.
-    fn settled(&self) -> bool {
-        let desired = usize::try_from(self.desired.unwrap_or(0)).unwrap_or(0);
-        let reported = usize::try_from(self.reported_ready).unwrap_or(usize::MAX);
-        self.pending == 0
-            && self.leaving == 0
-            && self.nodes == desired
-            && self.ready == desired
-            && reported == desired
-    }
-
-    fn print_changes(&self, before: &Self, screen: &Screen) {
-        if self.pending != before.pending || self.running != before.running {
-            screen.say("pods", &format!("{} pending, {} running", self.pending, self.running));
-        }
-        if self.desired != before.desired {
-            let name = |replicas: Option<i32>| replicas.map_or_else(|| "unset".to_owned(), |n| n.to_string());
-            let (from, to) = (name(before.desired), name(self.desired));
-            let (generation, version) = (self.generation, &self.resource_version);
-            screen.say(
-                "replicas",
-                &format!("{from} → {to}   (generation {generation}, resourceVersion {version})"),
-            );
-        }
-        if (self.nodes, self.ready, self.leaving) != (before.nodes, before.ready, before.leaving) {
-            let leaving =
-                if self.leaving > 0 { format!(", {} draining", self.leaving) } else { String::new() };
-            screen.say("nodes", &format!("{} of {} ready{leaving}", self.ready, self.nodes));
-        }
-    }
-}
-
-/// Reads the cluster repeatedly.
-struct StateReader {
-    pods: Api<Pod>,
-    nodes: Api<Node>,
-    pools: Api<NodePool>,
-}
-
-impl StateReader {
-    fn new(client: Client) -> Self {
-        Self {
-            pods: Api::namespaced(client.clone(), NAMESPACE),
-            nodes: Api::all(client.clone()),
-            pools: Api::namespaced(client, NAMESPACE),
-        }
-    }
-
-    /// Prints every change until `done`.
-    async fn watch(
-        &self,
-        screen: &Screen,
-        setup: &Setup,
-        what: &str,
-        done: impl Fn(&ClusterState) -> bool,
-    ) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut before = self.read().await?;
-        loop {
-            let state = self.read().await?;
-            state.print_changes(&before, screen);
-            if done(&state) {
-                return Ok(());
-            }
-            setup.check_alive()?;
-            if Instant::now() > deadline {
-                bail!("{what}: not within {PATIENCE:?}; last seen {state:?}\n{}", setup.log_tails());
-            }
-            before = state;
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-
-    async fn read(&self) -> Result<ClusterState> {
-        // A list with one element: the table counts the `get` requests of the operators, and one by the demo would be
-        // included.
-        let named = ListParams::default().fields(&format!("metadata.name={POOL}"));
-        let pool = self.pools.list(&named).await?.items.pop().context("the pool is gone")?;
-        let pods = self.pods.list(&ListParams::default()).await?.items;
-        let nodes =
-            self.nodes.list(&ListParams::default().labels(&node_selector(NAMESPACE, POOL))).await?.items;
-        let leaving = |node: &&Node| {
-            node.metadata.deletion_timestamp.is_some()
-                || node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true))
-        };
-        let alive = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-        let phase =
-            |pod: &Pod, wanted: &str| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some(wanted);
-        let status = pool.status.unwrap_or_default();
-        Ok(ClusterState {
-            pending: alive.clone().filter(|pod| phase(pod, "Pending")).count(),
-            running: alive.filter(|pod| phase(pod, "Running")).count(),
-            desired: pool.spec.replicas,
-            nodes: nodes.len(),
-            ready: nodes.iter().filter(|node| is_ready(node)).count(),
-            leaving: nodes.iter().filter(leaving).count(),
-            generation: pool.metadata.generation.unwrap_or_default(),
-            resource_version: pool.metadata.resource_version.unwrap_or_default(),
-            reported_ready: status.ready_replicas.unwrap_or_default(),
+/// Says which machines have gone.
+///
+/// # Errors
+/// When a machine has gone whose node the operator never cordoned since `mark`, or a new one is there.
+async fn check_removed(
+    screen: &Screen,
+    setup: &Setup,
+    mark: u64,
+    before: &MachineStates,
+    after: &MachineStates,
+) -> Result<()> {
+    let names = |machines: &MachineStates| machines.keys().cloned().collect::<BTreeSet<String>>();
+    let (before, after) = (names(before), names(after));
+    let audit = setup.cluster.audit_log().context("this cluster's audit log cannot be read")?;
+    let lines = audit
+        .wait_for(mark, LOGGED, "only machines whose nodes were cordoned have gone", |events| {
+            removed(&before, &after, &cordoned(events)).ok()
         })
+        .await;
+    let lines = match lines {
+        Ok(lines) => lines,
+        // Again for its error, which says what is wrong.
+        Err(_) => removed(&before, &after, &cordoned(&audit.follow_from(mark).read_new()?))?,
+    };
+    for line in lines {
+        screen.say("machines", &line);
     }
+    Ok(())
 }
 
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
+/// Which machines have gone and which stay, as two lines.
+fn removed(
+    before: &BTreeSet<String>,
+    after: &BTreeSet<String>,
+    cordoned: &BTreeSet<String>,
+) -> Result<Vec<String>> {
+    let join = |names: Vec<&String>| names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let undrained: Vec<&String> = before.difference(after).filter(|name| !cordoned.contains(*name)).collect();
+    ensure!(
+        undrained.is_empty(),
+        "gone, although nodepool-operator never began to drain their nodes: {}",
+        join(undrained)
+    );
+    let new: Vec<&String> = after.difference(before).collect();
+    ensure!(new.is_empty(), "made, although only the load went: {}", join(new));
+    let gone: Vec<&String> = before.difference(after).collect();
+    let mut lines = vec![format!("gone, each after its node was drained: {}", join(gone))];
+    if !after.is_empty() {
+        lines.push(format!("kept: {}", join(after.iter().collect())));
+    }
+    Ok(lines)
+}
+
+/// The machines whose Nodes `nodepool-operator` cordoned: a drain begins with that.
+fn cordoned(events: &[Event]) -> BTreeSet<String> {
+    let by_operator = events.iter().filter(|event| {
+        event.writer().ends_with(NODE_POOL_OPERATOR)
+            && event.is_write()
+            && event.succeeded()
+            && event.object.as_ref().is_some_and(|object| object.resource == "nodes")
+    });
+    let machine = |event: &Event| {
+        let node = event.response.as_ref()?;
+        node.pointer("/spec/unschedulable")?.as_bool().filter(|is_cordoned| *is_cordoned)?;
+        Some(node.pointer("/metadata/labels")?.get(MACHINE_LABEL)?.as_str()?.to_owned())
+    };
+    by_operator.filter_map(machine).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::audit::ObjectKey;
+    use crate::audit::tests::Wrote;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn only_machines_that_were_drained_may_have_gone() {
+        let (before, after) = (set(&["a", "b", "c"]), set(&["b"]));
+        let lines = removed(&before, &after, &set(&["a", "c"])).unwrap();
+        assert_eq!(lines, ["gone, each after its node was drained: a, c", "kept: b"]);
+        let error = removed(&before, &after, &set(&["a", "b"])).unwrap_err().to_string();
+        assert!(error.contains("never began to drain their nodes: c"), "{error}");
+        let error = removed(&set(&["a"]), &set(&["a", "d"]), &set(&[])).unwrap_err().to_string();
+        assert!(error.ends_with("only the load went: d"), "{error}");
+        assert_eq!(removed(&after, &set(&[]), &after).unwrap().len(), 1, "nothing is kept");
+    }
+
+    #[test]
+    fn a_machine_counts_as_cordoned_when_the_operator_wrote_it_on_its_node() {
+        let event = |user: &str, machine: &str, code: u16, unschedulable: Value| {
+            let response = json!({
+                "metadata": {"labels": {MACHINE_LABEL: machine}}, "spec": {"unschedulable": unschedulable},
+            });
+            let request = Value::Null;
+            let event =
+                Wrote { user, verb: "patch", subresource: "", request, code, response, at: 0 }.event();
+            let object =
+                ObjectKey { group: String::new(), resource: "nodes".into(), ..event.object.clone().unwrap() };
+            Event { object: Some(object), ..event }
+        };
+        let operator = "system:serviceaccount:tandem-system:tandem-nodepool-operator";
+        let events = [
+            event(operator, "cordoned", 200, json!(true)),
+            event(operator, "joined", 200, Value::Null),
+            event(operator, "refused", 409, json!(true)),
+            event("admin", "by-a-person", 200, json!(true)),
+        ];
+        assert_eq!(cordoned(&events), set(&["cordoned"]));
+    }
 }
