@@ -15,6 +15,8 @@ mod known_ids;
 pub(crate) mod provisioner;
 mod selected;
 mod simulated;
+#[cfg(test)]
+mod sized_contract_tests;
 
 use std::collections::BTreeMap;
 

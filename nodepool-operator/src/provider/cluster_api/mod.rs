@@ -8,7 +8,7 @@
 pub(crate) mod management;
 mod objects;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Mutex as SyncMutex, PoisonError};

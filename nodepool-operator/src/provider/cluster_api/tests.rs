@@ -27,6 +27,48 @@ struct Objects {
     served: Vec<&'static str>,
     /// The paths of the requests for Cluster API's objects.
     paths: Vec<String>,
+    /// What the API server answers instead, if anything.
+    fails: Option<u16>,
+}
+
+/// Cluster API for the contract: its objects, and the hand of its controllers.
+pub(in crate::provider) struct Bench {
+    pub(in crate::provider) provider: ClusterApi,
+    objects: Shared,
+}
+
+/// A set `md` without machines.
+pub(in crate::provider) fn bench() -> Bench {
+    let objects = objects(0, &[]);
+    Bench { provider: provider(&objects), objects }
+}
+
+impl Bench {
+    /// What Cluster API's controllers do: as many machines as the number says, marked ones go first.
+    pub(in crate::provider) fn act(&self) {
+        let Objects { deployment, machines, .. } = &mut *self.objects.lock().unwrap();
+        deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"].clone();
+        let wanted = usize::try_from(deployment["spec"]["replicas"].as_i64().unwrap()).unwrap();
+        machines.sort_by_key(|machine| machine["metadata"]["annotations"][DELETE].is_string());
+        machines.truncate(wanted);
+        let unused =
+            |machines: &[Value], name: &str| machines.iter().all(|it| it["metadata"]["name"] != name);
+        for name in ["a", "b", "c", "d"] {
+            if machines.len() < wanted && unused(machines, name) {
+                machines.push(machine(name));
+            }
+        }
+    }
+
+    /// The machines that exist are not listed any more, or are again.
+    pub(in crate::provider) fn hide(&self, hidden: &mut Vec<Value>) {
+        std::mem::swap(&mut self.objects.lock().unwrap().machines, hidden);
+    }
+
+    /// Every further request is answered with this code.
+    pub(in crate::provider) fn fail(&self, code: Option<u16>) {
+        self.objects.lock().unwrap().fails = code;
+    }
 }
 
 type Shared = Arc<SyncMutex<Objects>>;
@@ -63,6 +105,7 @@ fn objects(replicas: i32, machines: &[&str]) -> Shared {
         resized: vec![],
         served: vec!["v1beta1", "v1beta2"],
         paths: vec![],
+        fails: None,
     }))
 }
 
@@ -101,6 +144,9 @@ fn list(kind: &str, items: &[Value]) -> (u16, Value) {
 }
 
 fn serve(objects: &mut Objects, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
+    if let Some(code) = objects.fails {
+        return failure(code, "Broken", "it is broken");
+    }
     if parts.uri.path() == "/apis" {
         return groups(&objects.served);
     }
