@@ -1,6 +1,8 @@
 //! Karpenter itself, with its own simulated cloud: the controllers of the module `sigs.k8s.io/karpenter`, unmodified. Its
 //! machines are Nodes that kwok plays the kubelets of.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context as _, Result};
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -20,26 +22,44 @@ const PROGRAM: GoProgram = GoProgram {
     takes: "2 to 5 minutes on two cores",
 };
 
+/// Where Karpenter's controllers and definitions come from.
+const MODULE: &str = "sigs.k8s.io/karpenter";
+
 /// Control planes with Karpenter's definitions.
 pub static WITH_KARPENTER: Places = Places::new(1, ClusterOptions::private);
 
-const CLASS: &str = r"
-apiVersion: karpenter.kwok.sh/v1alpha1
-kind: KWOKNodeClass
-metadata: {name: default}
-spec: {nodeRegistrationDelay: 1s}
-";
+/// Seconds between the launch of a machine of [`NODE_CLASS`] and its Node.
+pub const REGISTRATION_SECONDS: u32 = 1;
+
+/// The only `NodeClass`, as it is applied.
+fn class() -> String {
+    let (group, kind, name) = NODE_CLASS;
+    format!(
+        "{{apiVersion: {group}/v1alpha1, kind: {kind}, metadata: {{name: {name}}}, \
+         spec: {{nodeRegistrationDelay: {REGISTRATION_SECONDS}s}}}}"
+    )
+}
 
 /// The group of `NodeClaim`s.
 pub const GROUP: &str = "karpenter.sh";
 
-/// Builds Karpenter if it is missing: for minutes, which is said.
+/// The program, which is built if it is missing: for minutes, which is said.
 ///
 /// # Errors
 /// When it cannot be built; the message tells what to install.
-pub async fn build() -> Result<()> {
-    PROGRAM.find().await?;
-    Ok(())
+pub async fn binary() -> Result<PathBuf> {
+    PROGRAM.find().await
+}
+
+/// The version of the module, such as `v1.14.1`.
+///
+/// # Errors
+/// When Go does not know the module.
+pub async fn version() -> Result<String> {
+    let sources = PROGRAM.sources_of(MODULE).await?;
+    // The directory of a module in Go's cache is its path, `@` and its version.
+    let version = sources.to_str().and_then(|path| path.rsplit_once('@')).map(|(_, version)| version);
+    version.map(String::from).with_context(|| format!("{} does not name a version", sources.display()))
 }
 
 /// `NodeClaim`s, without Karpenter's types.
@@ -59,12 +79,12 @@ pub fn claims(client: Client) -> Api<DynamicObject> {
 /// # Errors
 /// When the API server rejects them, or the module cannot be had.
 pub async fn install(cluster: &Cluster) -> Result<()> {
-    let class = ["get", "kwoknodeclass/default"];
-    if cluster.kubectl(&class).await.is_ok() {
+    let installed = ["get", "kwoknodeclass/default"];
+    if cluster.kubectl(&installed).await.is_ok() {
         // By a test before this one.
         return Ok(());
     }
-    let sources = PROGRAM.sources_of("sigs.k8s.io/karpenter").await?;
+    let sources = PROGRAM.sources_of(MODULE).await?;
     for directory in ["pkg/apis/crds", "kwok/apis/crds"] {
         let directory = sources.join(directory);
         let directory = directory.to_str().context("the path of the module is not text")?;
@@ -74,22 +94,42 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
     cluster
         .kubectl(&[&["wait", "--for=condition=Established", "--timeout=60s"], &kinds[..]].concat())
         .await?;
-    cluster.kubectl_with_input(&["apply", "--server-side", "--filename", "-"], CLASS).await?;
+    cluster.kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &class()).await?;
     Ok(())
 }
 
-/// Starts Karpenter with all rights, as the service account `kube-system/karpenter`. It ends when this is dropped.
+/// Starts Karpenter with all rights, as the service account `kube-system/karpenter` and the only replica. It ends when this is
+/// dropped.
 ///
 /// # Errors
 /// When it cannot be built or started.
 pub async fn start(cluster: &Cluster) -> Result<OperatorProcess> {
-    let binary = PROGRAM.find().await?;
     let kubeconfig = cluster.kubeconfig_for_controller("kube-system", "karpenter").await?;
+    start_with(cluster, &kubeconfig, "kube-system", ("DISABLE_LEADER_ELECTION", "true")).await
+}
+
+/// Starts Karpenter as the user of `kubeconfig`, with every setting as it is by default: it is elected first, by a Lease in
+/// `namespace`. It ends when this is dropped.
+///
+/// # Errors
+/// When it cannot be built or started.
+pub async fn start_as(cluster: &Cluster, kubeconfig: &Path, namespace: &str) -> Result<OperatorProcess> {
+    // In a pod this would be the pod's own.
+    start_with(cluster, kubeconfig, namespace, ("LEADER_ELECTION_NAMESPACE", namespace)).await
+}
+
+async fn start_with(
+    cluster: &Cluster,
+    kubeconfig: &Path,
+    namespace: &str,
+    election: (&str, &str),
+) -> Result<OperatorProcess> {
+    let binary = binary().await?;
     let kubeconfig = kubeconfig.display().to_string();
     let env = [
         ("KUBECONFIG", kubeconfig.as_str()),
-        ("DISABLE_LEADER_ELECTION", "true"),
-        ("SYSTEM_NAMESPACE", "kube-system"),
+        election,
+        ("SYSTEM_NAMESPACE", namespace),
         // Any free port: nobody reads them.
         ("METRICS_PORT", "0"),
         ("HEALTH_PROBE_PORT", "0"),

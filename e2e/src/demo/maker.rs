@@ -94,7 +94,7 @@ impl Maker {
         match self {
             Self::Simulated | Self::Directory => Ok(()),
             Self::ClusterApi => cluster_api::build().await,
-            Self::Karpenter => karpenter::build().await,
+            Self::Karpenter => karpenter::binary().await.map(drop),
             Self::RealNodes => real_nodes::build()
                 .await
                 .context("there can be no real kubelets; with --simulated-kubelets none are needed"),
