@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use crate::workspace;
 
 /// What write conflicts cost (`conflict`), how quick the planner is (`planner`), how long a pod waits on a large
-/// cluster (`latency`); `cargo xtask bench NAME --help` lists the flags
+/// cluster (`latency`), Karpenter and Tandem on the same pods (`live`); `cargo xtask bench NAME --help` lists the flags
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -21,8 +21,19 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let Args { rest } = args;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    for (name, _) in std::env::vars_os() {
+        // Cargo's variables about this crate would make it rebuild the benches' dependencies, and then those of the operators
+        // that a bench starts.
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(name);
+        }
+    }
     // Runs in the user's directory, so that a relative path in `--json FILE` is the user's.
-    let status = Command::new(cargo)
+    let status = command
         .args(["run", "--quiet", "--release", "--manifest-path"])
         .arg(workspace::root().join("bench").join("Cargo.toml"))
         .arg("--")
