@@ -1,11 +1,13 @@
-//! Measures what Tandem promises in numbers: conflicts on a real API server, the planner on generated clusters, and both
-//! operators on a large real one.
+//! Measures what Tandem promises in numbers: conflicts on a real API server, the planner on generated clusters, both
+//! operators on a large real one, and both beside Karpenter.
 //! `cargo xtask bench` runs it, in release mode.
 
 mod client_go;
 mod conflict;
 mod counter;
+mod cpu;
 mod latency;
+mod live;
 mod load;
 mod memory;
 mod numbers;
@@ -27,6 +29,7 @@ use clap::Parser;
 enum Bench {
     Conflict(conflict::Args),
     Latency(latency::Args),
+    Live(live::Args),
     Planner(planner::Args),
 }
 
@@ -38,6 +41,7 @@ fn main() -> anyhow::Result<()> {
     match Bench::parse() {
         Bench::Conflict(args) => tokio::runtime::Runtime::new()?.block_on(conflict::run(args)),
         Bench::Latency(args) => tokio::runtime::Runtime::new()?.block_on(latency::run(args)),
+        Bench::Live(args) => tokio::runtime::Runtime::new()?.block_on(live::run(args)),
         Bench::Planner(args) => planner::run(&args),
     }
 }
