@@ -1,8 +1,9 @@
 //! Cluster API's real controllers, with the in-memory machines of its own development provider. What such a machine lacks
 //! is played here: the kubelet that registers its Node; kwok runs the pods.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -18,6 +19,7 @@ use crate::control_plane::go::KUBERNETES_VERSION;
 use crate::control_plane::go_program::GoProgram;
 use crate::operators::OperatorProcess;
 use crate::places::Places;
+use crate::process_supervisor::lock;
 use crate::wait::eventually;
 
 const MODULE: &str = "cluster-api";
@@ -84,6 +86,15 @@ pub struct ClusterApi {
     pub infrastructure: OperatorProcess,
     kubelets: JoinHandle<()>,
     ended: Arc<AtomicBool>,
+    broken: Arc<Mutex<Broken>>,
+}
+
+/// The machines whose kubelet does not start.
+#[derive(Debug, Default)]
+struct Broken {
+    /// As many of those that come next.
+    next: usize,
+    names: HashSet<String>,
 }
 
 impl Drop for ClusterApi {
@@ -170,19 +181,20 @@ pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
         start("cluster-api-machines", INFRASTRUCTURE, ("capd-system", "capd-manager")).await?;
     let (client, ended) = (cluster.client().await?, Arc::new(AtomicBool::new(false)));
     // The API server is not ready to list objects of a new kind as soon as it is established.
-    let first = async || heartbeat(&client).await.map(Some);
+    let broken = Arc::new(Mutex::new(Broken::default()));
+    let first = async || heartbeat(&client, &broken).await.map(Some);
     eventually(Duration::from_secs(60), "the machines can be listed", first).await?;
-    let told = Arc::clone(&ended);
+    let (told, those) = (Arc::clone(&ended), Arc::clone(&broken));
     let kubelets = tokio::spawn(async move {
         while !told.load(Ordering::Relaxed) {
-            if let Err(error) = heartbeat(&client).await {
+            if let Err(error) = heartbeat(&client, &those).await {
                 // The API server may be busy.
                 eprintln!("kubelets: {error:#}");
             }
             tokio::time::sleep(HEARTBEAT).await;
         }
     });
-    Ok(ClusterApi { core, infrastructure, kubelets, ended })
+    Ok(ClusterApi { core, infrastructure, kubelets, ended, broken })
 }
 
 /// Checks that nobody listens on a port.
@@ -207,6 +219,11 @@ impl ClusterApi {
     pub fn check_alive(&self) -> Result<()> {
         self.core.check_alive()?;
         self.infrastructure.check_alive()
+    }
+
+    /// The kubelets of this many machines that come next do not start.
+    pub fn break_next(&self, machines: usize) {
+        lock(&self.broken).next = machines;
     }
 
     /// Stops the controllers.
@@ -241,8 +258,18 @@ pub fn deployments(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &resource(GROUP, "MachineDeployment", "machinedeployments"))
 }
 
-/// What kubelets do: each machine has a Node.
-async fn heartbeat(client: &Client) -> Result<()> {
+impl Broken {
+    /// Whether the kubelet of this machine, which has no Node, does not start.
+    fn is_broken(&mut self, name: &str) -> bool {
+        if self.next > 0 && self.names.insert(name.to_owned()) {
+            self.next -= 1;
+        }
+        self.names.contains(name)
+    }
+}
+
+/// What kubelets do: each machine has a Node, unless it is broken.
+async fn heartbeat(client: &Client, broken: &Mutex<Broken>) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let existing = nodes.list_metadata(&ListParams::default()).await?.items;
     let kind = resource("infrastructure.cluster.x-k8s.io", "DevMachine", "devmachines");
@@ -253,6 +280,9 @@ async fn heartbeat(client: &Client) -> Result<()> {
         let id = machine.data.pointer("/spec/providerID").and_then(Value::as_str);
         let exists = existing.iter().any(|node| node.metadata.name.as_deref() == Some(&name));
         let (Some(id), None, false) = (id, &machine.metadata.deletion_timestamp, exists) else { continue };
+        if lock(broken).is_broken(&name) {
+            continue;
+        }
         let node: Node = serde_json::from_value(json!({
             "metadata": {
                 "name": name,

@@ -300,7 +300,7 @@ async fn another_writer_of_the_machine_deployment_is_named_and_answered_as_on_co
     says("True", "Yielded", "kubectl has set the provider to 4 machines").await;
     has(&env, &capi, 4).await;
     scale(1).await;
-    says("True", "Yielded", "kubectl has set the provider to 1 machines").await;
+    says("True", "Yielded", "kubectl has set the provider to 1 machine:").await;
     has(&env, &capi, 1).await;
     assert_eq!(
         env.pool("racks").await.unwrap().spec.replicas,
@@ -349,5 +349,30 @@ async fn the_objects_of_cluster_api_may_be_where_a_kubeconfig_says() {
     // For the end: the pool is deleted with its machines.
     env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=120s"]).await.unwrap();
     std::fs::remove_file(&kubeconfig).unwrap();
+    end(env, capi).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_is_broken_or_deleted_by_hand_is_replaced() {
+    let (env, capi) = begin("capi-broken").await;
+    capi.break_next(1);
+    let mut pool = pool_of("racks", Some(2));
+    pool.spec.provisioning_timeout_seconds = 20;
+    env.create(&pool).await.unwrap();
+    unhealthy(&env, &capi, "racks", "1 of the machines did not register a Node").await;
+    let before = names(&has(&env, &capi, 2).await);
+
+    // A person deletes a machine. Cluster API makes another one; nothing is asked for, and no other node goes.
+    let machine = machines(&env).await.unwrap().remove(0).0;
+    let deleted = ["delete", "machines.cluster.x-k8s.io", &machine, "--wait=false"];
+    env.kubectl(&deleted).await.unwrap();
+    wait_for(&env, &capi, "the machine is gone", async || {
+        let is_there = machines(&env).await?.iter().any(|(name, _)| *name == machine);
+        ensure!(size(&env).await? == 2, "the number was changed");
+        Ok((!is_there).then_some(()))
+    })
+    .await;
+    let after = names(&has(&env, &capi, 2).await);
+    assert_eq!(after.iter().filter(|name| before.contains(name)).count(), 1, "{before:?} {after:?}");
     end(env, capi).await;
 }

@@ -36,7 +36,7 @@ pub(super) fn machines_contested(pool: &NodePool, facts: &Facts) -> Statement {
     };
     let Some(contest) = &facts.machines.contest else {
         let message = match facts.machines.written {
-            Some(machines) => format!("the provider keeps {machines} machines, as the operator asked it to"),
+            Some(count) => format!("the provider keeps {}, as the operator asked it to", machines(count)),
             None => "the provider keeps no number of machines".to_owned(),
         };
         return say(false, Reason::NotContested, message);
@@ -63,5 +63,10 @@ pub(super) fn machines_contested(pool: &NodePool, facts: &Facts) -> Statement {
 
 /// What another writer has done.
 pub(super) fn set_by(contest: &Contest) -> String {
-    format!("{} has set the provider to {} machines", contest.writer(), contest.record.machines)
+    format!("{} has set the provider to {}", contest.writer(), machines(contest.record.machines))
+}
+
+/// `1 machine`, `2 machines`.
+fn machines(count: i32) -> String {
+    format!("{count} machine{}", if count == 1 { "" } else { "s" })
 }

@@ -1,12 +1,13 @@
 //! Contents of the status and the events, case by case.
 
 use k8s_openapi::api::core::v1::Node;
+use serde_json::json;
 use shared_crds::ownership::{self, Owner};
 
 use super::events::{EventReason, events};
 use super::*;
 use crate::outcome::Extent;
-use crate::plan::supply::MachineState;
+use crate::plan::supply::{MachineState, Size};
 use crate::plan::testing::{
     self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
     set_ready, starting, supply,
@@ -366,4 +367,55 @@ fn events_name_what_changed_and_a_known_block_is_not_published_again() {
         events(&pool, &applied, None, None).iter().all(|event| event.reason != EventReason::DrainBlocked)
     );
     assert!(events(&pool, &Applied::default(), None, None).is_empty());
+}
+
+#[test]
+fn a_machine_that_cannot_be_deleted_shows_in_the_provisioning_condition_and_stalls_nothing() {
+    let pool = pool(0);
+    let message =
+        "cannot delete a machine: the provider refuses the credentials of nodepool-operator: no".to_owned();
+    let source = crate::provider::ProviderError::Unauthorized("no".to_owned());
+    let error = crate::error::Error::Provider { what: "a machine", source };
+    let rejected = error.rejection().unwrap();
+    assert_eq!((rejected.write, &rejected.message), (RejectedWrite::Machine, &message));
+    let applied = Applied { rejected: Some(rejected), extent: Extent::Failed, ..Applied::default() };
+    let facts = counted(&pool, vec![draining(0, 0)], supply(), &applied);
+    let said = |type_| one(&pool, &facts, &applied, type_);
+    assert_eq!(said(ConditionType::ProvisioningHealthy), (Some(false), Reason::ProviderUnauthorized));
+    assert_eq!(said(ConditionType::Stalled), (Some(false), Reason::Settled));
+    assert_eq!(said(ConditionType::Reconciling), (Some(true), Reason::Draining));
+    // An event says it once.
+    let of = |pool: &NodePool| events(pool, &applied, None, None);
+    assert_eq!(of(&pool).iter().filter(|event| event.reason == EventReason::WriteRejected).count(), 1);
+}
+
+#[test]
+fn who_else_sets_the_number_of_machines_is_said_with_what_follows() {
+    let mut pool = pool(3);
+    let contested =
+        json!({ "machines": 5, "writer": "kubectl", "sinceTime": "1970-01-01T00:00:50Z", "poolReplicas": 3 });
+    pool.status =
+        serde_json::from_value(json!({ "provisioning": { "machines": 3, "contested": contested } })).unwrap();
+    let size = Some(Size { replicas: 5, generation: 1 });
+    let by = |pool: &NodePool, writer: &str| {
+        let supply = Supply { size, size_writer: Some(writer.to_owned()), ..supply() };
+        let facts = facts(pool, vec![], supply);
+        let all = statements(pool, &facts, &Applied::default());
+        let said = all.into_iter().find(|it| it.type_ == ConditionType::MachinesContested).unwrap();
+        (said.status, said.reason, said.message)
+    };
+    let (status, reason, message) = by(&pool, "kubectl");
+    assert_eq!((status, reason), (Some(true), Reason::Yielded));
+    assert_eq!(
+        message,
+        "kubectl has set the provider to 5 machines: the pool keeps 5 nodes until 1970-01-01T00:10:50Z, or until somebody \
+         sets the pool's own replicas; then 3 nodes"
+    );
+    let autoscaling = json!({ "onContested": "Reclaim" });
+    pool.status.as_mut().unwrap().autoscaling = serde_json::from_value(autoscaling).unwrap();
+    let (status, reason, message) = by(&pool, "kubectl");
+    assert_eq!((status, reason), (Some(true), Reason::Reclaimed));
+    assert!(message.contains("overruled, the pool runs 3 nodes"), "{message}");
+    pool.status = None;
+    assert_eq!(by(&pool, "kubectl").2, "the provider keeps 5 machines, as the operator asked it to");
 }
