@@ -295,11 +295,14 @@ async fn another_writer_of_the_machine_deployment_is_named_and_answered_as_on_co
         env.kubectl(&["scale", "machinedeployments.cluster.x-k8s.io/workers", &to]).await.unwrap();
     };
 
-    // Their number is kept, up and down, with nodes that are drained.
+    // Their number is kept, up and down, with nodes that are drained. It is noticed by itself, within a minute.
     scale(4).await;
     says("True", "Yielded", "kubectl has set the provider to 4 machines").await;
     has(&env, &capi, 4).await;
+    // From here on, a change of the pool makes the operator look at once.
+    let looks = async |bound: i32| patch(&env, "racks", json!({"maxReplicas": bound})).await;
     scale(1).await;
+    looks(31).await;
     says("True", "Yielded", "kubectl has set the provider to 1 machine:").await;
     has(&env, &capi, 1).await;
     assert_eq!(
@@ -319,6 +322,7 @@ async fn another_writer_of_the_machine_deployment_is_named_and_answered_as_on_co
     env.create(&reclaims).await.unwrap();
     has(&env, &capi, 1).await;
     scale(3).await;
+    looks(32).await;
     says("True", "Reclaimed", "kubectl has set the provider to 3 machines").await;
     has(&env, &capi, 1).await;
     let events = env.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
