@@ -179,7 +179,8 @@ async fn write_report(clusters: &ClusterPool, played: &[Played], out: &Path) -> 
     let logs = clusters.audit_logs().await?;
     let names: Vec<&str> = played.iter().map(|played| played.name).collect();
     let small = logs.small.map(|path| ServerLog { path, has_nodes: false });
-    let large = logs.large.map(|path| ServerLog { path, has_nodes: true });
+    let large = logs.large.into_iter().chain(logs.cluster_api);
+    let large = large.map(|path| ServerLog { path, has_nodes: true });
     let wanted = NamespacePage {
         logs: small.into_iter().chain(large).collect(),
         namespaces: played.iter().map(|played| played.namespace.clone()).collect(),

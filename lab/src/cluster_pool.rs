@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::cluster::{Cluster, ClusterOptions, TestNamespace};
+use e2e::cluster_api;
 use e2e::control_plane::locate::BinarySource;
 use e2e::control_plane::pki::Identity;
 use e2e::operators::OperatorKind;
@@ -46,6 +47,8 @@ pub struct AuditLogs {
     pub small: Option<PathBuf>,
     /// The log of the one that operators run on.
     pub large: Option<PathBuf>,
+    /// The log of the one with Cluster API's definitions.
+    pub cluster_api: Option<PathBuf>,
     /// The user of the unrecorded client, which prepares scenarios.
     pub admin: &'static str,
 }
@@ -56,6 +59,7 @@ pub struct ClusterPool {
     prefix: String,
     small: OnceCell<Arc<Cluster>>,
     large: OnceCell<Arc<Cluster>>,
+    cluster_api: OnceCell<Arc<Cluster>>,
     /// Identifies this run, in a label on all objects that it creates outside its namespaces.
     run: String,
 }
@@ -68,6 +72,7 @@ impl ClusterPool {
             prefix: prefix.to_owned(),
             small: OnceCell::new(),
             large: OnceCell::new(),
+            cluster_api: OnceCell::new(),
             run: format!("{:016x}", rand::random::<u64>()),
         }
     }
@@ -104,15 +109,23 @@ impl ClusterPool {
         let (cell, options) = match needs {
             Needs::ApiServer | Needs::Embedded => (&self.small, ClusterOptions::api_only()),
             Needs::Operators => (&self.large, ClusterOptions::private()),
+            // Its definitions and their watches would slow the scenarios that count and measure.
+            Needs::ClusterApi => (&self.cluster_api, ClusterOptions::private()),
         };
         let start = async || -> Result<Arc<Cluster>> {
-            if needs == Needs::Operators {
-                // Building them may take minutes, which do not count for the scenario.
+            // Building them may take minutes, which do not count for the scenario.
+            if needs.has_operators() {
                 OperatorKind::NodePool.binary().await?;
                 OperatorKind::Autoscaler.binary().await?;
             }
+            if needs == Needs::ClusterApi {
+                cluster_api::build().await?;
+            }
             let cluster = Cluster::start(options).await?;
             self.define(&cluster.client().await?).await?;
+            if needs == Needs::ClusterApi {
+                cluster_api::install(&cluster).await?;
+            }
             Ok(Arc::new(cluster))
         };
         cell.get_or_try_init(start).await.cloned()
@@ -144,7 +157,8 @@ impl ClusterPool {
     /// When a log does not contain the last request in time.
     pub async fn audit_logs(&self) -> Result<AuditLogs> {
         let (small, large) = (complete_log(self.small.get()).await?, complete_log(self.large.get()).await?);
-        Ok(AuditLogs { small, large, admin: Identity::Admin.user() })
+        let cluster_api = complete_log(self.cluster_api.get()).await?;
+        Ok(AuditLogs { small, large, cluster_api, admin: Identity::Admin.user() })
     }
 
     /// Removes a namespace, and on a named cluster waits until it is gone.
@@ -165,7 +179,8 @@ impl ClusterPool {
         if let (ClusterSource::Named(_), Some(cluster)) = (&self.source, self.small.get()) {
             errors.extend(self.tidy(cluster).await.err());
         }
-        for cluster in [self.small, self.large].into_iter().filter_map(OnceCell::into_inner) {
+        for cluster in [self.small, self.large, self.cluster_api].into_iter().filter_map(OnceCell::into_inner)
+        {
             if let Some(cluster) = Arc::into_inner(cluster) {
                 errors.extend(cluster.stop().await.err());
             }

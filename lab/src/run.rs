@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::cluster_pool::ClusterPool;
 use crate::context::{EventSink, ScenarioContext};
 use crate::event::{TranscriptEvent, What};
-use crate::scenario::{Needs, Scenario};
+use crate::scenario::Scenario;
 
 /// Time limit of a scenario: far longer than any takes, so that one that hangs is reported.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -78,7 +78,7 @@ pub async fn play(clusters: &ClusterPool, scenario: &Scenario, sink: EventSink) 
     let namespace = clusters.namespace(&cluster, scenario.name).await?;
     let ctx = ScenarioContext::new(Arc::clone(&cluster), namespace.name().to_owned(), sink);
     let began = Instant::now();
-    let limit = if scenario.needs == Needs::Operators { OPERATORS_LIMIT } else { LIMIT };
+    let limit = if scenario.needs.has_operators() { OPERATORS_LIMIT } else { LIMIT };
     let result = tokio::time::timeout(limit, (scenario.run)(&ctx)).await;
     let took = began.elapsed();
     let events = ctx.events();

@@ -36,11 +36,19 @@ pub enum Needs {
     Embedded,
     /// The embedded control plane with scheduler, controllers and simulated kubelets, on which both operators run.
     Operators,
+    /// Like `Operators`, with Cluster API's definitions, on a control plane of its own. Cluster API's controllers are built
+    /// when they are first needed.
+    ClusterApi,
 }
 
 impl Needs {
     /// Whether it cannot run on a user's cluster.
     pub const fn is_embedded(self) -> bool {
-        matches!(self, Self::Embedded | Self::Operators)
+        !matches!(self, Self::ApiServer)
+    }
+
+    /// Whether both operators run on it.
+    pub const fn has_operators(self) -> bool {
+        matches!(self, Self::Operators | Self::ClusterApi)
     }
 }

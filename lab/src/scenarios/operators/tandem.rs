@@ -27,10 +27,15 @@ pub(super) struct Tandem<'a> {
 impl<'a> Tandem<'a> {
     /// Installs the chart, with `strategy` for its `writeStrategy`, and starts both operators.
     pub(super) async fn begin(ctx: &'a ScenarioContext, strategy: &str) -> Result<Self> {
+        Self::begin_with(ctx, &[&format!("writeStrategy={strategy}")]).await
+    }
+
+    /// Installs the chart with these `values` (`key=value`), and starts both operators.
+    pub(super) async fn begin_with(ctx: &'a ScenarioContext, values: &[&str]) -> Result<Self> {
         let cluster = &ctx.cluster;
         let audit = cluster.audit_log().context("this cluster's audit log is not ours to read")?;
         let log_start = audit.end()?;
-        let values = [format!("writeStrategy={strategy}")];
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
         let release = Release::named(RELEASE_NAMESPACE);
         let starting = async {
             Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
