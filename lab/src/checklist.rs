@@ -1,5 +1,5 @@
 //! What the lab has to show: every pattern about write conflicts that tutorials teach, and every wrong or incomplete
-//! claim in them.
+//! claim in them; last, what this project's own subject adds.
 
 /// The patterns to show: number and text.
 pub const ROWS: &[(&str, &str)] = &[
@@ -60,6 +60,7 @@ pub const ROWS: &[(&str, &str)] = &[
     ("4i", "an empty resourceVersion"),
     ("4j", "a loop without a bound"),
     ("4k", "a conflict that is ignored is a change that is lost without a word"),
+    ("5a", "two controllers size one MachineDeployment, in quiet times and while it rolls out"),
 ];
 
 /// Something that is often said, and how it is.
@@ -189,6 +190,11 @@ pub const CLAIMS: &[CommonClaim] = &[
         id: "always-retry",
         said: "Always retry updates.",
         fact: "fields of one's own are written by a patch or an apply, and need no retry at all.",
+    },
+    CommonClaim {
+        id: "marked-machine-goes",
+        said: "Mark a Machine with cluster.x-k8s.io/delete-machine and lower the MachineDeployment by one: that machine goes.",
+        fact: "the mark chooses within one MachineSet. While a new template is rolled out there are several, and the rollout chooses which of them shrinks (kubernetes/autoscaler#8494).",
     },
 ];
 

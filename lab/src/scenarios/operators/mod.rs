@@ -2,6 +2,7 @@
 
 mod account;
 mod contested;
+mod machine_deployment;
 mod many_controllers;
 mod one_command;
 mod race;
@@ -19,6 +20,7 @@ pub(super) fn all() -> Vec<Scenario> {
         strategies::SCENARIO,
         many_controllers::SCENARIO,
         contested::SCENARIO,
+        machine_deployment::SCENARIO,
         one_command::SCENARIO,
     ]
 }
