@@ -1,7 +1,8 @@
 //! Cluster API's real controllers, with the in-memory machines of its own development provider. What such a machine lacks
 //! is played here: the kubelet that registers its Node; kwok runs the pods.
 
-use std::collections::HashSet;
+mod broken;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use self::broken::Broken;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go::KUBERNETES_VERSION;
 use crate::control_plane::go_program::GoProgram;
@@ -87,14 +89,6 @@ pub struct ClusterApi {
     kubelets: JoinHandle<()>,
     ended: Arc<AtomicBool>,
     broken: Arc<Mutex<Broken>>,
-}
-
-/// The machines whose kubelet does not start.
-#[derive(Debug, Default)]
-struct Broken {
-    /// As many of those that come next.
-    next: usize,
-    names: HashSet<String>,
 }
 
 impl Drop for ClusterApi {
@@ -256,16 +250,6 @@ pub fn machines(client: Client, namespace: &str) -> Api<DynamicObject> {
 /// The `MachineDeployment`s of a namespace.
 pub fn deployments(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &resource(GROUP, "MachineDeployment", "machinedeployments"))
-}
-
-impl Broken {
-    /// Whether the kubelet of this machine, which has no Node, does not start.
-    fn is_broken(&mut self, name: &str) -> bool {
-        if self.next > 0 && self.names.insert(name.to_owned()) {
-            self.next -= 1;
-        }
-        self.names.contains(name)
-    }
 }
 
 /// What kubelets do: each machine has a Node, unless it is broken.
