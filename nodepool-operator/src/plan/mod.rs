@@ -97,18 +97,14 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
             member.learn_from(pods);
         }
     }
-    match (observed.pool.as_deref(), sizing) {
-        (None, _) => without_pool(observed, members, pods),
-        (Some(pool), None) => while_paused(observed, pool, members),
-        (Some(pool), Some(_)) if is_frozen(observed, pool, &members) => while_paused(observed, pool, members),
-        (Some(pool), Some(sizing)) => active(observed, pool, members, sizing, pods),
+    let Some(pool) = observed.pool.as_deref() else { return without_pool(observed, members, pods) };
+    let frozen = frozen(observed, pool, &members);
+    // The deletion of a pool goes on: each node is deleted by the provider that made it.
+    let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
+    match sizing.filter(|_| !is_held) {
+        Some(sizing) => active(observed, pool, members, sizing, pods),
+        None => while_paused(observed, pool, members, frozen),
     }
-}
-
-/// Whether nothing may be changed although the pool is not paused. The deletion of a pool goes on: each node is deleted by
-/// the provider that made it.
-fn is_frozen(observed: &Observed, pool: &NodePool, members: &[Member]) -> bool {
-    pool.metadata.deletion_timestamp.is_none() && frozen(observed, pool, members).is_some()
 }
 
 /// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left
@@ -129,14 +125,14 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
 
 /// The pool is paused or frozen. Nothing changes but the status and the annotation that a node has been Ready, which is lost if it is not written.
 /// Nodes and pools that are being deleted wait too, kept by their finalizers.
-fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>) -> Plan {
+fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, frozen: Option<Stall>) -> Plan {
     let action = |member: &Member| match (member.stays(), member.lacks_mark()) {
         (true, true) => NodeAction::MarkReady,
         (true, false) => NodeAction::Keep,
         (false, _) => NodeAction::Wait,
     };
     let (template_hash, invalid) = reported(&Blueprint::of(&observed.key, pool, &observed.supply.source));
-    let stalled = frozen(observed, pool, &members).or(invalid);
+    let stalled = frozen.or(invalid);
     Plan {
         wanted: sizing::wanted(observed, pool, &members),
         template_hash,

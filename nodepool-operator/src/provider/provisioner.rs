@@ -17,7 +17,7 @@ use super::exec::{Exec, Program};
 use super::failures::Failures;
 use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
-use super::selected::{Selected, in_time};
+use super::selected::{Listing, Selected, in_time};
 use super::simulated::Simulated;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
@@ -114,8 +114,7 @@ impl Provisioner {
         }
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
-        let (mut size, mut size_writer, mut removals_wait) = (None, None, None);
-        let (mut traits, mut capacity, mut trouble) = (BTreeMap::new(), BTreeMap::new(), None);
+        let mut own = Listing::default();
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
@@ -131,40 +130,33 @@ impl Provisioner {
                 Ok(listing) if is_former && listing.machines.is_empty() => {
                     self.failures.has_none_left(key, &reference);
                 }
-                Ok(listing) => {
+                Ok(mut listing) => {
+                    let listed = std::mem::take(&mut listing.machines);
                     if is_former {
                         former.insert(reference.clone());
                     } else {
-                        (size, size_writer) = (listing.size, listing.size_writer);
-                        (traits, trouble) = (listing.traits, listing.trouble);
-                        (capacity, removals_wait) = (listing.capacity, listing.removals_wait);
+                        own = listing;
                     }
-                    shown.extend(listing.machines.iter().map(|(machine, _)| {
+                    shown.extend(listed.iter().map(|(machine, _)| {
                         let is_settled = matches!(machine.progress, Progress::Running | Progress::Failed(_));
                         (machine.name.clone(), is_settled)
                     }));
-                    for (machine, is_marked) in listing.machines {
-                        let (error, state) = match &machine.progress {
+                    for (machine, is_marked) in listed {
+                        let state = match &machine.progress {
                             Progress::Failed(error) if !has_node(&machine) => {
                                 failures.push(error.clone());
-                                let deleted = match self.may_change() {
-                                    Ok(()) => provider.delete(key, &machine.name).await,
-                                    Err(fenced) => Err(fenced),
-                                };
-                                match deleted {
+                                match self.delete_failed(provider, key, &machine.name).await {
                                     Ok(Deletion::Gone) => continue,
-                                    Ok(Deletion::Started | Deletion::HandedOver) => {
-                                        (None, MachineState::Deleting)
-                                    }
-                                    Err(ProviderError::Conflict) => (None, MachineState::Deleting),
-                                    Err(error) => (Some(error), MachineState::Deleting),
+                                    Ok(Deletion::Started | Deletion::HandedOver)
+                                    | Err(ProviderError::Conflict) => {}
+                                    Err(error) => failures.push(error),
                                 }
+                                MachineState::Deleting
                             }
-                            Progress::Failed(_) | Progress::Running => (None, MachineState::Running),
-                            Progress::Starting(until) => (None, MachineState::Starting { until: *until }),
-                            Progress::Deleting => (None, MachineState::Deleting),
+                            Progress::Failed(_) | Progress::Running => MachineState::Running,
+                            Progress::Starting(until) => MachineState::Starting { until: *until },
+                            Progress::Deleting => MachineState::Deleting,
                         };
-                        failures.extend(error);
                         let ListedMachine { name, provider_id, progress: _ } = machine;
                         machines.push(Machine { name, state, provider_id, is_marked });
                     }
@@ -206,6 +198,7 @@ impl Provisioner {
         let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
+        let Listing { machines: _, size, size_writer, capacity, traits, trouble, removals_wait } = own;
         let supply = Supply {
             source,
             machines,
@@ -223,6 +216,17 @@ impl Provisioner {
             failure,
         };
         (supply, failures)
+    }
+
+    /// Deletes a machine that will never run.
+    async fn delete_failed(
+        &self,
+        provider: Selected<'_>,
+        key: &PoolKey,
+        name: &str,
+    ) -> Result<Deletion, ProviderError> {
+        self.may_change()?;
+        provider.delete(key, name).await
     }
 
     /// Why the machine `name` did not come, or was given up, in the words of whoever makes it.

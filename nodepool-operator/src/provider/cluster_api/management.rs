@@ -55,6 +55,11 @@ impl Connections {
         Self { management, current: Mutex::default() }
     }
 
+    /// Connects anew with the next call: the API server may have ceased to serve the version that was found.
+    pub(super) async fn forget(&self) {
+        *self.current.lock().await = None;
+    }
+
     /// The connection for a call. It is made anew when the kubeconfig has changed: credentials are renewed.
     pub(super) async fn current(&self) -> Result<Connection, ProviderError> {
         let kubeconfig = match &self.management {

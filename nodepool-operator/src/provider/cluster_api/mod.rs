@@ -198,7 +198,11 @@ impl SizedProvider for ClusterApi {
         name: &'a str,
     ) -> BoxFuture<'a, Result<SizedList, ProviderError>> {
         async move {
-            let observed = self.management.current().await?.observe(pool, name).await?;
+            let observed = self.management.current().await?.observe(pool, name).await;
+            if matches!(observed, Err(ProviderError::Absent(_))) {
+                self.management.forget().await;
+            }
+            let observed = observed?;
             let deployment = &observed.deployment;
             if let Some(why) = deployment.scaled_by_another() {
                 return Err(ProviderError::Invalid(format!("MachineDeployment {name}: {why}")));

@@ -151,6 +151,11 @@ fn serve(objects: &mut Objects, parts: &http::request::Parts, body: &[u8]) -> (u
         return groups(&objects.served);
     }
     objects.paths.push(parts.uri.path().to_owned());
+    let of_served =
+        |version: &&str| parts.uri.path().starts_with(&format!("/apis/cluster.x-k8s.io/{version}/"));
+    if !objects.served.iter().any(of_served) {
+        return failure(404, "NotFound", "the server could not find the requested resource");
+    }
     let path = parts.uri.path().rsplit_once("/namespaces/default/").unwrap().1;
     let body = || serde_json::from_slice::<Value>(body).unwrap();
     match (&parts.method, path) {
@@ -359,6 +364,17 @@ async fn the_newest_version_that_the_api_server_has_is_used_for_every_request() 
     objects.lock().unwrap().served = vec!["v1beta1"];
     let listed = provider(&objects).list(&key(), "md").await.unwrap();
     assert!(listed.removals_wait.is_some_and(|why| why.contains("rolling out")));
+}
+
+#[tokio::test]
+async fn another_version_that_is_served_from_now_on_is_found() {
+    let objects = objects(1, &["a"]);
+    let provider = provider(&objects);
+    for (served, lists) in [("v1beta1", true), ("v1beta2", false), ("v1beta2", true)] {
+        objects.lock().unwrap().served = vec![served];
+        let listed = provider.list(&key(), "md").await;
+        assert_eq!(listed.is_ok(), lists, "{served} {listed:?}");
+    }
 }
 
 #[tokio::test]
