@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::node_selector;
 
@@ -145,6 +146,49 @@ impl TestEnv {
     /// When it cannot be read.
     pub async fn pool(&self, name: &str) -> Result<NodePool> {
         Ok(self.api::<NodePool>().get(name).await?)
+    }
+
+    /// Changes the spec of a pool by a merge patch.
+    ///
+    /// # Errors
+    /// When the API server rejects it.
+    pub async fn patch_pool(&self, name: &str, spec: &Value) -> Result<NodePool> {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        Ok(self.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await?)
+    }
+
+    /// Whether a condition of a pool has this status, this reason (any if it is empty) and a message with this text.
+    ///
+    /// # Errors
+    /// With what it says instead.
+    pub async fn said(
+        &self,
+        pool: &str,
+        condition: &str,
+        (status, reason, text): (&str, &str, &str),
+    ) -> Result<Option<()>> {
+        let all = self.pool(pool).await?.status.unwrap_or_default().conditions;
+        let found = all.iter().find(|it| it.type_ == condition);
+        let found = found.with_context(|| format!("{pool} has no condition {condition}"))?;
+        let is_so = found.status == status
+            && (reason.is_empty() || found.reason == reason)
+            && found.message.contains(text);
+        ensure!(is_so, "{condition} is {} with {}: {}", found.status, found.reason, found.message);
+        Ok(Some(()))
+    }
+
+    /// Waits until that is [`said`](Self::said).
+    ///
+    /// # Errors
+    /// When it is not in time, with what is said last and the ends of both logs.
+    pub async fn says(&self, pool: &str, condition: &str, expected: (&str, &str, &str)) -> Result<()> {
+        let (status, reason, text) = expected;
+        let what = format!("{condition} of {pool} is {status} with {reason}: …{text}…");
+        let said = eventually(PATIENCE, &what, async || {
+            self.operators.check_alive()?;
+            self.said(pool, condition, expected).await
+        });
+        said.await.map_err(|error| self.with_logs(error))
     }
 
     /// Reads a pool's nodes.

@@ -1,9 +1,9 @@
 //! What the `simulated` provider rehearses: machines that never register, nodes that die, nodes that are smaller than
 //! promised, and a provider that lies.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use e2e::cluster::ClusterOptions;
 use e2e::objects;
 use e2e::places::Places;
@@ -11,7 +11,6 @@ use e2e::test_env::{PATIENCE, TestEnv, is_ready};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 
@@ -37,25 +36,6 @@ fn pool_of(name: &str, replicas: i32, simulated: Value) -> NodePool {
     pool
 }
 
-async fn patch(env: &TestEnv, name: &str, spec: Value) {
-    let patch = Patch::Merge(json!({ "spec": spec }));
-    env.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await.unwrap();
-}
-
-/// Waits until a condition of the pool has this status, this reason and a message with this text.
-async fn says(env: &TestEnv, pool: &str, condition: &str, (status, reason, text): (&str, &str, &str)) {
-    let what = format!("{condition} of {pool} is {status} with {reason}: …{text}…");
-    eventually(PATIENCE, &what, async || {
-        let all = env.pool(pool).await?.status.unwrap_or_default().conditions;
-        let Some(found) = all.iter().find(|it| it.type_ == condition) else { bail!("not there") };
-        let is_it = found.status == status && found.reason == reason && found.message.contains(text);
-        ensure!(is_it, "{} {}: {}", found.status, found.reason, found.message);
-        Ok(Some(()))
-    })
-    .await
-    .unwrap_or_else(|error| panic!("{error:#}\n{}", env.operators.node_pool.log_tail()));
-}
-
 async fn uids(env: &TestEnv, pool: &str) -> Result<Vec<Option<String>>> {
     Ok(env.nodes(pool).await?.into_iter().map(|node| node.metadata.uid).collect())
 }
@@ -67,11 +47,11 @@ async fn machines_that_never_register_are_given_up_and_asked_for_again() {
     pool.spec.provisioning_timeout_seconds = 3;
     env.create(&pool).await.unwrap();
     let given_up = ("False", "ProvisioningTimedOut", "2 of the machines did not register a Node");
-    says(&env, "mute", "ProvisioningHealthy", given_up).await;
+    env.says("mute", "ProvisioningHealthy", given_up).await.unwrap();
     assert_eq!(uids(&env, "mute").await.unwrap(), []);
-    patch(&env, "mute", json!({"provider": {"simulated": {"neverRegisterPercent": 0}}})).await;
+    env.patch_pool("mute", &json!({"provider": {"simulated": {"neverRegisterPercent": 0}}})).await.unwrap();
     env.settles("mute", 2).await.unwrap();
-    says(&env, "mute", "ProvisioningHealthy", ("True", "Provisioned", "")).await;
+    env.says("mute", "ProvisioningHealthy", ("True", "Provisioned", "")).await.unwrap();
     env.end().await.unwrap();
 }
 
@@ -101,15 +81,16 @@ async fn nodes_that_die_stay_in_the_pool_and_are_no_ready_capacity() {
     })
     .await
     .unwrap_or_else(|error| panic!("{error:#}\n{}", env.operators.node_pool.log_tail()));
-    says(&env, "dying", "NodesReady", ("False", "NodesNotReady", "0 of 2 nodes are ready, 2 not ready"))
-        .await;
+    env.says("dying", "NodesReady", ("False", "NodesNotReady", "0 of 2 nodes are ready, 2 not ready"))
+        .await
+        .unwrap();
     assert_eq!(uids(&env, "dying").await.unwrap(), before, "nothing repairs them yet");
     let nodes = env.nodes("dying").await.unwrap();
     assert!(nodes.iter().all(|node| node.metadata.deletion_timestamp.is_none()));
     // The control: the heartbeats of other nodes go on.
     assert!(env.nodes("alive").await.unwrap().iter().all(is_ready));
     // Dead nodes go when they are not wanted.
-    patch(&env, "dying", json!({"replicas": 0})).await;
+    env.patch_pool("dying", &json!({"replicas": 0})).await.unwrap();
     env.settles("dying", 0).await.unwrap();
     env.end().await.unwrap();
 }
@@ -149,11 +130,13 @@ async fn a_provider_that_lies_costs_no_node_and_is_named() {
     ] {
         // One more node is wanted, so that there is something to conclude.
         let lying = json!({"replicas": 3, "provider": {"simulated": {"lie": lie}}});
-        patch(&env, "racks", lying).await;
-        says(&env, "racks", "ProvisioningHealthy", ("False", "ProvisioningFailed", text)).await;
+        env.patch_pool("racks", &lying).await.unwrap();
+        env.says("racks", "ProvisioningHealthy", ("False", "ProvisioningFailed", text)).await.unwrap();
         assert_eq!(uids(&env, "racks").await.unwrap(), before, "{lie}");
-        patch(&env, "racks", json!({"replicas": 2, "provider": {"simulated": {"lie": null}}})).await;
-        says(&env, "racks", "ProvisioningHealthy", ("True", "Provisioned", "")).await;
+        env.patch_pool("racks", &json!({"replicas": 2, "provider": {"simulated": {"lie": null}}}))
+            .await
+            .unwrap();
+        env.says("racks", "ProvisioningHealthy", ("True", "Provisioned", "")).await.unwrap();
         env.settles("racks", 2).await.unwrap();
         assert_eq!(uids(&env, "racks").await.unwrap(), before, "{lie}");
     }

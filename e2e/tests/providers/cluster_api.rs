@@ -120,23 +120,15 @@ async fn has(env: &TestEnv, capi: &ClusterApi, wanted: usize) -> Vec<Node> {
     .await
 }
 
-/// Waits until the pool's condition `ProvisioningHealthy` is `False` and its message contains `text`.
-async fn unhealthy(env: &TestEnv, capi: &ClusterApi, pool: &str, text: &str) {
-    wait_for(env, capi, &format!("the pool {pool} says: {text}"), async || {
-        let all = env.pool(pool).await?.status.unwrap_or_default().conditions;
-        let Some(found) = all.iter().find(|it| it.type_ == "ProvisioningHealthy") else {
-            bail!("no condition")
-        };
-        let is_said = found.status == "False" && found.message.contains(text);
-        ensure!(is_said, "{}: {}", found.reason, found.message);
-        Ok(Some(()))
-    })
-    .await;
+/// Waits until a condition of the pool is as in [`TestEnv::said`].
+async fn says(env: &TestEnv, capi: &ClusterApi, pool: &str, condition: &str, expected: (&str, &str, &str)) {
+    let what = format!("the pool {pool} says {expected:?}");
+    wait_for(env, capi, &what, async || env.said(pool, condition, expected).await).await;
 }
 
-async fn patch(env: &TestEnv, name: &str, spec: Value) {
-    let patch = Patch::Merge(json!({ "spec": spec }));
-    env.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await.unwrap();
+/// Waits until the pool's condition `ProvisioningHealthy` is `False` and its message contains `text`.
+async fn unhealthy(env: &TestEnv, capi: &ClusterApi, pool: &str, text: &str) {
+    says(env, capi, pool, "ProvisioningHealthy", ("False", "", text)).await;
 }
 
 fn names(nodes: &[Node]) -> Vec<String> {
@@ -191,7 +183,7 @@ async fn no_machine_goes_while_the_machine_deployment_rolls_out() {
     let template =
         Patch::Merge(json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "small-2"}}}}}));
     deployments(&env).patch("workers", &PatchParams::default(), &template).await.unwrap();
-    patch(&env, "racks", json!({"replicas": 2})).await;
+    env.patch_pool("racks", &json!({"replicas": 2})).await.unwrap();
     let said = AtomicBool::new(false);
     wait_for(&env, &capi, "the rollout is over", async || {
         let deployment = deployments(&env).get("workers").await?;
@@ -254,7 +246,7 @@ async fn a_machine_deployment_that_is_missing_paused_or_of_another_pool_is_said(
     let pause = |paused: bool| Patch::Merge(json!({"spec": {"paused": paused}}));
     let deployments = deployments(&env);
     deployments.patch("workers", &PatchParams::default(), &pause(true)).await.unwrap();
-    patch(&env, "racks", json!({"replicas": 2})).await;
+    env.patch_pool("racks", &json!({"replicas": 2})).await.unwrap();
     says("racks", "is paused").await;
     assert_eq!(size(&env).await.unwrap(), 1, "nothing is asked of a paused one");
     deployments.patch("workers", &PatchParams::default(), &pause(false)).await.unwrap();
@@ -264,8 +256,8 @@ async fn a_machine_deployment_that_is_missing_paused_or_of_another_pool_is_said(
     let before = names(&env.nodes("racks").await.unwrap());
     env.create(&pool_of("second", Some(0))).await.unwrap();
     says("second", "is used by the pool").await;
-    patch(&env, "second", json!({"replicas": 1})).await;
-    patch(&env, "racks", json!({"replicas": 3})).await;
+    env.patch_pool("second", &json!({"replicas": 1})).await.unwrap();
+    env.patch_pool("racks", &json!({"replicas": 3})).await.unwrap();
     let after = names(&has(&env, &capi, 3).await);
     assert!(before.iter().all(|name| after.contains(name)), "{before:?} {after:?}");
     env.kubectl(&["delete", "nodepools.tandem.dev/second", "--timeout=60s"]).await.unwrap();
@@ -279,15 +271,7 @@ async fn another_writer_of_the_machine_deployment_is_named_and_answered_as_on_co
     env.create(&pool_of("racks", Some(2))).await.unwrap();
     has(&env, &capi, 2).await;
     let says = async |status: &str, reason: &str, text: &str| {
-        wait_for(&env, &capi, &format!("MachinesContested is {status}, {reason}"), async || {
-            let all = env.pool("racks").await?.status.unwrap_or_default().conditions;
-            let Some(found) = all.iter().find(|it| it.type_ == "MachinesContested") else { bail!("none") };
-            let is_said =
-                (&*found.status, &*found.reason) == (status, reason) && found.message.contains(text);
-            ensure!(is_said, "{}, {}: {}", found.status, found.reason, found.message);
-            Ok(Some(()))
-        })
-        .await;
+        says(&env, &capi, "racks", "MachinesContested", (status, reason, text)).await;
     };
     says("False", "NotContested", "keeps 2 machines").await;
     let scale = async |replicas: i32| {
@@ -300,7 +284,7 @@ async fn another_writer_of_the_machine_deployment_is_named_and_answered_as_on_co
     says("True", "Yielded", "kubectl has set the provider to 4 machines").await;
     has(&env, &capi, 4).await;
     // From here on, a change of the pool makes the operator look at once.
-    let looks = async |bound: i32| patch(&env, "racks", json!({"maxReplicas": bound})).await;
+    let looks = async |bound: i32| env.patch_pool("racks", &json!({"maxReplicas": bound})).await.unwrap();
     scale(1).await;
     looks(31).await;
     says("True", "Yielded", "kubectl has set the provider to 1 machine:").await;
@@ -345,7 +329,7 @@ async fn the_objects_of_cluster_api_may_be_where_a_kubeconfig_says() {
     std::fs::write(&kubeconfig, &management).unwrap();
     let before = names(&has(&env, &capi, 1).await);
     std::fs::write(&kubeconfig, "apiVersion: v1\nkind: Config\n").unwrap();
-    patch(&env, "racks", json!({"replicas": 2})).await;
+    env.patch_pool("racks", &json!({"replicas": 2})).await.unwrap();
     unhealthy(&env, &capi, "racks", "cannot use the kubeconfig").await;
     assert_eq!(names(&env.nodes("racks").await.unwrap()), before, "nothing is concluded from that");
     std::fs::write(&kubeconfig, &management).unwrap();

@@ -4,15 +4,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use e2e::machines::{Machines, PROGRAM, host_name};
 use e2e::objects;
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
+use kube::api::{DeleteParams, ListParams};
+use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{ExecProvider, NodeTaint, ProviderSpec, TaintEffect};
@@ -34,25 +34,6 @@ fn pool_of(program: &str, name: &str, replicas: i32) -> NodePool {
     pool.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };
     pool.spec.replicas = Some(replicas);
     pool
-}
-
-async fn patch(env: &TestEnv, name: &str, spec: Value) {
-    let patch = Patch::Merge(json!({ "spec": spec }));
-    env.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await.unwrap();
-}
-
-/// Waits until a condition of the pool has this status, this reason and a message with this text.
-async fn says(env: &TestEnv, pool: &str, condition: &str, (status, reason, text): (&str, &str, &str)) {
-    let what = format!("{condition} of {pool} is {status} with {reason}: …{text}…");
-    eventually(PATIENCE, &what, async || {
-        let all = env.pool(pool).await?.status.unwrap_or_default().conditions;
-        let Some(found) = all.iter().find(|it| it.type_ == condition) else { bail!("not there") };
-        let is_it = found.status == status && found.reason == reason && found.message.contains(text);
-        ensure!(is_it, "{} {}: {}", found.status, found.reason, found.message);
-        Ok(Some(()))
-    })
-    .await
-    .unwrap_or_else(|error| panic!("{error:#}\n{}", env.operators.node_pool.log_tail()));
 }
 
 /// The Nodes of the machines, whether or not they are in a pool.
@@ -131,7 +112,7 @@ async fn a_killed_operator_makes_no_machine_twice_and_leaves_none_behind() {
     assert_eq!(machines.names().unwrap().len(), 5);
 
     // Killed while nodes leave: each machine goes after its Node began to, and before that is gone.
-    patch(&env, "racks", json!({"replicas": 1})).await;
+    env.patch_pool("racks", &json!({"replicas": 1})).await.unwrap();
     eventually(PATIENCE, "a machine is gone", async || Ok((machines.names()?.len() < 5).then_some(())))
         .await
         .unwrap();
@@ -173,12 +154,12 @@ async fn a_program_that_lies_costs_no_node() {
     ] {
         machines.answer(script).unwrap();
         // One more node is wanted, so the program is asked.
-        patch(&env, "racks", json!({"replicas": 3})).await;
-        says(&env, "racks", healthy, ("False", reason, text)).await;
+        env.patch_pool("racks", &json!({"replicas": 3})).await.unwrap();
+        env.says("racks", healthy, ("False", reason, text)).await.unwrap();
         assert_eq!((machines.names().unwrap(), hosts(&env).await.unwrap()), (before.clone(), nodes.clone()));
-        patch(&env, "racks", json!({"replicas": 2})).await;
+        env.patch_pool("racks", &json!({"replicas": 2})).await.unwrap();
         machines.tell_the_truth().unwrap();
-        says(&env, "racks", healthy, ("True", "Provisioned", "")).await;
+        env.says("racks", healthy, ("True", "Provisioned", "")).await.unwrap();
     }
     env.settles("racks", 2).await.unwrap();
     assert_eq!((machines.names().unwrap(), hosts(&env).await.unwrap()), (before, nodes));
@@ -192,11 +173,12 @@ async fn a_machine_that_never_registers_is_given_up_and_another_one_is_asked_for
     let mut pool = pool_of(PROGRAM, "racks", 1);
     pool.spec.provisioning_timeout_seconds = 3;
     env.create(&pool).await.unwrap();
-    says(&env, "racks", "ProvisioningHealthy", ("False", "ProvisioningTimedOut", "did not register a Node"))
-        .await;
+    env.says("racks", "ProvisioningHealthy", ("False", "ProvisioningTimedOut", "did not register a Node"))
+        .await
+        .unwrap();
     machines.register(true);
     env.settles("racks", 1).await.unwrap();
-    says(&env, "racks", "ProvisioningHealthy", ("True", "Provisioned", "")).await;
+    env.says("racks", "ProvisioningHealthy", ("True", "Provisioned", "")).await.unwrap();
     end(env, machines).await;
 }
 
@@ -204,17 +186,17 @@ async fn a_machine_that_never_registers_is_given_up_and_another_one_is_asked_for
 async fn a_provider_that_is_changed_under_a_pool_or_not_there_is_named() {
     let (env, machines) = begin("exec-changed").await;
     env.create(&pool_of("nobody", "unknown", 1)).await.unwrap();
-    says(&env, "unknown", "Stalled", ("True", "InvalidSpec", "karpenter, exec.directory")).await;
+    env.says("unknown", "Stalled", ("True", "InvalidSpec", "karpenter, exec.directory")).await.unwrap();
 
     env.create(&pool_of(PROGRAM, "racks", 2)).await.unwrap();
     env.settles("racks", 2).await.unwrap();
     let before = machines.names().unwrap();
     let changed = json!({"provider": {"exec": null, "simulated": {}}, "replicas": 0});
-    patch(&env, "racks", changed).await;
-    says(&env, "racks", "Stalled", ("True", "InvalidSpec", "was changed to simulated")).await;
+    env.patch_pool("racks", &changed).await.unwrap();
+    env.says("racks", "Stalled", ("True", "InvalidSpec", "was changed to simulated")).await.unwrap();
     // Nothing is removed, however often it is looked at.
     for replicas in [1, 3, 0] {
-        patch(&env, "racks", json!({"replicas": replicas})).await;
+        env.patch_pool("racks", &json!({"replicas": replicas})).await.unwrap();
         eventually(PATIENCE, "the new count is seen", async || {
             let pool = env.pool("racks").await?;
             let seen = pool.status.as_ref().is_some_and(|it| {
@@ -229,7 +211,7 @@ async fn a_provider_that_is_changed_under_a_pool_or_not_there_is_named() {
         assert_eq!((machines.names().unwrap(), env.nodes("racks").await.unwrap().len()), (before.clone(), 2));
     }
     let back = json!({"provider": {"simulated": null, "exec": {"name": PROGRAM}}});
-    patch(&env, "racks", back).await;
+    env.patch_pool("racks", &back).await.unwrap();
     env.settles("racks", 0).await.unwrap();
     end(env, machines).await;
 }

@@ -11,8 +11,8 @@ use e2e::operators::OperatorProcess;
 use e2e::test_env::TestEnv;
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
+use kube::api::ListParams;
+use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, NODE_FINALIZER, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference, ProviderSpec};
@@ -85,11 +85,6 @@ async fn has(env: &TestEnv, karpenter: &OperatorProcess, pool: &str, wanted: usi
         Ok(Some(nodes))
     })
     .await
-}
-
-async fn patch(env: &TestEnv, name: &str, spec: Value) {
-    let patch = Patch::Merge(json!({ "spec": spec }));
-    env.api::<NodePool>().patch(name, &PatchParams::default(), &patch).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,7 +169,7 @@ async fn a_node_class_that_is_missing_is_said_in_karpenters_words_and_no_claim_s
         Ok(Some(()))
     })
     .await;
-    patch(&env, "racks", json!({"replicas": 0})).await;
+    env.patch_pool("racks", &json!({"replicas": 0})).await.unwrap();
     has(&env, &karpenter, "racks", 0).await;
     env.end().await.unwrap();
     karpenter.stop(PATIENCE).await.unwrap();
