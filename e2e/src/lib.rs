@@ -13,6 +13,7 @@ pub mod concurrent_writer;
 pub mod control_plane;
 pub mod demo;
 pub mod fault_proxy;
+pub mod file_lock;
 pub mod frozen;
 pub mod guards;
 pub mod history;

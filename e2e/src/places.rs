@@ -7,13 +7,15 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::sync::{LazyLock, Mutex};
+use std::sync::Mutex;
 use std::thread::available_parallelism;
 
 use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::cluster::{Cluster, ClusterOptions};
+use crate::control_plane::toolbox::target_directory;
+use crate::file_lock::FileLock;
 use crate::process_supervisor::lock;
 
 /// Parallel tests per core. One with its control plane and both operators takes a tenth to a fifth of a core; the rest
@@ -29,6 +31,7 @@ pub static ORDINARY: Places = Places::new(MOST, ClusterOptions::private);
 /// Control planes of the same kind, of which each test has one to itself.
 pub struct Places {
     most: Semaphore,
+    takes_turns: bool,
     options: fn() -> ClusterOptions,
     free: Mutex<Vec<&'static Cluster>>,
 }
@@ -36,7 +39,13 @@ pub struct Places {
 impl Places {
     /// At most `most` control planes of a kind. Further tests wait until one is free.
     pub const fn new(most: usize, options: fn() -> ClusterOptions) -> Self {
-        Self { most: Semaphore::const_new(most), options, free: Mutex::new(Vec::new()) }
+        Self { most: Semaphore::const_new(most), takes_turns: true, options, free: Mutex::new(Vec::new()) }
+    }
+
+    /// One control plane, for tests that wait for each other in any case. They do not wait for a share of the machine too: one
+    /// after the other they would take longer than all other tests.
+    pub const fn one_beside(options: fn() -> ClusterOptions) -> Self {
+        Self { most: Semaphore::const_new(1), takes_turns: false, options, free: Mutex::new(Vec::new()) }
     }
 
     /// Waits for a turn and a control plane, which is started if none is free.
@@ -46,7 +55,7 @@ impl Places {
     pub async fn take(&'static self) -> Result<ControlPlanePlace> {
         // Before the turn: a test that waits for a control plane must not keep other tests from theirs.
         let one = self.most.acquire().await?;
-        let turn = turn().await?;
+        let turn = if self.takes_turns { Some(turn().await?) } else { None };
         let free = lock(&self.free).pop();
         let cluster = match free {
             Some(cluster) => cluster,
@@ -60,7 +69,7 @@ impl Places {
 pub struct ControlPlanePlace {
     among: &'static Places,
     cluster: &'static Cluster,
-    _turn: PlaceTurn,
+    _turn: Option<PlaceTurn>,
     _one: SemaphorePermit<'static>,
 }
 
@@ -86,15 +95,15 @@ impl Drop for ControlPlanePlace {
 }
 
 /// A share of the machine, until it is dropped.
-pub type PlaceTurn = SemaphorePermit<'static>;
+pub type PlaceTurn = FileLock;
 
-/// Waits for a share of the machine, for a test that starts its own control plane.
+/// Waits for a share of the machine, for a test that starts its own control plane. Test programs that run side by side have
+/// their shares of the same machine.
 ///
 /// # Errors
-/// Never: the semaphore is not closed.
+/// When the files that stand for the shares cannot be written.
 pub async fn turn() -> Result<PlaceTurn> {
-    static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(at_a_time()));
-    Ok(TURNS.acquire().await?)
+    FileLock::one_of(&target_directory().join("turns/control-planes"), at_a_time()).await
 }
 
 fn at_a_time() -> usize {

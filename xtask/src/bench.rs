@@ -2,7 +2,6 @@
 //! in `bench/`.
 
 use std::ffi::OsString;
-use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
@@ -20,20 +19,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let Args { rest } = args;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    for (name, _) in std::env::vars_os() {
-        // Cargo's variables about this crate would make it rebuild the benches' dependencies, and then those of the operators
-        // that a bench starts.
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        {
-            command.env_remove(name);
-        }
-    }
     // Runs in the user's directory, so that a relative path in `--json FILE` is the user's.
-    let status = command
+    let status = workspace::cargo()
         .args(["run", "--quiet", "--release", "--manifest-path"])
         .arg(workspace::root().join("bench").join("Cargo.toml"))
         .arg("--")

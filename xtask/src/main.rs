@@ -15,6 +15,7 @@ mod package;
 mod purity;
 mod spdx;
 mod style;
+mod suites;
 mod tidy;
 mod type_names;
 mod workspace;
@@ -64,6 +65,8 @@ enum Task {
     Deny,
     /// `conflict-retry` with none of its cargo features, with each alone, and with all.
     Features,
+    /// Every test, as `cargo test` runs them, with several test programs side by side and with what is left to do.
+    Suites,
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
     Package,
     Bench(bench::Args),
@@ -114,6 +117,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Bench(args) => bench::run(args),
         Task::Package => package::run(),
+        Task::Suites => suites::run().await,
         Task::Deny => deny::run(),
         Task::Features => features::run(),
         Task::Demo(args) => demo::run(args).await,

@@ -19,6 +19,8 @@ use self::broken::Broken;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go::KUBERNETES_VERSION;
 use crate::control_plane::go_program::GoProgram;
+use crate::control_plane::toolbox::target_directory;
+use crate::file_lock::FileLock;
 use crate::operators::OperatorProcess;
 use crate::places::Places;
 use crate::process_supervisor::lock;
@@ -46,7 +48,7 @@ pub const CORE_ACCOUNT: (&str, &str) = ("capi-system", "capi-manager");
 pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
 
 /// Control planes with Cluster API's definitions.
-pub static WITH_CLUSTER_API: Places = Places::new(1, ClusterOptions::private);
+pub static WITH_CLUSTER_API: Places = Places::one_beside(ClusterOptions::private);
 
 /// Name of the `Cluster` whose workers are the nodes of the control plane itself.
 const CLUSTER: &str = "self";
@@ -80,6 +82,9 @@ const DEBUG_PORT: u16 = 19000;
 /// How often a kubelet looks whether its Node exists.
 const HEARTBEAT: Duration = Duration::from_millis(500);
 
+/// How long controllers that were stopped may hold their port.
+const ENDS: Duration = Duration::from_secs(10);
+
 /// Both controllers, and the kubelets of their machines. Everything ends when this is dropped.
 pub struct ClusterApi {
     /// The controllers of clusters and machines.
@@ -89,6 +94,7 @@ pub struct ClusterApi {
     kubelets: JoinHandle<()>,
     ended: Arc<AtomicBool>,
     broken: Arc<Mutex<Broken>>,
+    _only: FileLock,
 }
 
 impl Drop for ClusterApi {
@@ -139,12 +145,16 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Starts both controllers as administrators of the cluster, and the kubelets.
+/// Starts both controllers as administrators of the cluster, and the kubelets. Waits for another process of this checkout
+/// that runs them.
 ///
 /// # Errors
-/// When one cannot be built or started, or others of their kind run on this machine.
+/// When one cannot be built or started, or another checkout runs them on this machine.
 pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
-    check_free(DEBUG_PORT)?;
+    let only = FileLock::one_of(&target_directory().join("turns/cluster-api"), 1).await?;
+    // Those of the last one may be on their way out.
+    let free = async || check_free(DEBUG_PORT).map(Some);
+    eventually(ENDS, "the controllers can start", free).await?;
     // No webhook is registered, but their server wants a certificate.
     let certificates = cluster.root().join("webhooks");
     std::fs::create_dir_all(&certificates)?;
@@ -188,7 +198,7 @@ pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
             tokio::time::sleep(HEARTBEAT).await;
         }
     });
-    Ok(ClusterApi { core, infrastructure, kubelets, ended, broken })
+    Ok(ClusterApi { core, infrastructure, kubelets, ended, broken, _only: only })
 }
 
 /// Checks that nobody listens on a port.

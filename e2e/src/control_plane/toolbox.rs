@@ -44,7 +44,7 @@ pub enum Tool {
 
 impl Tool {
     /// Every tool of an ordinary run.
-    const ORDINARY: [Self; 7] = [
+    pub const ORDINARY: [Self; 7] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,

@@ -1,0 +1,293 @@
+//! What has been done and what is left, from the lines that test programs print. Starts nothing and prints nothing; times
+//! are since the begin of the run.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// All programs of a run.
+pub(super) struct Progress {
+    suites: Vec<Suite>,
+}
+
+/// A program and what it has said.
+struct Suite {
+    label: String,
+    tests: usize,
+    /// Seconds of the last run, where there was one.
+    expected: Option<f64>,
+    state: State,
+    passed: usize,
+    ignored: usize,
+    failed: Vec<String>,
+    output: String,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Waiting,
+    Running(Duration),
+    Ended { took: Duration, well: bool },
+}
+
+/// What a line of a test program says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Passed,
+    Ignored,
+    /// The name of the test.
+    Failed(String),
+}
+
+impl Line {
+    /// `None` for a line that does not tell the end of a test.
+    fn parse(line: &str) -> Option<Self> {
+        let (name, result) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+        match result {
+            "ok" => Some(Self::Passed),
+            "FAILED" => Some(Self::Failed(name.to_owned())),
+            _ if result.starts_with("ignored") => Some(Self::Ignored),
+            _ => None,
+        }
+    }
+}
+
+impl Suite {
+    fn done(&self) -> usize {
+        self.passed + self.ignored + self.failed.len()
+    }
+
+    /// Seconds that are left of it, where the last run says how long it takes.
+    fn left(&self, now: Duration) -> Option<f64> {
+        match self.state {
+            State::Waiting => self.expected,
+            State::Running(since) => {
+                Some((self.expected? - now.saturating_sub(since).as_secs_f64()).max(0.0))
+            }
+            State::Ended { .. } => Some(0.0),
+        }
+    }
+}
+
+impl Progress {
+    /// `programs` with the number of their tests; `known` are the seconds of the last run.
+    pub(super) fn new(programs: Vec<(String, usize)>, known: &BTreeMap<String, f64>) -> Self {
+        let suite = |(label, tests): (String, usize)| Suite {
+            expected: known.get(&label).copied(),
+            label,
+            tests,
+            state: State::Waiting,
+            passed: 0,
+            ignored: 0,
+            failed: Vec::new(),
+            output: String::new(),
+        };
+        Self { suites: programs.into_iter().map(suite).collect() }
+    }
+
+    pub(super) fn began(&mut self, number: usize, now: Duration) {
+        self.suites[number].state = State::Running(now);
+    }
+
+    /// A program has printed a line. Returns what it says of a test.
+    pub(super) fn said(&mut self, number: usize, line: &str) -> Option<Line> {
+        let suite = &mut self.suites[number];
+        let parsed = Line::parse(line);
+        match &parsed {
+            Some(Line::Passed) => suite.passed += 1,
+            Some(Line::Ignored) => suite.ignored += 1,
+            Some(Line::Failed(name)) => suite.failed.push(name.clone()),
+            None => {
+                suite.output.push_str(line);
+                suite.output.push('\n');
+            }
+        }
+        parsed
+    }
+
+    /// A program has ended; `None` when by a signal. Returns the line that says so. A program that ended well without having
+    /// told the end of each of its tests has not passed.
+    pub(super) fn ended(&mut self, number: usize, status: Option<i32>, now: Duration) -> String {
+        let suite = &mut self.suites[number];
+        let took = match suite.state {
+            State::Running(since) => now.saturating_sub(since),
+            State::Waiting | State::Ended { .. } => Duration::ZERO,
+        };
+        let well = status == Some(0) && suite.failed.is_empty() && suite.done() == suite.tests;
+        suite.state = State::Ended { took, well };
+        let (done, of, failed) = (suite.done(), suite.tests, suite.failed.len());
+        let exit = match status {
+            _ if well => String::new(),
+            Some(status) => format!(": {failed} failed, exit status {status}"),
+            None => format!(": {failed} failed, ended by a signal"),
+        };
+        let word = if well { "ok    " } else { "FAILED" };
+        format!("{word} {}: {done} of {of} tests in {:.0} s{exit}", suite.label, took.as_secs_f64())
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.suites.iter().all(|suite| matches!(suite.state, State::Ended { .. }))
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures().next().is_some()
+    }
+
+    fn failures(&self) -> impl Iterator<Item = &Suite> {
+        self.suites.iter().filter(|suite| matches!(suite.state, State::Ended { well: false, .. }))
+    }
+
+    /// What the programs that failed have printed beside the ends of their tests.
+    pub(super) fn outputs_of_failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.failures().map(|suite| (&*suite.label, &*suite.output))
+    }
+
+    pub(super) fn failed_labels(&self) -> Vec<&str> {
+        self.failures().map(|suite| &*suite.label).collect()
+    }
+
+    /// Seconds of each program that has passed.
+    pub(super) fn durations(&self) -> BTreeMap<String, f64> {
+        let seconds = |suite: &Suite| match suite.state {
+            State::Ended { took, well: true } => Some((suite.label.clone(), took.as_secs_f64())),
+            _ => None,
+        };
+        self.suites.iter().filter_map(seconds).collect()
+    }
+
+    /// The line that says what is left, with `lanes` programs at a time.
+    pub(super) fn left(&self, lanes: usize, now: Duration) -> String {
+        let (done, of) = self.counts();
+        let failed: usize = self.suites.iter().map(|suite| suite.failed.len()).sum();
+        let mut line = format!("{}  {done} of {of} tests, {failed} failed", clock(now));
+        if let Some(left) = self.time_left(lanes, now) {
+            let left = Duration::from_secs_f64(left).as_secs();
+            let left = if left < 60 {
+                "less than a minute".to_owned()
+            } else {
+                format!("about {} min", left.div_ceil(60))
+            };
+            write!(line, ", {left} left if it goes as last time").ok();
+        }
+        for suite in &self.suites {
+            if matches!(suite.state, State::Running(_)) {
+                write!(line, "; {} {} of {}", suite.label, suite.done(), suite.tests).ok();
+            }
+        }
+        line
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        let done = self.suites.iter().map(Suite::done).sum();
+        (done, self.suites.iter().map(|suite| suite.tests).sum())
+    }
+
+    /// Seconds: the longest program, or all of them shared by the lanes. `None` where the last run says nothing of one.
+    fn time_left(&self, lanes: usize, now: Duration) -> Option<f64> {
+        let left: Option<Vec<f64>> = self.suites.iter().map(|suite| suite.left(now)).collect();
+        let left = left?;
+        let shared = left.iter().sum::<f64>() / f64::from(u32::try_from(lanes).ok()?);
+        Some(left.iter().copied().fold(shared, f64::max))
+    }
+
+    /// The last line.
+    pub(super) fn summary(&self, now: Duration) -> String {
+        let (done, of) = self.counts();
+        let passed: usize = self.suites.iter().map(|suite| suite.passed).sum();
+        let ignored: usize = self.suites.iter().map(|suite| suite.ignored).sum();
+        format!(
+            "{passed} of {of} tests passed, {ignored} were ignored, {} did not end; {} programs in {}",
+            of.saturating_sub(done),
+            self.suites.len(),
+            clock(now)
+        )
+    }
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(70);
+
+    fn progress(known: &[(&str, f64)]) -> Progress {
+        let known = known.iter().map(|(label, seconds)| ((*label).to_owned(), *seconds)).collect();
+        Progress::new(vec![("e2e --test operators".to_owned(), 2), ("planner --lib".to_owned(), 1)], &known)
+    }
+
+    #[test]
+    fn lines_of_tests_are_told_from_what_tests_print() {
+        assert_eq!(Line::parse("test a::b ... ok"), Some(Line::Passed));
+        assert_eq!(Line::parse("test a::b - should panic ... ok"), Some(Line::Passed));
+        assert_eq!(Line::parse("test a::b ... FAILED"), Some(Line::Failed("a::b".to_owned())));
+        assert_eq!(Line::parse("test a::b ... ignored, not today"), Some(Line::Ignored));
+        assert_eq!(Line::parse("test result: ok. 2 passed"), None);
+        assert_eq!(Line::parse("testing ... ok"), None);
+    }
+
+    #[test]
+    fn a_program_has_passed_when_each_of_its_tests_has() {
+        let passed = "test a ... ok";
+        for (lines, status, well) in [
+            (&[passed, passed][..], Some(0), true),
+            // Each of these once looked like a success to a reader of the exit status or of the lines alone.
+            (&[passed], Some(0), false),
+            (&[passed, passed], Some(101), false),
+            (&[passed, passed], None, false),
+            (&[passed, "test b ... FAILED"], Some(0), false),
+        ] {
+            let mut progress = progress(&[]);
+            progress.began(0, Duration::ZERO);
+            for line in lines {
+                progress.said(0, line);
+            }
+            let told = progress.ended(0, status, NOW);
+            assert_eq!(told.starts_with("ok "), well, "{told}");
+            assert_eq!(progress.has_failed(), !well, "{told}");
+            assert_eq!(progress.durations().is_empty(), !well);
+        }
+    }
+
+    #[test]
+    fn what_a_failed_program_printed_is_kept_and_it_is_named() {
+        let mut progress = progress(&[]);
+        progress.began(0, Duration::ZERO);
+        for line in ["test a ... FAILED", "failures:", "expected 1"] {
+            progress.said(0, line);
+        }
+        progress.ended(0, Some(101), NOW);
+        let outputs: Vec<_> = progress.outputs_of_failures().collect();
+        assert_eq!(outputs, [("e2e --test operators", "failures:\nexpected 1\n")]);
+        assert_eq!(progress.failed_labels(), ["e2e --test operators"]);
+        assert!(
+            progress
+                .summary(NOW)
+                .starts_with("0 of 3 tests passed, 0 were ignored, 2 did not end; 2 programs")
+        );
+    }
+
+    #[test]
+    fn what_is_left_is_told_in_tests_and_in_time_where_the_last_run_says_so() {
+        let mut unknown = progress(&[("planner --lib", 3.0)]);
+        unknown.began(0, Duration::ZERO);
+        unknown.said(0, "test a ... ok");
+        assert_eq!(unknown.left(3, NOW), "1:10  1 of 3 tests, 0 failed; e2e --test operators 1 of 2");
+        let mut known = progress(&[("e2e --test operators", 200.0), ("planner --lib", 3.0)]);
+        assert!(
+            known.left(3, NOW).contains(", about 4 min left if it goes as last time"),
+            "{}",
+            known.left(3, NOW)
+        );
+        known.began(0, Duration::ZERO);
+        known.ended(0, Some(0), NOW);
+        assert!(known.left(3, NOW).contains(", less than a minute left"), "{}", known.left(3, NOW));
+        assert!(!known.is_over());
+        known.ended(1, Some(0), NOW);
+        assert!(known.is_over());
+    }
+}
