@@ -154,6 +154,7 @@ fn autoscaling(
         desired_replicas: Some(decision.desired),
         last_scale_up_time: grown.map(|last| last.time.clone()).or_else(|| before.last_scale_up_time.clone()),
         last_decision: scaled.cloned().or_else(|| last_decision(&before, decision, now)),
+        discovered: decision.discovered.clone(),
         scale_down: scale_down(pool, &before, decision, state),
         unneeded_nodes: remembered(decision.unneeded.clone()),
         written_replicas: scaled.map(|last| last.to_replicas).or(limits.replicas_writer.written),

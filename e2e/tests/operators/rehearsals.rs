@@ -118,6 +118,59 @@ async fn nodes_that_are_smaller_than_promised_take_fewer_pods_and_more_of_them_c
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_pool_does_not_grow_for_a_pod_that_fits_its_template_and_none_of_its_nodes() {
+    let env = TestEnv::begin("promise", &[]).await.unwrap();
+    let mut pool = pool_of("small", 0, json!({"undersizedPercent": 100, "undersizedByPercent": 50}));
+    pool.spec.replicas = None;
+    env.create(&pool).await.unwrap();
+    env.create(&objects::autoscaler("all", 3)).await.unwrap();
+    env.create(&objects::deployment("web", "small", 1, "1500m")).await.unwrap();
+    env.pods_run(1).await.unwrap();
+    let discovered = |pool: &NodePool| {
+        let known = pool.status.clone().unwrap_or_default().autoscaling.unwrap_or_default().discovered;
+        known.map(|known| (known.allocatable["cpu"].0.clone(), known.until_time.is_some()))
+    };
+    let knows = async |expected: (&str, bool)| {
+        eventually(PATIENCE, "what the nodes give pods is in the status", async || {
+            let known = discovered(&env.pool("small").await?);
+            let expected = Some((expected.0.to_owned(), expected.1));
+            ensure!(known == expected, "{known:?}");
+            Ok(Some(()))
+        })
+        .await
+        .unwrap();
+    };
+    knows(("2", false)).await;
+    let told = async |pod: &str| {
+        eventually(PATIENCE, &format!("the event of {pod}"), async || {
+            let columns = "custom-columns=:.involvedObject.name,:.reason,:.message,:.note";
+            let events = env.kubectl(&["get", "events", "--no-headers", "--output", columns]).await?;
+            let is_told = |line: &&str| line.starts_with(pod) && line.contains("InsufficientCpu (");
+            Ok(events.lines().find(is_told).map(str::to_owned))
+        })
+        .await
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", env.operators.autoscaler.log_tail()));
+    };
+    // While there is a node.
+    env.create(&objects::deployment("big", "small", 1, "3")).await.unwrap();
+    told("big-").await;
+    env.settles("small", 1).await.unwrap();
+    // And when there is none.
+    env.kubectl(&["delete", "deployment", "web", "big", "--cascade=foreground"]).await.unwrap();
+    env.settles("small", 0).await.unwrap();
+    knows(("2", true)).await;
+    let generation = env.pool("small").await.unwrap().metadata.generation;
+    env.create(&objects::deployment("huge", "small", 1, "3")).await.unwrap();
+    told("huge-").await;
+    assert_eq!(env.pool("small").await.unwrap().metadata.generation, generation, "replicas were not written");
+    // The control: a pod that fits the nodes has one.
+    env.kubectl(&["delete", "deployment", "huge", "--cascade=foreground"]).await.unwrap();
+    env.create(&objects::deployment("web", "small", 1, "1500m")).await.unwrap();
+    env.pods_run(1).await.unwrap();
+    env.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_lies_costs_no_node_and_is_named() {
     let env = TestEnv::begin("lies", &[]).await.unwrap();
     env.create(&pool_of("racks", 2, json!({}))).await.unwrap();

@@ -9,11 +9,11 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shared_crds::quantity::{Exact, InvalidQuantity};
 use shared_crds::v1alpha1::validity::{self, InvalidPool};
-use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplate, NodeTemplateSpec};
+use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplateSpec};
 use shared_crds::{NodePool, names};
 
+use super::PoolKey;
 use super::supply::{NodeSource, NodeTraits};
-use super::{PoolKey, hash};
 
 /// Why a pool's spec cannot be acted on. The text is for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +56,7 @@ impl Marks {
     /// Computes the marks of `pool`; `None` when the template has no hash.
     pub(crate) fn of(key: &PoolKey, pool: &NodePool) -> Option<Self> {
         let template = &pool.spec.template;
-        let hash = template_hash(template)?;
+        let hash = template.hash()?;
         let metadata = template.metadata.clone().unwrap_or_default();
         let of_provider = || {
             let all = pool.spec.provider.node_labels().iter();
@@ -138,12 +138,6 @@ impl Blueprint {
             }),
         })
     }
-}
-
-/// Hash of the template as canonical JSON: maps are sorted, absent fields are left out, so a new optional field of a
-/// later version does not make every node look out of date.
-fn template_hash(template: &NodeTemplate) -> Option<String> {
-    serde_json::to_vec(template).ok().map(|json| format!("{:016x}", hash::fnv1a(&json)))
 }
 
 /// The API server accepts one taint per key and effect; the permanent one takes precedence over a startup taint.

@@ -42,7 +42,9 @@ pub fn concluded(mut plan: ScalingPlan, free: Option<&ScalingPlan>, now: Timesta
         );
         let contested = decision.limits.replicas_writer.contest.as_ref().map(Contest::until);
         let lifted = decision.cut.as_ref().and_then(|limit| limit.until);
-        let next = [plan.next, contested, lifted].into_iter().flatten().filter(|&next| next > now);
+        let forgotten =
+            decision.discovered.as_ref().and_then(|known| known.until_time.as_ref()).map(|time| time.0);
+        let next = [plan.next, contested, lifted, forgotten].into_iter().flatten().filter(|&next| next > now);
         plan.next = next.min();
     }
     plan

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fnv::FnvHasher;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
-use shared_crds::v1alpha1::{OnContested, UnneededNode};
+use shared_crds::v1alpha1::{DiscoveredResources, OnContested, UnneededNode};
 
 use crate::limits::behavior::{BehaviorLimits, Limit};
 use crate::limits::bounds::BoundsConflict;
@@ -63,6 +63,8 @@ pub struct PoolDecision {
     pub conflict: Option<BoundsConflict>,
     /// How far the pool may scale in this pass, and what is remembered for the next passes.
     pub limits: BehaviorLimits,
+    /// Where the pool's nodes give pods less than its template promises; remembered for the next passes.
+    pub discovered: Option<DiscoveredResources>,
     /// The nodes to remove, sorted by name.
     pub victims: Vec<String>,
     /// Nodes that an earlier decision named as victims and that the `NodePool` operator has not marked yet. They are

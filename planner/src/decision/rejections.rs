@@ -33,7 +33,7 @@ impl RejectionInput<'_> {
         }
         match self.snapshot.why_not(class, NodeOrTemplate::Template(index)) {
             Some(PlacementError::Rejected(rejection)) => rejection,
-            Some(PlacementError::Short(resource)) => self.shortage(index, class, resource),
+            Some(PlacementError::Short(resource)) => self.shortage((index, pool), class, resource),
             Some(PlacementError::Closed) => Rejection::PoolPaused,
             None => match pool.ceiling {
                 Some(ceiling) if ceiling < pool.bounds.max => held(pool, ceiling),
@@ -42,13 +42,17 @@ impl RejectionInput<'_> {
         }
     }
 
-    fn shortage(&self, pool: usize, class: PodClassId, resource: Resource) -> Rejection {
-        let offered = self.snapshot.free_on_new(pool).map_or(0, |free| free.get(resource));
+    fn shortage(&self, (index, pool): (usize, &Pool), class: PodClassId, resource: Resource) -> Rejection {
+        let offered = self.snapshot.free_on_new(index).map_or(0, |free| free.get(resource));
+        let template = pool.template.as_ref().ok();
+        let discovered = template.and_then(|template| template.discovered.as_ref());
+        let name = self.names.name(resource);
         Rejection::Insufficient {
             reason: shortage_reason(resource),
-            resource: self.names.name(resource).to_owned(),
+            resource: name.to_owned(),
             asked: display(resource, self.classes[class].request.get(resource)),
             offered: display(resource, offered),
+            is_discovered: discovered.is_some_and(|known| known.allocatable.contains_key(name)),
         }
     }
 }

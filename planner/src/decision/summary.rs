@@ -96,6 +96,7 @@ impl PassResults<'_> {
                 cut: None,
                 conflict: pool.bounds.conflict,
                 limits: pool.limits.clone(),
+                discovered: pool.template.as_ref().ok().and_then(|template| template.discovered.clone()),
                 id: decision_id(&pool.object, desired, &victims),
                 victims,
                 pending_removal: self.pending_removal(pool, excess_nodes.going(index)),

@@ -1,13 +1,16 @@
 //! The pools of a pass: the properties of a new node of each, the existing nodes, the number of upcoming ones.
 
 pub mod backoff;
+pub mod discovered;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use shared_crds::quantity::Exact;
-use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplateSpec, validity};
+use shared_crds::v1alpha1::{
+    ASSUMED_POD_CAPACITY, AutoscalingStatus, DiscoveredResources, NodeTemplateSpec, validity,
+};
 use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 
 use crate::input::nodes;
@@ -19,6 +22,7 @@ use crate::limits::contested::ReplicasWriter;
 use crate::limits::schedules::{ScheduledBounds, Schedules};
 use crate::numbers::{count, replicas};
 use crate::pools::backoff::{OwedNodes, PoolBackoff, PoolHealth, health};
+use crate::pools::discovered::{discovered, lower};
 use crate::reasons::{PoolReason, Rejection};
 use crate::requirements::node_profile::NodeProfile;
 use crate::resources::{
@@ -62,8 +66,10 @@ pub struct Pool {
 pub struct Template {
     /// Labels and taints.
     pub profile: NodeProfile,
-    /// Its allocatable resources.
+    /// Its allocatable resources: what the template leaves to pods, or what its nodes have turned out to give them.
     pub allocatable: Amounts,
+    /// Where its nodes have turned out to give less than the template promises.
+    pub discovered: Option<DiscoveredResources>,
     /// Its capacity; expanders measure waste against it, as Cluster Autoscaler's do.
     pub capacity: Amounts,
 }
@@ -222,8 +228,10 @@ pub fn pools(
                 refused: object.metadata.uid.as_ref().and_then(|uid| observed.closed_pools.get(uid)).cloned(),
                 bounds,
                 limits,
-                template: usable(&object)
-                    .and_then(|()| template(&object, names).map_err(|problem| problem.to_string())),
+                template: usable(&object).and_then(|()| {
+                    let ready = staying.iter().map(|&n| &*all_nodes[n]).filter(|node| nodes::is_ready(node));
+                    template(&object, ready, observed, names).map_err(|problem| problem.to_string())
+                }),
                 staying,
                 leaving,
                 spared: 0,
@@ -290,15 +298,26 @@ fn usable(pool: &NodePool) -> Result<(), String> {
     validity::check(pool).and_then(|()| validity::check_capacity(pool)).map_err(|problem| problem.to_string())
 }
 
-fn template(pool: &NodePool, names: &mut ResourceNames) -> Result<Template, InvalidAmount> {
+fn template<'a>(
+    pool: &NodePool,
+    ready: impl Iterator<Item = &'a Node>,
+    observed: &Observed,
+    names: &mut ResourceNames,
+) -> Result<Template, InvalidAmount> {
     let NodeTemplateSpec { reserved, .. } = &pool.spec.template.spec;
     let mut capacity = exact(&pool.capacity())?;
     let unlimited = Exact::parse(&ASSUMED_POD_CAPACITY.to_string()).unwrap_or(Exact::ZERO);
     capacity.entry("pods".to_owned()).or_insert(unlimited);
-    let allocatable = less(&capacity, &exact(reserved)?);
+    let mut allocatable = less(&capacity, &exact(reserved)?);
+    let known = observed.remembered(pool).and_then(|status| status.discovered.as_ref());
+    let discovered = discovered(pool, &allocatable, ready, known, observed.now);
+    if let Some(discovered) = &discovered {
+        lower(&mut allocatable, discovered);
+    }
     Ok(Template {
         profile: NodeProfile::of_template(pool),
         allocatable: counted(&allocatable, names),
+        discovered,
         capacity: counted(&capacity, names),
     })
 }

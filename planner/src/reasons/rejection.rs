@@ -66,6 +66,8 @@ pub enum Rejection {
         asked: String,
         /// The amount on an empty node.
         offered: String,
+        /// Whether that is less than the template promises: the pool's nodes have turned out to have no more.
+        is_discovered: bool,
     },
     /// The pool is at its upper bound.
     MaxReplicasReached {
@@ -188,8 +190,15 @@ impl Rejection {
                     "no PersistentVolume is free for the PersistentVolumeClaim {claim}, and its class makes none"
                 )
             }
-            Self::Insufficient { resource, asked, offered, .. } => {
-                format!("the pod asks for {asked} of {resource}; an empty node of the pool offers {offered}")
+            Self::Insufficient { reason: _, resource, asked, offered, is_discovered } => {
+                let why = if *is_discovered {
+                    ", less than its template says, as its nodes have shown"
+                } else {
+                    ""
+                };
+                format!(
+                    "the pod asks for {asked} of {resource}; an empty node of the pool offers {offered}{why}"
+                )
             }
             Self::MaxReplicasReached { max, schedules } if schedules.is_empty() => {
                 format!("the pool would need more than spec.maxReplicas ({max}) nodes")

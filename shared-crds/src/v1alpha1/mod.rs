@@ -21,7 +21,8 @@ pub use provider::{
 };
 pub use scale_down::ScaleDownPlan;
 pub use status::{
-    ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedMachines, ContestedReplicas, Decision, NodePoolStatus,
-    NodesSummary, ProvisioningStatus, Recommendation, ScaleEvent, UnneededNode,
+    ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedMachines, ContestedReplicas, Decision,
+    DiscoveredResources, NodePoolStatus, NodesSummary, ProvisioningStatus, Recommendation, ScaleEvent,
+    UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};

@@ -163,6 +163,9 @@ pub struct AutoscalingStatus {
     /// Yield if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_contested: Option<OnContested>,
+    /// discovered is what the pool's nodes give pods, where that is less than the template says. New nodes are planned with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovered: Option<DiscoveredResources>,
     /// scaleDown names the nodes to remove once the Autoscaler has set replicas to its targetReplicas. The NodePool
     /// operator then removes no other node, so both operators always mean the same nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,6 +200,22 @@ pub struct ContestedReplicas {
     pub writer: String,
     /// sinceTime is when it was first seen.
     pub since_time: Time,
+}
+
+/// What the pool's nodes give pods, where that is less than the template says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiscoveredResources {
+    /// allocatable is the largest amount that a Ready node of the template has, for each resource of which the template leaves
+    /// more to pods.
+    #[schemars(schema_with = "schema::reserved")]
+    pub allocatable: BTreeMap<String, Quantity>,
+    /// templateHash is that of the nodes' template.
+    #[schemars(length(max = 64))]
+    pub template_hash: String,
+    /// untilTime is when it no longer counts: an hour after the last such node. Absent while there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_time: Option<Time>,
 }
 
 /// A number of nodes that was wanted from some time on.
