@@ -12,6 +12,7 @@ pub mod cluster_api;
 pub mod concurrent_writer;
 pub mod control_plane;
 pub mod demo;
+pub mod external_metrics;
 pub mod fault_proxy;
 pub mod file_lock;
 pub mod frozen;

@@ -235,6 +235,7 @@ async fn a_scenario_that_is_named_twice_is_played_once() {
     let output = run(&["conflict", "conflict", "--kubeconfig", kubeconfig, "--json"]).await;
     let played: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(played.as_array().map(Vec::len), Some(1), "{}", stderr(&output));
+    nothing_is_left(cluster).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

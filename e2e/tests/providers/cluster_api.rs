@@ -51,7 +51,7 @@ async fn end(env: TestEnv, capi: ClusterApi) {
 }
 
 /// A pool that sizes the `MachineDeployment` `workers`.
-fn pool_of(name: &str, replicas: Option<i32>) -> NodePool {
+pub(super) fn pool_of(name: &str, replicas: Option<i32>) -> NodePool {
     let mut pool = objects::pool(name, 0, 30);
     let machine_deployment_ref = MachineDeploymentReference { name: "workers".into() };
     pool.spec.provider = ProviderSpec {

@@ -28,7 +28,7 @@ async fn begin(prefix: &str) -> (TestEnv, Machines) {
 }
 
 /// A pool whose machines the program `program` makes.
-fn pool_of(program: &str, name: &str, replicas: i32) -> NodePool {
+pub(super) fn pool_of(program: &str, name: &str, replicas: i32) -> NodePool {
     let mut pool = objects::pool(name, 0, 10);
     let exec = ExecProvider { name: program.to_owned(), ..ExecProvider::default() };
     pool.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };

@@ -32,7 +32,7 @@ async fn begin(prefix: &str) -> (TestEnv, OperatorProcess) {
 }
 
 /// A pool whose machines Karpenter makes, of the smallest type with four cores.
-fn pool_of(name: &str, class: &str, replicas: i32) -> NodePool {
+pub(super) fn pool_of(name: &str, class: &str, replicas: i32) -> NodePool {
     let mut pool = objects::pool(name, 0, 30);
     let requirements = json!([
         {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},

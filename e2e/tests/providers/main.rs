@@ -3,5 +3,6 @@
 
 mod cluster_api;
 mod exec;
+mod hpa;
 mod karpenter;
 mod real_nodes;

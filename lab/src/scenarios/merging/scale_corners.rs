@@ -1,4 +1,4 @@
-//! `/scale` where it does not show the count: zero and unset; and how it handles an apply.
+//! `/scale` where it does not show the count, zero and unset, or who wrote it; and how it handles an apply.
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::{Outcome, ScaleDecision, Source, WriteOptions};
@@ -7,16 +7,17 @@ use kube::core::subresource::Scale;
 use serde_json::{Value, json};
 
 use super::guards::code;
+use super::owners::owners;
 use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, PoolSpec, pool};
 use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "scale-corners",
-    title: "/scale leaves a zero out, fails for an unset count, and is no place for an apply",
+    title: "/scale leaves a zero out and forgets who wrote it, fails for an unset count, and is no place for an apply",
     rows: &[],
     refutes: &[],
-    lesson: "A test for a count of zero is a test for an empty spec, and one for an unset count names the smallest integer.\nconflict_retry::scale knows both.",
+    lesson: "A test for a count of zero is a test for an empty spec, and one for an unset count names the smallest integer.\nconflict_retry::scale knows both. Who must know another writer's count remembers the number: once a zero went through /scale, managedFields names nobody.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -24,6 +25,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     let alice = ctx.actor("alice").await?;
     zero(ctx, &alice).await?;
+    forgotten(ctx, &alice).await?;
     unset(ctx, &alice).await?;
     apply(ctx, &alice).await
 }
@@ -47,6 +49,22 @@ async fn zero(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
         "written, by the test that holds",
         matches!(&outcome, Outcome::Written(view) if view.replicas == Some(2)),
     );
+    Ok(())
+}
+
+/// An entry of `managedFields` about a count that is left out is empty, and an empty entry is dropped.
+#[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
+async fn forgotten(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
+    ctx.set(&pool("handed", 3)).await?;
+    ctx.say("Who set the count: alice scales a pool of 3 to 2, to 0 and to 4, and then writes 5 into the pool itself.");
+    for (count, writer) in [(2, "alice"), (0, "nobody"), (4, "nobody")] {
+        written(alice, "handed", count).await?;
+        let said = format!("{count} through /scale: managedFields names {writer}");
+        ctx.check_eq(&said, &writer_of(ctx, "handed").await?, &writer.to_owned());
+    }
+    alice.api::<Pool>().patch("handed", &as_alice(), &Patch::Merge(replicas(5))).await?;
+    let writer = writer_of(ctx, "handed").await?;
+    ctx.check_eq("5 in the pool itself: alice again", &writer, &"alice".to_owned());
     Ok(())
 }
 
@@ -91,6 +109,28 @@ async fn apply(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let count = ctx.stored::<Pool>("applied").await?.spec.replicas;
     ctx.check_eq("the count is what it was", &count, &Some(3));
     Ok(())
+}
+
+fn as_alice() -> PatchParams {
+    PatchParams { field_manager: Some("alice".to_owned()), ..PatchParams::default() }
+}
+
+fn replicas(count: i32) -> Value {
+    json!({"spec": {"replicas": count}})
+}
+
+/// Sets the count through `/scale`, as kubectl does.
+#[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
+async fn written(alice: &Actor, name: &str, count: i32) -> Result<()> {
+    alice.api::<Pool>().patch_scale(name, &as_alice(), &Patch::Merge(replicas(count))).await?;
+    Ok(())
+}
+
+/// The one to whom `managedFields` assigns the count.
+async fn writer_of(ctx: &ScenarioContext, name: &str) -> Result<String> {
+    let owners = owners(&ctx.stored::<Pool>(name).await?.metadata);
+    let mut writers = owners.into_iter().filter(|(_, fields)| fields.contains("spec.replicas"));
+    Ok(writers.next().map_or_else(|| "nobody".to_owned(), |(writer, _)| writer))
 }
 
 async fn to(alice: &Actor, name: &str, count: i32) -> Result<Outcome<conflict_retry::ScaleView>> {

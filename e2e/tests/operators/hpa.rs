@@ -3,46 +3,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
-mod metrics;
-
 use anyhow::{Context as _, Result, bail};
 use e2e::cluster::ClusterOptions;
+use e2e::external_metrics::{self, Metrics};
 use e2e::objects;
 use e2e::places::Places;
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{Patch, PatchParams};
-use metrics::{METRIC, Metrics};
-use serde_json::json;
 use shared_crds::NodePool;
 
 /// One control plane, because the replacement for a metrics adapter stays registered with it: while it is not running,
 /// no namespace can be deleted there. Its `HorizontalPodAutoscaler` syncs every second.
 static PLACES: Places = Places::new(1, || {
-    let quick = vec!["--horizontal-pod-autoscaler-sync-period=1s".to_owned()];
+    let quick = vec![external_metrics::QUICK.to_owned()];
     ClusterOptions { controller_manager_flags: quick, ..ClusterOptions::private() }
 });
-
-/// Scales `pool` to as many nodes as the metric's value, immediately in both directions, and never to zero: a
-/// `HorizontalPodAutoscaler` treats a count of zero that it has not written itself as "autoscaling disabled".
-async fn scaled_by_metric(env: &TestEnv, pool: &str) {
-    let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
-        "metadata": {"name": pool},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "name": pool},
-            "minReplicas": 1,
-            "maxReplicas": 8,
-            "metrics": [{"type": "External", "external": {
-                "metric": {"name": METRIC},
-                "target": {"type": "AverageValue", "averageValue": "1"},
-            }}],
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
-        },
-    }))
-    .unwrap();
-    env.create(&autoscaler).await.unwrap();
-}
 
 /// Waits until a pool's count is `wanted`; the error contains the status of the `HorizontalPodAutoscaler`.
 async fn counts(env: &TestEnv, pool: &str, wanted: i32) {
@@ -73,7 +50,7 @@ async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count
     .unwrap();
 
     metrics.set(4);
-    scaled_by_metric(&env, "workers").await;
+    env.create(&external_metrics::autoscaler("workers").unwrap()).await.unwrap();
     counts(&env, "workers", 4).await;
     env.settles("workers", 4).await.unwrap();
     metrics.set(1);
@@ -129,7 +106,7 @@ async fn a_horizontal_pod_autoscaler_beside_an_autoscaler_is_named_and_the_fille
     .unwrap();
 
     metrics.set(3);
-    scaled_by_metric(&env, "shared").await;
+    env.create(&external_metrics::autoscaler("shared").unwrap()).await.unwrap();
     eventually(2 * PATIENCE, "the Autoscaler reports another writer of replicas", async || {
         let (status, message) = contested(&env, "shared").await?;
         let named = message.contains("kube-controller-manager set spec.replicas to 3");

@@ -1,4 +1,5 @@
-//! Replaces an external metrics adapter, such as KEDA's or Prometheus's: one number, which the test sets.
+//! Replaces an external metrics adapter, such as KEDA's or Prometheus's: one number, which the test sets; and a
+//! `HorizontalPodAutoscaler` that scales a pool by it.
 //!
 //! It is an extension API server as far as the aggregation layer requires: TLS, one group for discovery, one resource
 //! to get.
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::Cluster;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
@@ -18,19 +19,50 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
+use crate::cluster::Cluster;
+
 /// The name of every metric of this server.
-pub(crate) const METRIC: &str = "queue-length";
+const METRIC: &str = "queue-length";
 const GROUP_VERSION: &str = "external.metrics.k8s.io/v1beta1";
 
+/// The flag of kube-controller-manager with which its `HorizontalPodAutoscaler`s sync every second.
+pub const QUICK: &str = "--horizontal-pod-autoscaler-sync-period=1s";
+
+/// Scales `pool` to as many nodes as the metric's value, immediately in both directions, and never to zero: a
+/// `HorizontalPodAutoscaler` treats a count of zero that it has not written itself as "autoscaling disabled".
+///
+/// # Errors
+/// Never: the literal below is such an object.
+pub fn autoscaler(pool: &str) -> Result<HorizontalPodAutoscaler> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": pool},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "name": pool},
+            "minReplicas": 1,
+            "maxReplicas": 8,
+            "metrics": [{"type": "External", "external": {
+                "metric": {"name": METRIC},
+                "target": {"type": "AverageValue", "averageValue": "1"},
+            }}],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+        },
+    }))?)
+}
+
 /// A running server. Dropping it ends it.
-pub(crate) struct Metrics {
+#[derive(Debug)]
+pub struct Metrics {
     value: Arc<AtomicU32>,
     listening: JoinHandle<()>,
 }
 
 impl Metrics {
-    /// Starts it and registers it with the aggregation layer of `cluster`.
-    pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
+    /// Starts it and registers it with the aggregation layer of `cluster`. It stays registered: while no such server runs, no
+    /// namespace of that cluster can be deleted.
+    ///
+    /// # Errors
+    /// When the aggregation layer does not reach it.
+    pub async fn start(cluster: &Cluster) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let (value, tls) = (Arc::new(AtomicU32::new(0)), acceptor()?);
@@ -40,7 +72,7 @@ impl Metrics {
     }
 
     /// Sets the value of the metric.
-    pub(crate) fn set(&self, value: u32) {
+    pub fn set(&self, value: u32) {
         self.value.store(value, Ordering::Relaxed);
     }
 }
