@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -26,10 +27,9 @@ use crate::workspace;
 /// bears, however many programs there are (`e2e::places`); the third is one that computes.
 const LANES: usize = 3;
 
-/// The programs that take longest start first, and last the one that shall have the machine to itself for most of the time.
-const FIRST: [&str; 2] = ["e2e --test providers", "e2e --test operators"];
-/// See [`FIRST`]: the claims of the lab count what happens.
-const LAST: [&str; 2] = ["e2e --test scheduler", "tandem-lab --test scenarios"];
+/// The programs that take longest start first: the last of them waits alone, if it starts last.
+const FIRST: [&str; 4] =
+    ["e2e --test providers", "e2e --test operators", "e2e --test scheduler", "tandem-lab --test scenarios"];
 
 /// Interval of the lines that say what is left.
 const TOLD: Duration = Duration::from_secs(15);
@@ -74,13 +74,8 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn rank(label: &str) -> (usize, usize) {
-    let place = |of: &[&str]| of.iter().position(|it| *it == label);
-    match (place(&FIRST), place(&LAST)) {
-        (Some(place), _) => (0, place),
-        (_, Some(place)) => (2, place),
-        (None, None) => (1, 0),
-    }
+fn rank(label: &str) -> usize {
+    FIRST.iter().position(|it| *it == label).unwrap_or(FIRST.len())
 }
 
 /// Runs the programs, each when one before it has ended.
@@ -130,10 +125,10 @@ fn next(
     send: &UnboundedSender<Event>,
 ) -> anyhow::Result<Option<usize>> {
     let Some(number) = waiting.pop_front() else { return Ok(None) };
-    let child = programs[number].start()?;
+    let (child, output) = programs[number].start()?;
     let send = send.clone();
     tokio::spawn(async move {
-        let status = follow(number, child, &send).await;
+        let status = follow(number, child, output, &send).await;
         // Nobody listens when the run was interrupted.
         send.send(Event::Ended(number, status)).ok();
     });
@@ -143,9 +138,9 @@ fn next(
 async fn follow(
     number: usize,
     mut child: Child,
+    output: Receiver,
     send: &UnboundedSender<Event>,
 ) -> anyhow::Result<Option<i32>> {
-    let output = child.stdout.take().context("the program has no standard output")?;
     let mut lines = BufReader::new(output).lines();
     while let Some(line) = lines.next_line().await? {
         send.send(Event::Said(number, line)).ok();
@@ -186,9 +181,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_begin_and_those_that_count_end() {
-        let mut labels = vec![LAST[1], "planner --lib", FIRST[1], LAST[0], FIRST[0]];
+    fn the_longest_begin_and_all_others_keep_their_order() {
+        let mut labels = vec!["planner --lib", FIRST[3], FIRST[1], "e2e --lib", FIRST[0]];
         labels.sort_by_key(|label| rank(label));
-        assert_eq!(labels, [FIRST[0], FIRST[1], "planner --lib", LAST[0], LAST[1]]);
+        assert_eq!(labels, [FIRST[0], FIRST[1], FIRST[3], "planner --lib", "e2e --lib"]);
     }
 }

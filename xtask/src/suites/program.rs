@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
+use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
 
 use crate::workspace;
@@ -80,7 +81,7 @@ impl Program {
             command.args(["test", "--workspace", "--doc", "--"]);
             command
         };
-        command.current_dir(&self.directory).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        command.current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 
@@ -96,12 +97,17 @@ impl Program {
         Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with(": test")).count())
     }
 
-    /// Starts it. Its messages on standard error are this process' own; it ends when the child is dropped.
+    /// Starts it, and returns what it prints, standard output and standard error in their order. It ends when the child is
+    /// dropped.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(super) fn start(&self) -> anyhow::Result<Child> {
-        self.command().spawn().with_context(|| format!("cannot run {}", self.label))
+    pub(super) fn start(&self) -> anyhow::Result<(Child, Receiver)> {
+        let (reader, writer) = std::io::pipe().context("no pipe")?;
+        let mut command = self.command();
+        command.stdout(writer.try_clone()?).stderr(writer);
+        let child = command.spawn().with_context(|| format!("cannot run {}", self.label))?;
+        Ok((child, Receiver::from_owned_fd(reader.into())?))
     }
 }
 
