@@ -66,7 +66,11 @@ enum Task {
     /// `conflict-retry` with none of its cargo features, with each alone, and with all.
     Features,
     /// Every test, as `cargo test` runs them, with several test programs side by side and with what is left to do.
-    Suites,
+    Suites {
+        /// Only the programs with this in their name, as in `e2e --test operators`
+        #[arg(value_name = "PROGRAM")]
+        only: Option<String>,
+    },
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
     Package,
     Bench(bench::Args),
@@ -117,7 +121,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Bench(args) => bench::run(args),
         Task::Package => package::run(),
-        Task::Suites => suites::run().await,
+        Task::Suites { only } => suites::run(only.as_deref()).await,
         Task::Deny => deny::run(),
         Task::Features => features::run(),
         Task::Demo(args) => demo::run(args).await,

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::Child;
@@ -40,13 +40,16 @@ enum Event {
     Ended(usize, anyhow::Result<Option<i32>>),
 }
 
-/// Builds, then runs all tests.
+/// Builds, then runs all tests, or those of the programs with `only` in their label.
 ///
 /// # Errors
 /// When something cannot be built, or a test failed; all others have been run then.
-pub(crate) async fn run() -> anyhow::Result<()> {
+pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
     let began = Instant::now();
     let mut programs = build::everything().await?;
+    let labels: Vec<_> = programs.iter().map(|program| program.label.clone()).collect();
+    programs.retain(|program| only.is_none_or(|only| program.label.contains(only)));
+    ensure!(!programs.is_empty(), "no program is called that; there are\n{}", labels.join("\n"));
     programs.sort_by_key(|program| rank(&program.label));
     let mut tests = Vec::new();
     for program in &programs {

@@ -20,7 +20,17 @@ struct Suite {
     passed: usize,
     ignored: usize,
     failed: Vec<String>,
+    /// The sum of what it has said at its ends; the examples of the documentation have several.
+    totals: Option<Totals>,
     output: String,
+}
+
+/// The numbers of a line `test result`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    passed: usize,
+    failed: usize,
+    ignored: usize,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -37,11 +47,20 @@ pub(super) enum Line {
     Ignored,
     /// The name of the test.
     Failed(String),
+    Totals(Totals),
 }
 
 impl Line {
-    /// `None` for a line that does not tell the end of a test.
+    /// `None` for a line that does not tell the end of a test, or of all.
     fn parse(line: &str) -> Option<Self> {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            let number = |word: &str| {
+                let parts = result.split_once(". ")?.1.split("; ");
+                parts.filter_map(|part| part.split_once(' ')).find(|(_, name)| *name == word)?.0.parse().ok()
+            };
+            let (passed, failed, ignored) = (number("passed")?, number("failed")?, number("ignored")?);
+            return Some(Self::Totals(Totals { passed, failed, ignored }));
+        }
         let (name, result) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
         match result {
             "ok" => Some(Self::Passed),
@@ -80,6 +99,7 @@ impl Progress {
             passed: 0,
             ignored: 0,
             failed: Vec::new(),
+            totals: None,
             output: String::new(),
         };
         Self { suites: programs.into_iter().map(suite).collect() }
@@ -97,6 +117,12 @@ impl Progress {
             Some(Line::Passed) => suite.passed += 1,
             Some(Line::Ignored) => suite.ignored += 1,
             Some(Line::Failed(name)) => suite.failed.push(name.clone()),
+            Some(Line::Totals(new)) => {
+                let totals = suite.totals.get_or_insert_default();
+                totals.passed += new.passed;
+                totals.failed += new.failed;
+                totals.ignored += new.ignored;
+            }
             None => {
                 suite.output.push_str(line);
                 suite.output.push('\n');
@@ -106,16 +132,21 @@ impl Progress {
     }
 
     /// A program has ended; `None` when by a signal. Returns the line that says so. A program that ended well without having
-    /// told the end of each of its tests has not passed.
+    /// told the end of each of its tests has not passed. Its totals count more than its lines, into which a test may print.
     pub(super) fn ended(&mut self, number: usize, status: Option<i32>, now: Duration) -> String {
         let suite = &mut self.suites[number];
         let took = match suite.state {
             State::Running(since) => now.saturating_sub(since),
             State::Waiting | State::Ended { .. } => Duration::ZERO,
         };
-        let well = status == Some(0) && suite.failed.is_empty() && suite.done() == suite.tests;
+        let mut failed = suite.failed.len();
+        if let Some(totals) = suite.totals {
+            (suite.passed, suite.ignored) = (totals.passed, totals.ignored);
+            failed = totals.failed.max(failed);
+        }
+        let (done, of) = (suite.passed + suite.ignored + failed, suite.tests);
+        let well = status == Some(0) && failed == 0 && done == of;
         suite.state = State::Ended { took, well };
-        let (done, of, failed) = (suite.done(), suite.tests, suite.failed.len());
         let exit = match status {
             _ if well => String::new(),
             Some(status) => format!(": {failed} failed, exit status {status}"),
@@ -227,6 +258,9 @@ mod tests {
         assert_eq!(Line::parse("test a::b ... FAILED"), Some(Line::Failed("a::b".to_owned())));
         assert_eq!(Line::parse("test a::b ... ignored, not today"), Some(Line::Ignored));
         assert_eq!(Line::parse("test result: ok. 2 passed"), None);
+        let totals = "test result: ok. 51 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 499.34s";
+        let expected = Totals { passed: 51, failed: 2, ignored: 1 };
+        assert_eq!(Line::parse(totals), Some(Line::Totals(expected)));
         assert_eq!(Line::parse("testing ... ok"), None);
     }
 
@@ -250,6 +284,25 @@ mod tests {
             assert_eq!(told.starts_with("ok "), well, "{told}");
             assert_eq!(progress.has_failed(), !well, "{told}");
             assert_eq!(progress.durations().is_empty(), !well);
+        }
+    }
+
+    #[test]
+    fn a_line_into_which_a_test_has_printed_is_counted_at_the_end() {
+        let good = "test result: ok. 2 passed; 0 failed; 0 ignored";
+        for (totals, well) in [
+            (&[good][..], true),
+            (&["test result: ok. 1 passed; 0 failed; 0 ignored"; 2], true),
+            (&[], false),
+            (&[good; 2], false),
+        ] {
+            let mut progress = progress(&[]);
+            progress.began(0, Duration::ZERO);
+            let printed = ["test a ... building the operators", "ok", "test b ... ok"];
+            for line in printed.iter().chain(totals) {
+                progress.said(0, line);
+            }
+            assert_eq!(progress.ended(0, Some(0), NOW).starts_with("ok "), well, "{totals:?}");
         }
     }
 
