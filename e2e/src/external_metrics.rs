@@ -51,12 +51,12 @@ pub fn autoscaler(pool: &str) -> Result<HorizontalPodAutoscaler> {
 
 /// A running server. Dropping it ends it.
 #[derive(Debug)]
-pub struct Metrics {
+pub struct MetricsServer {
     value: Arc<AtomicU32>,
     listening: JoinHandle<()>,
 }
 
-impl Metrics {
+impl MetricsServer {
     /// Starts it and registers it with the aggregation layer of `cluster`. It stays registered: while no such server runs, no
     /// namespace of that cluster can be deleted.
     ///
@@ -77,7 +77,7 @@ impl Metrics {
     }
 }
 
-impl Drop for Metrics {
+impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.listening.abort();
     }

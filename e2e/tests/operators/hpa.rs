@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use e2e::cluster::ClusterOptions;
-use e2e::external_metrics::{self, Metrics};
+use e2e::external_metrics::{self, MetricsServer};
 use e2e::objects;
 use e2e::places::Places;
 use e2e::test_env::{PATIENCE, TestEnv};
@@ -39,7 +39,7 @@ async fn counts(env: &TestEnv, pool: &str, wanted: i32) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count() {
     let env = TestEnv::begin_at(&PLACES, "hpa", &[]).await.unwrap();
-    let metrics = Metrics::start(env.cluster).await.unwrap();
+    let metrics = MetricsServer::start(env.cluster).await.unwrap();
     env.create(&objects::pool("workers", 1, 10)).await.unwrap();
     // No autoscaler scales it yet, and any client can read its number of nodes.
     eventually(PATIENCE, "the scale of the pool can be read", async || {
@@ -93,7 +93,7 @@ async fn contested(env: &TestEnv, pool: &str) -> Result<(String, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_beside_an_autoscaler_is_named_and_the_filled_count_is_not() {
     let env = TestEnv::begin_at(&PLACES, "beside", &[]).await.unwrap();
-    let metrics = Metrics::start(env.cluster).await.unwrap();
+    let metrics = MetricsServer::start(env.cluster).await.unwrap();
     env.create(&objects::autoscaler("all", 1)).await.unwrap();
     env.create(&objects::pool("shared", 1, 10)).await.unwrap();
     env.settles("shared", 1).await.unwrap();

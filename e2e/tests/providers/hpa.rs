@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::cluster::ClusterOptions;
-use e2e::external_metrics::{self, Metrics};
+use e2e::external_metrics::{self, MetricsServer};
 use e2e::karpenter::{self, NODE_CLASS};
 use e2e::machines::{Machines, PROGRAM};
 use e2e::places::Places;
@@ -69,7 +69,7 @@ async fn a_horizontal_pod_autoscaler_and_kubectl_scale_drive_a_pool_of_every_pro
     let karpenter = karpenter::start(env.cluster).await.unwrap();
     let capi = cluster_api::start(env.cluster).await.unwrap();
     cluster_api::create(env.cluster, env.namespace(), "workers").await.unwrap();
-    let metrics = Metrics::start(env.cluster).await.unwrap();
+    let metrics = MetricsServer::start(env.cluster).await.unwrap();
     metrics.set(2);
 
     let one = Some(1);
