@@ -83,8 +83,8 @@ fn named_nodes_are_ignored_where_another_writer_set_the_count() {
 
 #[test]
 fn a_list_whose_count_is_not_written_yet_orders_removals_at_its_authors_count() {
-    for (writer, gone) in [("autoscaler-operator", "n-001"), ("kubectl", "n-000")] {
-        let mut pool = named_victims(1, &["n-001", "n-002"]);
+    for (writer, gone) in [("autoscaler-operator", "n-001"), ("kubectl", "n-002")] {
+        let mut pool = named_victims(1, &["n-001", "n-000"]);
         pool.spec.replicas = Some(2);
         pool.metadata.generation = Some(0);
         written_by(&mut pool, writer);
@@ -125,6 +125,15 @@ fn without_names_not_ready_nodes_are_removed_first_then_empty_ones_then_the_newe
     let of = |name: &String| if name == "n-000" { vec![] } else { vec![pod("p")] };
     let pods = pods(names.iter().map(|name| (name.as_str(), of(name))));
     assert_eq!(with_action(&plan_with(&observed, &pods), &NodeAction::Cordon), ["n-000", "n-001", "n-004"]);
+}
+
+#[test]
+fn of_nodes_that_are_equally_old_the_highest_slot_is_removed_first() {
+    // An API server's times have whole seconds.
+    let mut all = nodes(3);
+    all[1].metadata.name = Some("n-0010".into());
+    assert_eq!(with_action(&plan(&observed(pool(2), all.clone())), &NodeAction::Cordon), ["n-0010"]);
+    assert_eq!(with_action(&plan(&observed(pool(1), all)), &NodeAction::Cordon), ["n-0010", "n-002"]);
 }
 
 #[test]

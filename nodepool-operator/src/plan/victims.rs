@@ -22,15 +22,17 @@ pub(crate) fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Memb
 }
 
 /// `candidates` in the order of removal: not Ready before Ready, then cordoned ones, then empty before busy (where the
-/// pods are known), then newest first. The name breaks ties, so that two passes over the same nodes choose the same
-/// ones.
+/// pods are known), then newest first, then the highest slot: among nodes of the same second, that is the one that was
+/// asked for last, or by nobody.
 pub(crate) fn in_order<'a>(
     mut candidates: Vec<&'a Member>,
     pods: &BTreeMap<String, Vec<Pod>>,
 ) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
         let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(blocks_removal));
-        (member.readiness == Readiness::Ready, !member.cordoned, busy, Reverse(member.created), member.name())
+        // The names of a pool's slots differ in their number only, so that the longer one is the higher one.
+        let slot = (member.name().len(), member.name());
+        (member.readiness == Readiness::Ready, !member.cordoned, busy, Reverse(member.created), Reverse(slot))
     });
     candidates
 }
