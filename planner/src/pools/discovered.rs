@@ -46,8 +46,7 @@ pub fn discovered<'a>(
     }
     let mut allocatable = BTreeMap::new();
     for name in COMPARED {
-        let of_nodes = nodes.iter().filter_map(|node| amount(node, name));
-        let Some((largest, text)) = of_nodes.max_by_key(|(amount, _)| *amount) else { continue };
+        let Some((largest, text)) = largest(&nodes, name) else { continue };
         if promised.get(name).is_some_and(|promised| largest < *promised) {
             allocatable.insert(name.to_owned(), text.clone());
         }
@@ -68,9 +67,16 @@ fn hash_of(node: &Node) -> Option<&String> {
     node.metadata.annotations.as_ref()?.get(TEMPLATE_HASH_ANNOTATION)
 }
 
-fn amount<'a>(node: &'a Node, name: &str) -> Option<(Exact, &'a Quantity)> {
-    let quantity = node.status.as_ref()?.allocatable.as_ref()?.get(name)?;
-    Some((Exact::parse(&quantity.0).ok()?, quantity))
+/// The largest amount that one of the nodes has, and how the node says it. Most nodes of a pool say the same.
+fn largest<'a>(nodes: &[&'a Node], name: &str) -> Option<(Exact, &'a Quantity)> {
+    let quantities = nodes.iter().filter_map(|node| node.status.as_ref()?.allocatable.as_ref()?.get(name));
+    quantities.fold(None, |largest, quantity| {
+        if largest.is_some_and(|(_, known)| known == quantity) {
+            return largest;
+        }
+        let Ok(amount) = Exact::parse(&quantity.0) else { return largest };
+        Some((amount, quantity)).filter(|_| largest.is_none_or(|(most, _)| amount > most)).or(largest)
+    })
 }
 
 #[cfg(test)]
