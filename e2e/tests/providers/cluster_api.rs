@@ -41,7 +41,7 @@ async fn begin_with(prefix: &str, value: impl Fn(&Cluster) -> String) -> (TestEn
     (env, capi)
 }
 
-async fn end(env: TestEnv, capi: ClusterApi) {
+pub(super) async fn end(env: TestEnv, capi: ClusterApi) {
     // Its controllers have to take their finalizers off before the namespace can go.
     env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=120s"]).await.unwrap();
     env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=120s"]).await.unwrap();

@@ -108,10 +108,6 @@ async fn a_horizontal_pod_autoscaler_and_kubectl_scale_drive_a_pool_of_every_pro
     // A zero through /scale leaves no writer behind: `cargo lab scale-corners`.
     have(&env, &programs, 0, &[]).await;
 
-    env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=120s"]).await.unwrap();
-    env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=120s"]).await.unwrap();
-    env.kubectl(&["delete", "clusters.cluster.x-k8s.io", "--all", "--timeout=120s"]).await.unwrap();
-    env.end().await.unwrap();
-    capi.stop(PATIENCE).await.unwrap();
+    super::cluster_api::end(env, capi).await;
     karpenter.stop(PATIENCE).await.unwrap();
 }
