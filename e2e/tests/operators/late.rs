@@ -236,7 +236,7 @@ async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_nu
     let mut nodes = env.nodes("x").await.unwrap();
     nodes.sort_by_key(|node| {
         let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (std::cmp::Reverse(created), node.metadata.name.clone())
+        std::cmp::Reverse((created, node.metadata.name.clone()))
     });
     let name = |node: &Node| node.metadata.name.clone().unwrap();
     let (chosen, named) = (name(&nodes[0]), name(&nodes[2]));

@@ -221,7 +221,7 @@ const RESYNC: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_nobody_asked_for_is_found_and_removed() {
-    let (env, machines) = begin("exec-orphan").await;
+    let (mut env, machines) = begin("exec-orphan").await;
     machines.register(false);
     env.create(&pool_of(PROGRAM, "racks", 1)).await.unwrap();
     eventually(PATIENCE, "a machine is there", async || Ok((!machines.names()?.is_empty()).then_some(())))
@@ -230,15 +230,29 @@ async fn a_machine_that_nobody_asked_for_is_found_and_removed() {
     let first = machines.names().unwrap().remove(0);
     machines.register(true);
     env.settles("racks", 1).await.unwrap();
-    // The creation of another slot's machine is committed late.
+    // The creation of another slot's machine is committed late. The operator sees it before its Node or, when it was down
+    // meanwhile, after.
     let late = first.trim_end_matches('0').to_owned() + "4";
-    machines.add(&env, "racks", &late).unwrap();
-    eventually(PATIENCE + RESYNC, "the late machine is gone, with its Node", async || {
-        let (machines, hosts) = (machines.names()?, hosts(&env).await?);
-        ensure!(machines == [first.clone()] && hosts.len() == 1, "{machines:?} {hosts:?}");
-        Ok(Some(()))
-    })
-    .await
-    .unwrap();
+    for has_node in [false, true] {
+        if has_node {
+            env.operators.node_pool.kill_9().await.unwrap();
+        }
+        machines.add(&env, "racks", &late).unwrap();
+        if has_node {
+            eventually(PATIENCE, "its Node is there", async || {
+                Ok(hosts(&env).await?.contains(&host_name(&late)).then_some(()))
+            })
+            .await
+            .unwrap();
+            env.operators.node_pool.start_again().await.unwrap();
+        }
+        eventually(PATIENCE + RESYNC, "the late machine is gone, with its Node", async || {
+            let (machines, hosts) = (machines.names()?, hosts(&env).await?);
+            ensure!(machines == [first.clone()] && hosts.len() == 1, "{machines:?} {hosts:?}");
+            Ok(Some(()))
+        })
+        .await
+        .unwrap_or_else(|error| panic!("{error:#}\n{}", env.operators.node_pool.log_tail()));
+    }
     end(env, machines).await;
 }

@@ -46,6 +46,13 @@ fn registered(name: &str, machine: &str) -> Arc<Node> {
     })
 }
 
+/// A node of the pool that no other provider is known to have made.
+fn of_rack(index: usize) -> Node {
+    let mut node = node(index);
+    node.metadata.labels.as_mut().unwrap().remove(names::PROVIDER_LABEL);
+    node
+}
+
 /// The node after its only join step.
 fn joined(plan: &Plan) -> Node {
     let [step] = &plan.join[..] else { panic!("{:?}", plan.join) };
@@ -126,6 +133,24 @@ fn a_node_gets_the_labels_annotations_and_taints_of_the_template_and_keeps_its_o
 }
 
 #[test]
+fn no_node_goes_in_place_of_a_surplus_one_that_is_about_to_join() {
+    // Replicas, nodes, machines without a Node, and what goes.
+    for (replicas, nodes, without_node, victims, withdrawn) in
+        [(1, 1, 0, 0, 0), (1, 3, 0, 2, 0), (2, 1, 1, 0, 1), (1, 1, 1, 0, 1), (0, 2, 0, 2, 0)]
+    {
+        let names: Vec<String> = (0..without_node).map(|slot| format!("w-{slot}")).collect();
+        let machines: Vec<&str> = names.iter().map(String::as_str).chain(["late"]).collect();
+        let mut observed = pool_of(replicas, &machines);
+        observed.nodes = (0..nodes).map(|index| Arc::new(of_rack(index))).collect();
+        observed.registered = vec![registered("host-7", "late")];
+        let plan = plan(&observed);
+        let case = format!("{replicas} wanted, {nodes} nodes, {without_node} machines");
+        assert_eq!(with_action(&plan, &NodeAction::Cordon).len(), victims, "{case}");
+        assert_eq!((plan.withdraw.len(), plan.join.len()), (withdrawn, 1), "{case}");
+    }
+}
+
+#[test]
 fn a_machine_whose_node_has_registered_is_drained_and_not_withdrawn() {
     let mut observed = pool_of(0, &["m", "n"]);
     observed.registered = vec![registered("host-7", "m")];
@@ -169,12 +194,10 @@ fn a_node_of_no_machine_of_the_pool_does_not_join() {
 fn a_node_whose_machine_is_gone_is_replaced_after_a_minute_unless_the_list_is_empty() {
     let lost = |seconds: Option<i64>| {
         let mut observed = pool_of(1, &["other"]);
-        let mut node = node(0);
+        let mut node = of_rack(0);
         set_ready(&mut node, "Unknown");
         let time = NodeTime { lost: seconds.map(SignedDuration::from_secs), ..NodeTime::default() };
         observed.times = NodeTimes([(node.metadata.uid.clone().unwrap(), time)].into());
-        // As exec.rack made it.
-        node.metadata.labels.as_mut().unwrap().remove(names::PROVIDER_LABEL);
         observed.nodes = vec![Arc::new(node)];
         observed
     };

@@ -89,7 +89,7 @@ pub(crate) fn size(
     let timed_out = timed_out.into_iter().map(|machine| machine.name.clone()).collect();
     let mut sizing = Sizing { wanted: wanted(observed, pool, members), timed_out, ..Sizing::default() };
 
-    // Nodes that are about to join cannot be victims yet, and their machines cannot be withdrawn any more.
+    // Their machines cannot be withdrawn any more.
     let joining = observed.joining().len();
     let excess = (staying.len() + machines.len() + joining).saturating_sub(sizing.wanted);
     let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
@@ -102,7 +102,9 @@ pub(crate) fn size(
     sizing.withdraw = withdraw(&mut machines, machines_too_many);
     let excess = excess - sizing.withdraw.len();
     sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
-    sizing.excess = excess - sizing.named.len();
+    // A node that is about to join cannot be a victim yet. No other one goes in its place: the choice is made among all of
+    // them as soon as it is a member.
+    sizing.excess = (excess - sizing.named.len()).saturating_sub(joining);
     staying.retain(|member| !sizing.named.contains(member.name()));
     if sizing.excess > 0 {
         sizing.candidates = staying.iter().map(|member| member.name().to_owned()).collect();
