@@ -93,9 +93,10 @@ async fn karpenter_makes_the_nodes_that_pods_need_and_gives_them_back_drained() 
     env.create(&pool_of("racks", NODE_CLASS.2, 0)).await.unwrap();
     env.create(&objects::autoscaler("all", 1)).await.unwrap();
     env.create(&objects::deployment("web", "racks", 3, "2")).await.unwrap();
-    let nodes = has(&env, &karpenter, "racks", 3).await;
+    has(&env, &karpenter, "racks", 3).await;
+    // Until Karpenter has registered a Node, with its finalizer, a taint keeps pods off it.
     env.pods_run(3).await.unwrap();
-    for node in &nodes {
+    for node in &env.nodes("racks").await.unwrap() {
         let labels = node.metadata.labels.as_ref().unwrap();
         assert_eq!(labels[PROVIDER_LABEL], "karpenter");
         assert_ne!(node.metadata.name.as_deref(), Some(labels[MACHINE_LABEL].as_str()));
