@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
@@ -38,8 +38,9 @@ pub struct Report {
 }
 
 impl ConcurrentWriter {
-    /// Starts writing to the pool called `name`, about `per_second` times a second, in the order given by `seed`.
-    /// `maxReplicas` stays between `max` and `max + 5`.
+    /// Starts writing to the pool called `name`, about `per_second` times a second, in the order given by `seed`. Where
+    /// the API server is too slow for that, it writes a quarter of the time. `maxReplicas` stays between `max` and
+    /// `max + 5`.
     pub fn start(pools: Api<NodePool>, name: &str, per_second: u64, max: i32, seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let work = tokio::spawn(write(pools, name.to_owned(), per_second, max, seed, Arc::clone(&stop)));
@@ -65,10 +66,12 @@ async fn write(
     stop: Arc<AtomicBool>,
 ) -> Result<Report> {
     let mut random = rand::rngs::SmallRng::seed_from_u64(seed);
-    let mut beat = tokio::time::interval(Duration::from_secs(1) / u32::try_from(per_second)?);
+    let period = Duration::from_secs(1) / u32::try_from(per_second)?;
     let mut report = Report::default();
+    let mut rest = Duration::ZERO;
     for count in 0_u32.. {
-        beat.tick().await;
+        tokio::time::sleep(rest).await;
+        let began = Instant::now();
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -94,8 +97,15 @@ async fn write(
                 report.max_replicas = Some(bound);
             }
         }
+        rest = pause(began.elapsed(), period);
     }
     Ok(report)
+}
+
+/// How long to wait after a write that took this long. Other writers need a read and a write between two of this one: on
+/// a busy machine a fixed rate would leave them no time at all.
+fn pause(took: Duration, period: Duration) -> Duration {
+    period.checked_sub(took).filter(|rest| !rest.is_zero()).unwrap_or(3 * took)
 }
 
 /// Reads, changes and PUTs until it succeeds; returns the number of conflicts.
@@ -143,5 +153,18 @@ impl Report {
             );
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_writes_at_its_rate_and_on_a_slow_server_a_quarter_of_the_time() {
+        let millis = Duration::from_millis;
+        for (took, expected) in [(10, 40), (49, 1), (50, 150), (400, 1200)] {
+            assert_eq!(pause(millis(took), millis(50)), millis(expected), "{took} ms");
+        }
     }
 }

@@ -26,8 +26,8 @@ use shared_crds::ownership::{self, Owner};
 use tokio::sync::Mutex;
 
 /// Writes per second by the concurrent writer, in addition to those of both operators. A read and a write take some 10
-/// ms, on a busy machine 100 ms; at this rate one attempt in eight still succeeds there, so `retry` and `patch` stay
-/// within their budgets.
+/// ms. On a machine too busy for this rate it leaves the others three quarters of the time, so that `retry` and `patch`
+/// stay within their budgets.
 const CONCURRENT_RATE: u64 = 20;
 
 /// A strategy is judged by its number of attempts, and on a machine that also runs another such test it needs more.
