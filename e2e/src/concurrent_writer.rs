@@ -18,6 +18,10 @@ use tokio::task::JoinHandle;
 /// Prefix of everything this writer puts into metadata.
 const PREFIX: &str = "concurrent-writer.example.com/";
 
+/// How many writes it makes at least, so that there is something to judge also where the API server is slow: a third of
+/// them are PUTs.
+const MIN_WRITES: u32 = 60;
+
 /// A running concurrent writer.
 pub struct ConcurrentWriter {
     stop: Arc<AtomicBool>,
@@ -47,7 +51,7 @@ impl ConcurrentWriter {
         Self { stop, work }
     }
 
-    /// Lets it finish its current write, and returns what it wrote.
+    /// Lets it finish its current write, and at least [`MIN_WRITES`], and returns what it wrote.
     ///
     /// # Errors
     /// When one of its writes failed for a reason other than a conflict.
@@ -72,7 +76,7 @@ async fn write(
     for count in 0_u32.. {
         tokio::time::sleep(rest).await;
         let began = Instant::now();
-        if stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) && count >= MIN_WRITES {
             break;
         }
         let (key, value) = (format!("{PREFIX}w{}", count % 20), count.to_string());

@@ -63,7 +63,9 @@ fn next(
     let timed_out = timeout.is_some_and(|timeout| due(started, timeout, leaving.observed, now) <= now);
     let holds = |pod: &&Pod| {
         let given_up = timed_out && is_given_up(pod, now, times);
-        pods::blocks_removal(pod) && !came_later(pod, started) && !given_up
+        // Its containers have ended and its kubelet has not deleted it yet, which it does after it has unmounted its volumes.
+        let is_torn_down = pods::is_finished_and_ending(pod) && !is_given_up(pod, now, times);
+        is_torn_down || (pods::blocks_removal(pod) && !came_later(pod, started) && !given_up)
     };
     let holding: Vec<&Pod> = pods.iter().filter(holds).collect();
     if holding.is_empty() && may_go {
@@ -190,6 +192,24 @@ mod tests {
         };
         let pods = [daemon, mirror, finished("Succeeded"), finished("Failed")];
         assert_eq!(next(CORDONED, Some(&pods), None, at(2)), NodeAction::Remove);
+    }
+
+    #[test]
+    fn a_pod_whose_containers_have_ended_holds_its_node_until_its_kubelet_has_deleted_it_or_is_overdue() {
+        for phase in ["Succeeded", "Failed"] {
+            let mut ended = pod("db");
+            ended.status = Some(PodStatus { phase: Some(phase.into()), ..PodStatus::default() });
+            ended.metadata.deletion_timestamp = Some(Time(at(40)));
+            ended.metadata.deletion_grace_period_seconds = Some(30);
+            for (second, seen_ending, goes) in
+                [(12, 2, false), (69, 60, false), (500, 59, false), (70, 60, true)]
+            {
+                let times = PodTimes([("uid-db".to_owned(), SignedDuration::from_secs(seen_ending))].into());
+                let action = super::next(CORDONED, Some(&[ended.clone()]), None, at(second), &times);
+                assert_eq!(action == NodeAction::Remove, goes, "{phase} at {second} after {seen_ending} s");
+                assert!(goes || evicted(&action).is_empty());
+            }
+        }
     }
 
     #[test]

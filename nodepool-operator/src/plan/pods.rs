@@ -5,9 +5,17 @@ use k8s_openapi::api::core::v1::Pod;
 /// Whether the removal of the node must wait for this pod. `DaemonSet` pods would come back, mirror pods only mirror
 /// what the kubelet runs from a file, and finished pods run nothing.
 pub(crate) fn blocks_removal(pod: &Pod) -> bool {
+    !is_bound_to_its_node(pod) && !is_finished(pod)
+}
+
+/// Whether the pod's containers have ended, and it is being deleted.
+pub(crate) fn is_finished_and_ending(pod: &Pod) -> bool {
+    is_finished(pod) && pod.metadata.deletion_timestamp.is_some() && !is_bound_to_its_node(pod)
+}
+
+fn is_finished(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let finished = matches!(phase, Some("Succeeded" | "Failed"));
-    !is_bound_to_its_node(pod) && !finished
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// Whether the pod belongs to the node and not to a workload: it is part of a `DaemonSet`, or the kubelet runs it from

@@ -189,8 +189,12 @@ impl Progress {
     /// The line that says what is left, with `lanes` programs at a time.
     pub(super) fn left(&self, lanes: usize, now: Duration) -> String {
         let (done, of) = self.counts();
-        let failed: usize = self.suites.iter().map(|suite| suite.failed.len()).sum();
-        let mut line = format!("{}  {done} of {of} tests, {failed} failed", clock(now));
+        let failed: Vec<&str> =
+            self.suites.iter().flat_map(|suite| &suite.failed).map(String::as_str).collect();
+        let mut line = format!("{}  {done} of {of} tests, {} failed", clock(now), failed.len());
+        if !failed.is_empty() {
+            write!(line, " ({})", failed.join(", ")).ok();
+        }
         if let Some(left) = self.time_left(lanes, now) {
             let left = Duration::from_secs_f64(left).as_secs();
             let left = if left < 60 {
@@ -330,6 +334,8 @@ mod tests {
         unknown.began(0, Duration::ZERO);
         unknown.said(0, "test a ... ok");
         assert_eq!(unknown.left(3, NOW), "1:10  1 of 3 tests, 0 failed; e2e --test operators 1 of 2");
+        unknown.said(0, "test b::c ... FAILED");
+        assert!(unknown.left(3, NOW).contains("2 of 3 tests, 1 failed (b::c)"), "{}", unknown.left(3, NOW));
         let mut known = progress(&[("e2e --test operators", 200.0), ("planner --lib", 3.0)]);
         assert!(
             known.left(3, NOW).contains(", about 4 min left if it goes as last time"),
