@@ -51,7 +51,7 @@ impl ConcurrentWriter {
         Self { stop, work }
     }
 
-    /// Lets it finish its current write, and at least [`MIN_WRITES`], and returns what it wrote.
+    /// Lets it finish its current write, and 60 of them at least, and returns what it wrote.
     ///
     /// # Errors
     /// When one of its writes failed for a reason other than a conflict.
