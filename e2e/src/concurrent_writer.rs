@@ -51,7 +51,7 @@ impl ConcurrentWriter {
         Self { stop, work }
     }
 
-    /// Lets it finish its current write, and 60 of them at least, and returns what it wrote.
+    /// Stops it after its current write, but not before it has made 60 writes, and returns what it wrote.
     ///
     /// # Errors
     /// When one of its writes failed for a reason other than a conflict.

@@ -62,10 +62,11 @@ fn next(
     let may_go = margin_end(leaving, now).is_none_or(|end| end <= now);
     let timed_out = timeout.is_some_and(|timeout| due(started, timeout, leaving.observed, now) <= now);
     let holds = |pod: &&Pod| {
-        let given_up = timed_out && is_given_up(pod, now, times);
+        let given_up = is_given_up(pod, now, times);
         // Its containers have ended and its kubelet has not deleted it yet, which it does after it has unmounted its volumes.
-        let is_torn_down = pods::is_finished_and_ending(pod) && !is_given_up(pod, now, times);
-        is_torn_down || (pods::blocks_removal(pod) && !came_later(pod, started) && !given_up)
+        let is_torn_down = pods::is_finished_and_ending(pod) && !given_up;
+        let blocks = pods::blocks_removal(pod) && !came_later(pod, started);
+        is_torn_down || (blocks && !(timed_out && given_up))
     };
     let holding: Vec<&Pod> = pods.iter().filter(holds).collect();
     if holding.is_empty() && may_go {
