@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod names;
 mod owner;
 pub mod ownership;
+pub mod protection;
 mod qualified_name;
 pub mod quantity;
 pub mod schema;

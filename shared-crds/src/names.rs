@@ -41,6 +41,20 @@ pub const DRAIN_STARTED_ANNOTATION: &str = "tandem.dev/drain-start-time";
 /// Annotation on a Node whose drain has begun: a user or another controller had cordoned it before, so it stays
 /// cordoned when the drain is cancelled.
 pub const WAS_CORDONED_ANNOTATION: &str = "tandem.dev/was-cordoned";
+/// Annotation on a Node that is drained: what its drain waits for. Absent while the drain goes on by itself.
+pub const DRAIN_WAITS_ANNOTATION: &str = "tandem.dev/drain-waits-for";
+/// Annotation on a Node whose drain took longer than `spec.drain.timeoutSeconds` and was cancelled: when, RFC 3339. It is
+/// not drained again for as long.
+pub const GIVEN_BACK_ANNOTATION: &str = "tandem.dev/drain-given-back-time";
+/// Annotation on a Node that is drained: it had [`EXCLUDE_FROM_LOAD_BALANCERS_LABEL`] before, and keeps it when the drain
+/// is cancelled.
+pub const WAS_EXCLUDED_ANNOTATION: &str = "tandem.dev/was-excluded-from-load-balancers";
+/// Key of the taint of a Node that is drained, with the effect `NoSchedule` and no value. Unlike the cordon, which a
+/// `DaemonSet` tolerates by itself, it is tolerated only by pods that name it or tolerate everything.
+pub const DRAINING_TAINT: &str = "tandem.dev/draining";
+/// Kubernetes' label of a Node that gets no traffic from external load balancers:
+/// <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-exclude-from-external-load-balancers>.
+pub const EXCLUDE_FROM_LOAD_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// Finalizer on a Node: `kubectl delete node` becomes a drain followed by the deletion.
 pub const NODE_FINALIZER: &str = "tandem.dev/drain";
 /// Finalizer on a `NodePool`: the pool goes only when its last node has gone.

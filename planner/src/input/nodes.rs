@@ -2,16 +2,10 @@
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::NodePool;
-use shared_crds::names::{DRAIN_STARTED_ANNOTATION, pool_of_member};
+use shared_crds::names::{DRAIN_STARTED_ANNOTATION, GIVEN_BACK_ANNOTATION, pool_of_member};
+use shared_crds::{NodePool, protection};
 
 use crate::time::later;
-
-/// Annotations that protect a node from scale-down, with the value that does: Cluster Autoscaler's and Karpenter's.
-const PROTECTING: [(&str, &str); 2] = [
-    ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "true"),
-    ("karpenter.sh/do-not-disrupt", "true"),
-];
 
 /// Taints of a starting node that Kubernetes itself removes when the node is up.
 const LIFECYCLE_TAINTS: [&str; 4] = [
@@ -45,9 +39,14 @@ pub fn is_leaving(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_some() || annotation(node, DRAIN_STARTED_ANNOTATION).is_some()
 }
 
+/// Whether the `NodePool` operator has given the node back because its drain took too long: it stays for now.
+pub fn is_given_back(node: &Node) -> bool {
+    annotation(node, GIVEN_BACK_ANNOTATION).is_some()
+}
+
 /// Whether an annotation protects the node from scale-down.
 pub fn is_protected(node: &Node) -> bool {
-    PROTECTING.iter().any(|(key, value)| annotation(node, key) == Some(value))
+    protection::of_node(&node.metadata).is_some()
 }
 
 /// Whether the `NodePool` operator is replacing the pool's nodes, as the pool's condition reports.

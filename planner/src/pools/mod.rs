@@ -284,7 +284,8 @@ fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<us
     let named: BTreeSet<usize> = match pool.scale_down_first() {
         Some(plan) => {
             let named = plan.nodes.iter().filter_map(|name| by_name.get(name.as_str()).copied());
-            named.filter(|&n| plan.means(&all_nodes[n])).take(excess).collect()
+            let goes = |n: &usize| plan.means(&all_nodes[*n]) && !nodes::is_given_back(&all_nodes[*n]);
+            named.filter(goes).take(excess).collect()
         }
         None => BTreeSet::new(),
     };

@@ -4,20 +4,17 @@
 //! Only called for pods that keep a node: those of a `DaemonSet`, mirror pods, finished pods and those that should have
 //! terminated long ago never block.
 
-mod do_not_disrupt;
-mod duration;
 mod local_storage;
 #[cfg(test)]
 mod tests;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use shared_crds::protection::{self, DO_NOT_DISRUPT, PodProtection, SAFE_TO_EVICT};
+
 use super::budgets::{Budgets, EvictionCost};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
-
-/// Cluster Autoscaler's annotation of a pod: `true`, `false` or `on-completion`.
-const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// The namespace of the pods that the cluster itself needs.
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -73,6 +70,11 @@ impl Blocker {
     pub fn lasting(rule: BlockingPodReason, why: impl Into<String>) -> Self {
         Self { rule, why: why.into(), until: None }
     }
+
+    /// What the pod's annotations ask for.
+    fn asked(rule: BlockingPodReason, PodProtection { why, until }: PodProtection) -> Self {
+        Self { rule, why, until }
+    }
 }
 
 /// What prevents the eviction of `pod`, which keeps its node, at `now`. The first rule that applies is named.
@@ -95,13 +97,12 @@ fn own(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
         .or_else(|| system(pod, budgets))
         .or_else(|| not_safe(pod))
         .or_else(|| local_storage::blocker(pod))
-        .or_else(|| do_not_disrupt::blocker(pod, now))
+        .or_else(|| do_not_disrupt(pod, now))
 }
 
 fn on_completion(pod: &PodInfo) -> Option<Blocker> {
-    let why = "runs until it ends by itself (safe-to-evict: on-completion)";
-    (pod.annotation(SAFE_TO_EVICT) == Some("on-completion"))
-        .then(|| Blocker::lasting(BlockingPodReason::NotSafeToEvictAnnotation, why))
+    let asked = protection::on_completion(pod.annotation(SAFE_TO_EVICT))?;
+    Some(Blocker::asked(BlockingPodReason::NotSafeToEvictAnnotation, asked))
 }
 
 fn not_replicated(pod: &PodInfo) -> Option<Blocker> {
@@ -116,9 +117,15 @@ fn system(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
 }
 
 fn not_safe(pod: &PodInfo) -> Option<Blocker> {
-    let why = "forbids its eviction (safe-to-evict: false)";
-    (pod.annotation(SAFE_TO_EVICT) == Some("false"))
-        .then(|| Blocker::lasting(BlockingPodReason::NotSafeToEvictAnnotation, why))
+    let asked = protection::not_safe_to_evict(pod.annotation(SAFE_TO_EVICT))?;
+    Some(Blocker::asked(BlockingPodReason::NotSafeToEvictAnnotation, asked))
+}
+
+/// For a pod that is being deleted the annotation is ignored.
+fn do_not_disrupt(pod: &PodInfo, now: Timestamp) -> Option<Blocker> {
+    let value = pod.annotation(DO_NOT_DISRUPT).filter(|_| pod.deleted().is_none());
+    let asked = protection::do_not_disrupt(value, pod.started(), now)?;
+    Some(Blocker::asked(BlockingPodReason::DoNotDisruptAnnotation, asked))
 }
 
 /// What the Eviction API would answer.
