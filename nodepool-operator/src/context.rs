@@ -18,6 +18,7 @@ use shared_runtime::reflect::UnreadableObjects;
 use shared_runtime::write::Writer;
 
 use crate::memory::drains::Drains;
+use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     pub provisioner: Arc<Provisioner>,
     /// Recently listed pods and recent eviction results of draining nodes.
     pub drains: Drains,
+    /// Nodes that were found protected a moment ago.
+    pub protections: Protections,
     /// For how long this process has observed nodes and pods in their current state.
     pub tracker: Tracker,
     visited: Mutex<HashSet<PoolKey>>,
@@ -72,6 +75,7 @@ impl Context {
             unreadable: operator.unreadable.clone(),
             provisioner,
             drains: Drains::new(operator.clock.clone()),
+            protections: Protections::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
             visited: Mutex::default(),
         })
@@ -106,6 +110,7 @@ impl Context {
                 Vec::new(),
             )),
             drains: Drains::new(clock.clone()),
+            protections: Protections::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),
             client,
@@ -133,6 +138,7 @@ impl Context {
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.invalidate(key);
         self.tracker.forget(key);
+        self.protections.forget(key);
         self.provisioner.forget(key);
     }
 }

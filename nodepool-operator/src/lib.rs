@@ -7,6 +7,7 @@
 //! either. This file is the command line and the wiring.
 
 mod apply;
+mod attachments;
 mod cache;
 mod context;
 mod error;

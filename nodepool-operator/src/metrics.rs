@@ -1,19 +1,68 @@
 //! The operator's Prometheus metrics. No label holds an object's name, so the number of series is fixed.
 
-use prometheus::{IntCounter, IntCounterVec, Opts};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use shared_crds::conditions::Reason;
 use shared_runtime::metrics::{Metrics, MetricsError};
 
-use crate::outcome::Applied;
+use crate::outcome::{Applied, Blocked};
+use crate::plan::{Blocker, NodeAction, NodeStep, PoolKey};
 
 /// The operator's own counters; the shared runtime counts reconciles, writes and conflicts.
 #[derive(Clone, Debug)]
 pub(crate) struct NodePoolMetrics {
     nodes: IntCounterVec,
+    draining: IntGaugeVec,
+    /// The draining nodes of each pool, by what they wait for.
+    of_pools: Arc<Mutex<HashMap<PoolKey, Draining>>>,
     evictions: IntCounterVec,
     deleted_pods: IntCounter,
     failures: IntCounterVec,
     unread: IntCounterVec,
+    attachments_unread: IntCounterVec,
+}
+
+/// Number of draining nodes by what they wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Draining {
+    /// A pod that stays, because its eviction is refused or it asks for that.
+    pods: usize,
+    /// A pod that has exceeded its grace period.
+    overdue: usize,
+    /// A volume that is not detached.
+    volumes: usize,
+    /// A finalizer of somebody else.
+    finalizers: usize,
+    /// A list that fails.
+    lists: usize,
+    /// Nothing but the ordinary course.
+    other: usize,
+}
+
+impl Draining {
+    fn count(nodes: &[NodeStep], applied: &Applied) -> Self {
+        // Of several blockers of a node the least, which is the one that stands on it.
+        let mut blockers: BTreeMap<&str, &Blocker> = BTreeMap::new();
+        for Blocked { node, by } in &applied.blocked {
+            let least = blockers.entry(node).or_insert(by);
+            *least = by.min(*least);
+        }
+        let mut all = Self::default();
+        for step in nodes.iter().filter(|step| matches!(step.action, NodeAction::Drain(_))) {
+            let count = match blockers.get(step.member.name()) {
+                Some(Blocker::Pod(..)) => &mut all.pods,
+                Some(Blocker::Overdue(_)) => &mut all.overdue,
+                Some(Blocker::Volumes(_)) => &mut all.volumes,
+                Some(Blocker::Finalizers(_)) => &mut all.finalizers,
+                Some(Blocker::Unread(_)) => &mut all.lists,
+                Some(Blocker::Provider(_)) | None => &mut all.other,
+            };
+            *count += 1;
+        }
+        all
+    }
 }
 
 impl NodePoolMetrics {
@@ -24,10 +73,19 @@ impl NodePoolMetrics {
             nodes: IntCounterVec::new(
                 Opts::new(
                     name("nodes_total"),
-                    "Nodes by what was done to them: created, joined, drained, rescued, removed, replaced.",
+                    "Nodes by what was done to them: created, joined, drained, rescued, given_back, removed, replaced.",
                 ),
                 &["action"],
             )?,
+            draining: IntGaugeVec::new(
+                Opts::new(
+                    name("draining_nodes"),
+                    "Nodes that are drained now, by what they wait for: a blocked pod, an overdue pod, a volume that is not \
+                     detached, a finalizer of somebody else, a list that fails, or nothing unusual.",
+                ),
+                &["waits_for"],
+            )?,
+            of_pools: Arc::default(),
             evictions: IntCounterVec::new(
                 Opts::new(
                     name("evictions_total"),
@@ -53,12 +111,21 @@ impl NodePoolMetrics {
                 ),
                 &["category"],
             )?,
+            attachments_unread: IntCounterVec::new(
+                Opts::new(
+                    name("volume_attachment_list_failures_total"),
+                    "Lists of the volume attachments that failed, by category of error; nodes that are drained wait.",
+                ),
+                &["category"],
+            )?,
         };
         metrics.register(all.nodes.clone())?;
+        metrics.register(all.draining.clone())?;
         metrics.register(all.evictions.clone())?;
         metrics.register(all.deleted_pods.clone())?;
         metrics.register(all.failures.clone())?;
         metrics.register(all.unread.clone())?;
+        metrics.register(all.attachments_unread.clone())?;
         Ok(all)
     }
 
@@ -74,6 +141,7 @@ impl NodePoolMetrics {
         count(&self.nodes, "joined", applied.joined.len());
         count(&self.nodes, "drained", applied.cordoned.len());
         count(&self.nodes, "rescued", applied.uncordoned.len());
+        count(&self.nodes, "given_back", applied.given_back.len());
         count(&self.nodes, "removed", applied.removed.len());
         count(&self.nodes, "replaced", applied.replaced.len() + applied.lost.len());
         count(&self.evictions, "accepted", applied.evicted);
@@ -81,13 +149,80 @@ impl NodePoolMetrics {
         self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));
     }
 
+    /// Records the draining nodes of a pool after a pass.
+    pub(crate) fn draining(&self, key: &PoolKey, nodes: &[NodeStep], applied: &Applied) {
+        let of_pool = Draining::count(nodes, applied);
+        let mut of_pools = self.of_pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if of_pool == Draining::default() {
+            of_pools.remove(key);
+        } else {
+            of_pools.insert(key.clone(), of_pool);
+        }
+        let set = |waits_for: &str, count: fn(&Draining) -> usize| {
+            let sum: usize = of_pools.values().map(count).sum();
+            self.draining.with_label_values(&[waits_for]).set(i64::try_from(sum).unwrap_or(i64::MAX));
+        };
+        set("blocked_pod", |of| of.pods);
+        set("overdue_pod", |of| of.overdue);
+        set("volume", |of| of.volumes);
+        set("finalizer", |of| of.finalizers);
+        set("list", |of| of.lists);
+        set("nothing", |of| of.other);
+    }
+
     /// Counts a failed list of one node's pods.
     pub(crate) fn pods_unread(&self, category: &str) {
         self.unread.with_label_values(&[category]).inc();
     }
 
+    /// Counts a failed list of the volume attachments.
+    pub(crate) fn attachments_unread(&self, category: &str) {
+        self.attachments_unread.with_label_values(&[category]).inc();
+    }
+
     /// Counts nodes that were not made.
     pub(crate) fn failed(&self, reason: Reason) {
         self.failures.with_label_values(&[reason.as_str()]).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared_crds::names::NODEPOOL_OPERATOR;
+
+    use super::*;
+    use crate::plan::testing::{draining, key, pod, step};
+    use crate::plan::{DrainStep, PodName};
+
+    #[test]
+    fn draining_nodes_are_counted_by_what_they_wait_for_over_all_pools_and_no_longer_than_they_drain() {
+        let metrics = Metrics::new(NODEPOOL_OPERATOR, "0").unwrap();
+        let own = NodePoolMetrics::new(&metrics).unwrap();
+        let drain = || NodeAction::Drain(DrainStep::default());
+        let nodes = [drain(), drain(), drain(), drain(), drain(), NodeAction::Wait];
+        let nodes: Vec<NodeStep> =
+            nodes.into_iter().enumerate().map(|(index, action)| step(draining(index, 5), action)).collect();
+        let pod = PodName::of(&pod("p"));
+        let blocked = [
+            ("n-000", Blocker::Overdue(pod.clone())),
+            ("n-000", Blocker::Pod(pod.clone(), "a budget".into())),
+            ("n-001", Blocker::Overdue(pod)),
+            ("n-002", Blocker::Volumes(vec!["pv".into()])),
+            ("n-003", Blocker::Unread("pods")),
+        ];
+        let blocked = blocked.map(|(node, by)| Blocked { node: node.into(), by });
+        let applied = Applied { blocked: blocked.into(), ..Applied::default() };
+        let seen = || {
+            ["blocked_pod", "overdue_pod", "volume", "list", "nothing"]
+                .map(|label| own.draining.with_label_values(&[label]).get())
+        };
+        own.draining(&key(), &nodes, &applied);
+        assert_eq!(seen(), [1, 1, 1, 1, 1]);
+        let other = PoolKey { namespace: "other".into(), name: "p".into() };
+        own.draining(&other, &nodes, &Applied::default());
+        assert_eq!(seen(), [1, 1, 1, 1, 6]);
+        own.draining(&key(), &[], &Applied::default());
+        own.draining(&other, &[], &Applied::default());
+        assert_eq!(seen(), [0; 5]);
     }
 }

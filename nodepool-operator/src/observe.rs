@@ -27,16 +27,16 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::plan::observed_time::{MachineTimes, NodeTimes, PodTimes};
 use crate::plan::supply::NodeSource;
-use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, Supply, slots};
+use crate::plan::{AttachedVolumes, Observed, ObservedPods, PodReads, PoolKey, Supply, slots};
 use crate::provider::{ListedMachine, ProviderError};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 /// Timeout of a live read of one node's pods, which are few: while the read waits, the rest of the pool waits too.
-const PODS_READ_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const PODS_READ_LIMIT: Duration = Duration::from_secs(10);
 /// Number of concurrent live reads of pods.
-const PARALLEL_READS: usize = 8;
+pub(crate) const PARALLEL_READS: usize = 8;
 
 /// What was observed, and the machines that failed meanwhile.
 pub(crate) struct Seen {
@@ -86,6 +86,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         registered,
         may_be_hidden,
         recent: ObservedPods::default(),
+        protected: ctx.protections.recent(key),
         supply,
         now,
         times: NodeTimes::default(),
@@ -95,7 +96,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     observed.times = ctx.tracker.record_nodes(key, &observed.nodes, is_missed);
     // After the nodes: the times of pods are kept with those of the pool's nodes.
     let times = ctx.tracker.record_pods(key, &by_node);
-    observed.recent = ObservedPods { times, by_node, is_incomplete: false };
+    observed.recent = ObservedPods { by_node, times, ..ObservedPods::default() };
     // A list that fails says nothing about the machines that it listed before.
     if !observed.supply.is_unknown {
         observed.machine_times = ctx.tracker.record_machines(key, observed.in_flight());
@@ -120,7 +121,7 @@ pub(crate) async fn pods(ctx: &Context, observed: &Observed, reads: &PodReads) -
     times.extend(ctx.tracker.record_pods(&observed.key, &by_node).0);
     let known = observed.recent.by_node.iter().filter(|(node, _)| recent.contains(*node));
     by_node.extend(known.map(|(node, pods)| (node.clone(), pods.clone())));
-    ObservedPods { by_node, times: PodTimes(times), is_incomplete }
+    ObservedPods { by_node, times: PodTimes(times), attached: AttachedVolumes::default(), is_incomplete }
 }
 
 /// The pool's nodes, and the names of those that cannot be read.
@@ -273,7 +274,8 @@ fn stand_in(unreadable: &Unreadable) -> Pod {
     pod
 }
 
-async fn listed<K>(
+/// The result of `list`, which may take as long as `limit`.
+pub(crate) async fn listed<K>(
     what: &'static str,
     limit: Duration,
     list: impl Future<Output = kube::Result<Listed<K>>>,

@@ -102,10 +102,10 @@ async fn a_node_whose_last_pod_is_given_up_is_not_removed_on_an_old_list_either(
     let mut ending = pod("db");
     ending.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let mut timed = pool(0);
-    timed.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
+    timed.spec.drain = Some(DrainSpec { timeout_seconds: Some(1), ..DrainSpec::default() });
     let test = server(vec![draining(0, -100)], move |_| Some(vec![ending.clone()])).with_pool(timed);
     // The end of the pod is not confirmed, and half a second after a list it is not expected to be any more.
-    for (wait, lists, is_removed) in [(0, 1, false), (29_500, 2, false), (500, 3, true)] {
+    for (wait, lists, is_removed) in [(0, 1, false), (9_500, 2, false), (500, 3, true)] {
         test.time.advance(Duration::from_millis(wait));
         test.ctx.invalidate(&key());
         let (observed, classified, pods) = read(&test).await;
@@ -126,7 +126,7 @@ async fn time_that_passes_while_pods_are_listed_removes_no_node_on_an_old_list()
         ending
     };
     let mut timed = pool(0);
-    timed.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
+    timed.spec.drain = Some(DrainSpec { timeout_seconds: Some(1), ..DrainSpec::default() });
     let slow: Arc<Mutex<Option<FakeClock>>> = Arc::default();
     let clock = slow.clone();
     let test = server(vec![draining(0, -100), draining(1, -100)], move |node| {
@@ -137,7 +137,7 @@ async fn time_that_passes_while_pods_are_listed_removes_no_node_on_an_old_list()
     });
     let test = test.with_pool(timed);
     read(&test).await;
-    test.time.advance(Duration::from_millis(29_500));
+    test.time.advance(Duration::from_millis(9_500));
     test.ctx.invalidate(&key());
     read(&test).await;
     // The pods of the second node are listed again, which takes a second. After it the pod is not expected to end any

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 
-use crate::plan::{NodeAction, Plan, PodName};
+use crate::plan::{Blocker, DrainStep, NodeAction, Plan};
 
 /// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
@@ -11,16 +11,16 @@ const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
 const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(2);
 /// Retry interval of a refused eviction, the same as in `kubectl drain`.
 const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
+/// Polling interval of a Node that only finalizers of others keep: for how long they do is said in the status.
+const FINALIZERS_POLL: SignedDuration = SignedDuration::from_secs(30);
 
-/// An eviction that was refused, usually by a `PodDisruptionBudget`.
+/// What a drain waits for and may wait for long.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Blocked {
     /// The draining node.
     pub node: String,
-    /// The pod that was not evicted.
-    pub pod: PodName,
-    /// The API server's message.
-    pub message: String,
+    /// What keeps it.
+    pub by: Blocker,
 }
 
 /// The kind of write that no retry can help. The first variant takes precedence in the status.
@@ -71,6 +71,8 @@ pub(crate) struct Applied {
     pub cordoned: Vec<String>,
     /// Names of the nodes that were uncordoned, which cancels their drain.
     pub uncordoned: Vec<String>,
+    /// Names of the nodes whose drain took too long and was cancelled.
+    pub given_back: Vec<String>,
     /// Names of the nodes that were deleted and whose finalizer was removed.
     pub removed: Vec<String>,
     /// Names of the nodes that were deleted because they did not become Ready in time.
@@ -95,7 +97,7 @@ pub(crate) struct Applied {
     pub deleted_pods: usize,
     /// Number of evictions that were refused.
     pub refused: usize,
-    /// Pods whose eviction was refused, in this pass or so recently that it is not retried yet.
+    /// What keeps draining nodes, refusals included that are so recent that the eviction is not retried yet.
     pub blocked: Vec<Blocked>,
     /// A write that the API server will never accept. If there are several it is the least, so that a second pass
     /// reports the same.
@@ -123,6 +125,7 @@ impl Applied {
             joined,
             cordoned,
             uncordoned,
+            given_back,
             removed,
             replaced,
             lost,
@@ -144,6 +147,7 @@ impl Applied {
         self.joined.extend(joined);
         self.cordoned.extend(cordoned);
         self.uncordoned.extend(uncordoned);
+        self.given_back.extend(given_back);
         self.removed.extend(removed);
         self.replaced.extend(replaced);
         self.lost.extend(lost);
@@ -164,9 +168,18 @@ impl Applied {
 
     /// When to reconcile again after this result of `plan`; `None` when only an event can change anything.
     pub(crate) fn next_visit(&self, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
-        let draining = plan.nodes.iter().any(|step| matches!(step.action, NodeAction::Drain { .. }));
-        let poll = if self.blocked.is_empty() || self.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
-        let drains = draining.then(|| now.checked_add(poll).unwrap_or(Timestamp::MAX));
+        let poll = |step: &DrainStep| match step.only_waits_for() {
+            // An event tells when they are gone.
+            Some(Blocker::Finalizers(_)) => FINALIZERS_POLL,
+            // The attachments of all nodes are listed for it.
+            Some(Blocker::Volumes(_)) => BLOCKED_POLL,
+            _ if self.blocked.is_empty() || self.evicted > 0 => DRAIN_POLL,
+            _ => BLOCKED_POLL,
+        };
+        let drains = plan.nodes.iter().filter_map(|step| match &step.action {
+            NodeAction::Drain(step) => now.checked_add(poll(step)).ok(),
+            _ => None,
+        });
         let ending =
             (self.machines_ending > 0).then(|| now.checked_add(MACHINE_POLL).unwrap_or(Timestamp::MAX));
         plan.requeue_at

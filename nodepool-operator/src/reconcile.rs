@@ -6,6 +6,7 @@ use std::time::Duration;
 use shared_runtime::controller::Step;
 
 use crate::apply::{PassResult, apply};
+use crate::attachments;
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::{self, Seen, observe, unreadable};
@@ -27,9 +28,13 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
         return Ok(Step::Stale);
     };
     let classified = plan::classify(&seen.observed);
-    let pods = observe::pods(&ctx, &seen.observed, &classified.reads).await;
+    let mut pods = observe::pods(&ctx, &seen.observed, &classified.reads).await;
+    let emptied = classified.emptied(&seen.observed, &pods);
+    pods.attached = attachments::attached(&ctx, &key, &emptied, &pods).await;
     let plan = plan::plan(&seen.observed, classified, &pods);
+    ctx.protections.record(&key, plan.protected.iter().cloned());
     let result = apply(&ctx, &seen, &plan).await;
+    ctx.metrics.draining(&key, &plan.nodes, &result.applied);
     let facts = count(&ctx, &seen, &plan, &result.applied);
     let reported = report(&ctx, &seen, facts.as_ref(), &result).await;
 
@@ -80,6 +85,9 @@ mod tests {
         let test = TestContext::new(|path, _| match path {
             path if path.starts_with("/api/v1/nodes?") => {
                 (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node(0)] }))
+            }
+            path if path.starts_with("/api/v1/pods?") => {
+                (200, json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [] }))
             }
             path if path.starts_with("/api/v1/nodes/") => failure(409, "Conflict", "it has changed"),
             _ => failure(403, "Forbidden", "no right to write the status"),

@@ -10,7 +10,7 @@ use shared_runtime::reflect::Unreadable;
 use tracing::info;
 
 use crate::apply::PassResult;
-use crate::apply::node_step::written;
+use crate::apply::node_write::written;
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::{Seen, raw_pool};
@@ -89,9 +89,11 @@ async fn write_status(
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.
 fn log(applied: &Applied) {
-    let Applied { created, joined, cordoned, uncordoned, removed, replaced, lost, timed_out, .. } = applied;
+    let Applied {
+        created, joined, cordoned, uncordoned, given_back, removed, replaced, lost, timed_out, ..
+    } = applied;
     let (created, joined, cordoned) = (created.len(), joined.len(), cordoned.len());
-    let (uncordoned, removed) = (uncordoned.len(), removed.len());
+    let (uncordoned, removed) = (uncordoned.len() + given_back.len(), removed.len());
     let replaced = replaced.len() + lost.len() + timed_out.len();
     if created + joined + cordoned + uncordoned + removed + replaced > 0 {
         info!(created, joined, cordoned, uncordoned, removed, replaced, "nodes changed");
@@ -105,6 +107,7 @@ const fn event_kind(reason: EventReason) -> EventKind {
         EventReason::ScalingDown => EventKind::normal("ScalingDown", "DrainNode"),
         EventReason::NodeRemoved => EventKind::normal("NodeRemoved", "DeleteNode"),
         EventReason::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
+        EventReason::DrainGivenBack => EventKind::warning("DrainGivenBack", "UncordonNode"),
         EventReason::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
         EventReason::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
         EventReason::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),

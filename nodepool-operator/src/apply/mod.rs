@@ -4,7 +4,9 @@
 //! Order: add the pool's finalizer; take nodes out of the replica count; only if all of that succeeded, uncordon nodes
 //! and create new ones. A pass that stops half-way therefore leaves too few nodes, never too many.
 
-pub(crate) mod node_step;
+mod drain_step;
+mod node_step;
+pub(crate) mod node_write;
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,7 +19,8 @@ use shared_crds::conditions::Reason;
 use shared_runtime::write::{self, Created};
 use tracing::info;
 
-use self::node_step::{carry_out, written};
+use self::node_step::carry_out;
+use self::node_write::written;
 use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
@@ -170,7 +173,7 @@ async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error>
 /// Makes a Node that registered itself a node of the pool.
 async fn join(ctx: &Context, step: &JoinStep) -> Result<Applied, Error> {
     let mut applied = Applied::default();
-    if node_step::patch(ctx, &step.node, step.patch.clone(), &mut applied).await? {
+    if node_write::patch(ctx, &step.node, step.patch.clone(), &mut applied).await? {
         applied.joined.extend(step.node.metadata.name.clone());
     }
     Ok(applied)
@@ -179,7 +182,7 @@ async fn join(ctx: &Context, step: &JoinStep) -> Result<Applied, Error> {
 /// Deletes a Node whose machine is gone and that never was a node of the pool.
 async fn delete_left_over(ctx: &Context, node: &Node) -> Result<Applied, Error> {
     let mut applied = Applied::default();
-    if node_step::delete(ctx, node, &mut applied).await? {
+    if node_write::delete(ctx, node, &mut applied).await? {
         info!(node = node.metadata.name, "deleted the Node of a machine that was withdrawn");
     }
     Ok(applied)
@@ -239,7 +242,7 @@ async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Err
     let Observed { key, pool, .. } = &seen.observed;
     let mut applied = Applied::default();
     let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name).await;
-    if let Some(deletion) = node_step::provided("a machine", deleted, &mut applied)? {
+    if let Some(deletion) = node_write::provided("a machine", deleted, &mut applied)? {
         applied.withdrawn = 1;
         applied.machines_ending = usize::from(deletion != Deletion::Gone);
     }
@@ -256,7 +259,7 @@ async fn resize(
 ) -> Result<Applied, Error> {
     let mut applied = Applied::default();
     let changed = ctx.provisioner.resize(&seen.observed.key, &pool.spec.provider, from, change).await;
-    node_step::provided("a machine", changed, &mut applied)?;
+    node_write::provided("a machine", changed, &mut applied)?;
     Ok(applied)
 }
 

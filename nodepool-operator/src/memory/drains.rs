@@ -20,6 +20,9 @@ const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// blocked drain.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
 
+/// Minimum interval between two texts in the annotation that says what a drain waits for.
+const NOTE_INTERVAL: Duration = Duration::from_secs(60);
+
 /// For how long a refusal or a failed attempt is remembered. Until then the pod is tried after pods without one.
 const REFUSED_KEPT_FOR: Duration = Duration::from_secs(300);
 
@@ -28,6 +31,8 @@ pub(crate) struct Drains {
     clock: Clock,
     listed: Mutex<HashMap<String, (Duration, Vec<Pod>)>>,
     results: Mutex<HashMap<(PodRemoval, String), (Duration, RemovalResult)>>,
+    /// When each node was last annotated with what its drain waits for.
+    noted: Mutex<HashMap<String, Duration>>,
 }
 
 /// How a pod is removed. The result of one method says nothing about the other one.
@@ -71,7 +76,7 @@ impl RemovalResult {
 impl Drains {
     /// Creates an empty memory.
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, listed: Mutex::default(), results: Mutex::default() }
+        Self { clock, listed: Mutex::default(), results: Mutex::default(), noted: Mutex::default() }
     }
 
     /// The pods of those `nodes` that were listed recently, by node.
@@ -110,13 +115,36 @@ impl Drains {
         is_recent(*at, now, result.interval()).then(|| result.clone())
     }
 
+    /// Whether that was attempted, however it ended, and not too long ago to remember.
+    pub(crate) fn was_tried(&self, method: PodRemoval, pod: &Pod) -> bool {
+        let key = pod.metadata.uid.clone().map(|uid| (method, uid));
+        key.is_some_and(|key| lock(&self.results).contains_key(&key))
+    }
+
+    /// Whether the annotation of the node that says what its drain waits for may be rewritten.
+    pub(crate) fn may_note_again(&self, node: &str) -> bool {
+        let now = self.clock.monotonic();
+        lock(&self.noted).get(node).is_none_or(|at| !is_recent(*at, now, NOTE_INTERVAL))
+    }
+
+    /// Records that it was written.
+    pub(crate) fn noted(&self, node: &str) {
+        let now = self.clock.monotonic();
+        let mut noted = lock(&self.noted);
+        noted.retain(|_, at| is_recent(*at, now, NOTE_INTERVAL));
+        noted.insert(node.to_owned(), now);
+    }
+
     /// `pods` in the order of attempts. A pass may run out of time, and pods that were refused at the last attempt, and
     /// usually are again, would otherwise keep the others from ever being attempted.
     pub(crate) fn in_order_of_attempts<'a>(&self, method: PodRemoval, pods: &'a [Pod]) -> Vec<&'a Pod> {
         let results = lock(&self.results);
+        // A deletion is preceded by an eviction.
+        let methods = [method, PodRemoval::Evict];
         let stayed = |pod: &&Pod| {
-            let known = results.get(&(method, pod.metadata.uid.clone()?));
-            known.filter(|(_, result)| *result != RemovalResult::Terminating).map(|(at, _)| *at)
+            let uid = pod.metadata.uid.as_ref()?;
+            let known = methods.iter().filter_map(|method| results.get(&(*method, uid.clone())));
+            known.filter(|(_, result)| *result != RemovalResult::Terminating).map(|(at, _)| *at).max()
         };
         let mut pods: Vec<&Pod> = pods.iter().collect();
         pods.sort_by_cached_key(stayed);
@@ -146,8 +174,8 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
-    use crate::plan::PodName;
     use crate::plan::testing::pod;
+    use crate::plan::{Blocker, PodName};
 
     #[test]
     fn a_list_serves_the_passes_of_a_second_unless_the_node_is_cordoned_again() {
@@ -175,11 +203,8 @@ mod tests {
             pod
         };
         let (going, stuck) = (named("going"), named("stuck"));
-        let refused = RemovalResult::Refused(Blocked {
-            node: "a".into(),
-            pod: PodName::of(&stuck),
-            message: "budget".into(),
-        });
+        let by = Blocker::Pod(PodName::of(&stuck), "budget".into());
+        let refused = RemovalResult::Refused(Blocked { node: "a".into(), by });
         drains.record_result(PodRemoval::Evict, &going, RemovalResult::Terminating);
         drains.record_result(PodRemoval::Evict, &stuck, refused.clone());
         assert_eq!(

@@ -2,4 +2,5 @@
 //! wait a little longer.
 
 pub(crate) mod drains;
+pub(crate) mod protections;
 pub(crate) mod tracker;

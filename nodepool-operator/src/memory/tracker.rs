@@ -3,7 +3,7 @@
 //! It is a memory and decides nothing: the plan uses it in addition to the wall clock ([`NodeTimes`], [`PodTimes`]). A
 //! restart empties it, so a timeout then takes its full time once more.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ struct Tracked {
     nodes: HashMap<String, TrackedNode>,
     /// By the name of their node: a node whose pods could not be listed keeps what is known about them.
     terminating_pods: HashMap<String, HashMap<String, Duration>>,
+    /// Since when each draining node, by name, has been without pods.
+    emptied: HashMap<String, Duration>,
     /// Since when each machine, by name, has been listed without a Node.
     machines: HashMap<String, Duration>,
 }
@@ -39,6 +41,8 @@ struct TrackedNode {
     lost_since: Option<Duration>,
     /// The drain annotation, and since when it has been observed.
     draining_since: Option<(String, Duration)>,
+    /// The same for the annotation that it was given back.
+    given_back_since: Option<(String, Duration)>,
 }
 
 impl Tracker {
@@ -70,6 +74,7 @@ impl Tracker {
             .filter_map(|node| node.metadata.name.as_deref())
             .collect();
         tracked.terminating_pods.retain(|node, _| draining.contains(node.as_str()));
+        tracked.emptied.retain(|node, _| draining.contains(node.as_str()));
         let times = tracked.nodes.iter().map(|(uid, node)| (uid.clone(), node.time(now))).collect();
         if tracked.nodes.is_empty() && tracked.machines.is_empty() {
             pools.remove(key);
@@ -99,6 +104,28 @@ impl Tracker {
             }
         }
         PodTimes(times)
+    }
+
+    /// Records which of the `listed` nodes no pod keeps any more, and returns for how long that has been so. What is known of
+    /// a node whose pods were not listed stays.
+    pub(crate) fn record_emptied<'a>(
+        &self,
+        key: &PoolKey,
+        listed: impl Iterator<Item = &'a String>,
+        emptied: &BTreeSet<String>,
+    ) -> BTreeMap<String, SignedDuration> {
+        let now = self.clock.monotonic();
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(tracked) = pools.get_mut(key) else { return BTreeMap::new() };
+        for node in listed.filter(|node| !emptied.contains(*node)) {
+            tracked.emptied.remove(node);
+        }
+        let mut times = BTreeMap::new();
+        for node in emptied {
+            let since = *tracked.emptied.entry(node.clone()).or_insert(now);
+            times.insert(node.clone(), passed(since, now));
+        }
+        times
     }
 
     /// Records the pool's machines that have no Node, and returns for how long that has been so.
@@ -131,21 +158,28 @@ impl Tracker {
 impl TrackedNode {
     /// The entry after another observation; `None` when there is nothing to remember.
     fn seen(self, node: &Node, is_missed: bool, now: Duration) -> Option<Self> {
-        let Self { was_ready, not_ready_since, lost_since, draining_since } = self;
+        let Self { was_ready, not_ready_since, lost_since, draining_since, given_back_since } = self;
         let ready = is_ready(node);
         let marked = annotation(node, names::READY_TIME_ANNOTATION).is_some();
-        let mark = drain_mark(node);
+        let since = |known: Option<(String, Duration)>, mark: Option<&str>| {
+            let mark = mark?;
+            known.filter(|(known, _)| known == mark).or_else(|| Some((mark.to_owned(), now)))
+        };
         let after = Self {
             was_ready: !marked && (was_ready || ready),
             not_ready_since: (!marked && !ready).then(|| not_ready_since.unwrap_or(now)),
             lost_since: (is_missed && !ready).then(|| lost_since.unwrap_or(now)),
-            draining_since: mark.map(|mark| {
-                draining_since.filter(|(known, _)| known == mark).unwrap_or_else(|| (mark.to_owned(), now))
-            }),
+            draining_since: since(draining_since, drain_mark(node)),
+            given_back_since: since(given_back_since, annotation(node, names::GIVEN_BACK_ANNOTATION)),
         };
-        let since = [after.not_ready_since, after.lost_since];
-        (after.was_ready || after.draining_since.is_some() || since.iter().any(Option::is_some))
-            .then_some(after)
+        let is_known = [
+            after.was_ready,
+            after.not_ready_since.is_some(),
+            after.lost_since.is_some(),
+            after.draining_since.is_some(),
+            after.given_back_since.is_some(),
+        ];
+        is_known.contains(&true).then_some(after)
     }
 
     fn time(&self, now: Duration) -> NodeTime {
@@ -155,6 +189,7 @@ impl TrackedNode {
             not_ready: since(self.not_ready_since),
             lost: self.lost_since.map(|since| passed(since, now)),
             draining: since(self.draining_since.as_ref().map(|(_, since)| *since)),
+            given_back: since(self.given_back_since.as_ref().map(|(_, since)| *since)),
         }
     }
 }
@@ -257,6 +292,28 @@ mod tests {
         assert_eq!(waited(&["a", "b"]), ["a 4", "b 0"]);
         assert_eq!(waited(&["b"]), ["b 4"]);
         assert_eq!(waited(&["a", "b"]), ["a 0", "b 8"]);
+    }
+
+    #[test]
+    fn a_node_without_pods_is_measured_until_it_has_pods_again() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let nodes = one(draining(0, 5));
+        let name = "n-000".to_owned();
+        let look = |listed: bool, emptied: bool| {
+            tracker.record_nodes(&key(), &nodes, |_| false);
+            let emptied = emptied.then(|| name.clone()).into_iter().collect();
+            let times = tracker.record_emptied(&key(), listed.then_some(&name).into_iter(), &emptied);
+            time.advance(Duration::from_secs(4));
+            times.get(&name).map(SignedDuration::as_secs)
+        };
+        assert_eq!(look(true, true), Some(0));
+        assert_eq!(look(false, false), None);
+        assert_eq!(look(true, true), Some(8));
+        assert_eq!(look(true, false), None);
+        assert_eq!(look(true, true), Some(0));
+        tracker.record_nodes(&key(), &one(node(0)), |_| false);
+        assert_eq!(look(true, true), Some(0), "that is another drain");
     }
 
     #[test]

@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::jiff::SignedDuration;
-
+use super::drain_limits::DrainLimits;
 use super::membership::{self, Member};
 use super::sizing::{self, Sizing};
-use super::{NodeAction, Observed, PodReads, drain};
+use super::{NodeAction, Observed, ObservedPods, PodReads, drain};
 
 /// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
 /// to them triggers the next pass, for the others.
@@ -33,7 +32,7 @@ pub(crate) fn classify(observed: &Observed) -> Classified {
     let (sizing, reads) = match observed.pool.as_deref() {
         None => {
             let deleting = members.iter().filter(|member| member.leaving.is_some_and(|it| it.deleting));
-            (None, of_drains(observed, deleting, None))
+            (None, of_drains(observed, deleting, DrainLimits::default()))
         }
         Some(pool) if pool.spec.paused => (None, PodReads::default()),
         Some(pool) => {
@@ -43,9 +42,9 @@ pub(crate) fn classify(observed: &Observed) -> Classified {
             let start_timeout = membership::start_timeout(pool);
             let unverified = members.iter().filter(|it| it.has_timed_out(start_timeout, observed.now));
             let reads = PodReads {
-                undecided: sizing.undecided(),
+                undecided: sizing.undecided(observed, &members),
                 unverified: unverified.take(MAX_UNVERIFIED).map(|it| it.name().to_owned()).collect(),
-                ..of_drains(observed, leaving, drain::timeout(pool))
+                ..of_drains(observed, leaving, DrainLimits::of(pool))
             };
             (Some(sizing), reads)
         }
@@ -53,19 +52,38 @@ pub(crate) fn classify(observed: &Observed) -> Classified {
     Classified { reads, members, sizing }
 }
 
+impl Classified {
+    /// The nodes that no pod keeps any more: they go now, unless a volume keeps them. Those are missing to which no volume can be
+    /// attached, and all where volumes are not waited for.
+    pub(crate) fn emptied(&self, observed: &Observed, pods: &ObservedPods) -> BTreeSet<String> {
+        let limits = observed.pool.as_deref().map_or_else(DrainLimits::default, DrainLimits::of);
+        if limits.detachment.is_zero() {
+            return BTreeSet::new();
+        }
+        let is_emptied = |member: &&Member| {
+            let mut member = (*member).clone();
+            member.learn_from(pods.of(member.name()).unwrap_or_default());
+            let was_ready = member.leaving.is_some_and(|leaving| leaving.was_ready);
+            was_ready && drain::without_volumes(&member, pods, limits, observed.now) == NodeAction::Remove
+        };
+        let listed = self.members.iter().filter(|member| self.reads.draining.contains(member.name()));
+        listed.filter(is_emptied).map(|member| member.name().to_owned()).collect()
+    }
+}
+
 /// The reads for those of the `leaving` nodes whose drain has started. A recent list is sufficient, except for removing
 /// the node.
 fn of_drains<'a>(
     observed: &Observed,
     leaving: impl Iterator<Item = &'a Member>,
-    timeout: Option<SignedDuration>,
+    limits: DrainLimits,
 ) -> PodReads {
     let mut reads = PodReads::default();
     for member in leaving.filter(|member| member.leaving.is_some_and(|it| it.draining_since().is_some())) {
         let is_sufficient = observed.recent.of(member.name()).is_some_and(|pods| {
             let mut member = member.clone();
             member.learn_from(pods);
-            drain::leave(&member, &observed.recent, timeout, observed.now) != NodeAction::Remove
+            drain::without_volumes(&member, &observed.recent, limits, observed.now) != NodeAction::Remove
         });
         let of_drains = if is_sufficient { &mut reads.recent } else { &mut reads.draining };
         of_drains.insert(member.name().to_owned());

@@ -42,6 +42,10 @@ pub(crate) struct Plan {
     pub stalled: Option<Stall>,
     /// Every node, once.
     pub nodes: Vec<NodeStep>,
+    /// Nodes that are too many and stay as long as they ask for it, by name, and why.
+    pub held: Vec<(String, String)>,
+    /// Nodes that ask to be left alone, as far as their pods were listed in this pass, by name, and why.
+    pub protected: Vec<(String, String)>,
     /// Machines to request from the provider, by node name.
     pub request: Vec<String>,
     /// Requests to withdraw, by node name.

@@ -4,6 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shared_crds::names;
+use shared_crds::v1alpha1::{DrainSpec, DrainTimeoutAction};
 
 use super::model_cluster::ModelCluster;
 use super::supply::MachineState;
@@ -21,6 +22,12 @@ enum Disturbance {
     RemoveFinalizer(usize),
     Budget(bool),
     Pause(bool),
+    /// A node asks to be left alone, or one of its pods does, or neither any more.
+    Protect(usize, Option<bool>),
+    /// A volume is attached to a node, or detached.
+    Attach(usize, bool),
+    /// Drains have so many seconds, and are then given back or not.
+    Drain(i32, bool),
     Time(i64),
     /// The kubelets of new machines register their Nodes.
     Register,
@@ -37,13 +44,18 @@ fn disturbance() -> impl Strategy<Value = Disturbance> {
         1 => (0..12_usize).prop_map(Disturbance::RemoveFinalizer),
         1 => any::<bool>().prop_map(Disturbance::Budget),
         1 => prop::bool::weighted(0.2).prop_map(Disturbance::Pause),
+        1 => (0..12_usize, any::<Option<bool>>()).prop_map(|(node, asks)| Disturbance::Protect(node, asks)),
+        1 => (0..12_usize, any::<bool>()).prop_map(|(node, attach)| Disturbance::Attach(node, attach)),
+        // Long enough for a pass that evicts.
+        1 => (prop_oneof![Just(0), 4..20_i32], any::<bool>()).prop_map(|(timeout, back)| Disturbance::Drain(timeout, back)),
         2 => prop_oneof![0..5_i64, Just(1000)].prop_map(Disturbance::Time),
         2 => Just(Disturbance::Register),
         6 => prop_oneof![Just(usize::MAX), 0..6_usize].prop_map(Disturbance::Pass),
     ]
 }
 
-fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) {
+/// The result of the pass, if it is one.
+fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) -> Applied {
     let nth = |cluster: &ModelCluster, index: usize| cluster.nodes.keys().nth(index).cloned();
     let status = |cluster: &mut ModelCluster, index: usize, status: &str| {
         if let Some(node) = nth(cluster, index).and_then(|name| cluster.nodes.get_mut(&name)) {
@@ -67,15 +79,47 @@ fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) {
         }
         Disturbance::Budget(blocks) => cluster.budget_blocks = blocks,
         Disturbance::Pause(paused) => cluster.pool.spec.paused = paused,
+        Disturbance::Protect(index, asks) => {
+            if let Some(name) = nth(cluster, index) {
+                cluster.protect(&name, asks == Some(true), asks == Some(false));
+            }
+        }
+        Disturbance::Attach(index, attach) => {
+            if let Some(name) = nth(cluster, index) {
+                if attach {
+                    cluster.attached.insert(name)
+                } else {
+                    cluster.attached.remove(&name)
+                };
+            }
+        }
+        Disturbance::Drain(timeout, is_given_back) => {
+            let on_timeout =
+                if is_given_back { DrainTimeoutAction::GiveBack } else { DrainTimeoutAction::Force };
+            let timeout_seconds = Some(timeout);
+            cluster.pool.spec.drain = Some(DrainSpec { timeout_seconds, on_timeout, ..DrainSpec::default() });
+        }
         Disturbance::Time(seconds) => cluster.second += seconds,
         Disturbance::Register => cluster.register(),
         Disturbance::Pass(writes) => {
             let plan = cluster.plan();
-            cluster.apply(&plan, writes);
+            let applied = cluster.apply(&plan, writes);
             if writes != usize::MAX && !cluster.registers_itself {
                 cluster.machines.clear();
             }
+            return applied;
         }
+    }
+    Applied::default()
+}
+
+/// Ends everything that keeps nodes.
+fn calm(cluster: &mut ModelCluster) {
+    cluster.budget_blocks = false;
+    cluster.pool.spec.paused = false;
+    cluster.attached.clear();
+    for name in cluster.nodes.keys().cloned().collect::<Vec<_>>() {
+        cluster.protect(&name, false, false);
     }
 }
 
@@ -93,6 +137,8 @@ fn run_until_idle(cluster: &mut ModelCluster) -> usize {
             && plan.register.is_empty()
             && plan.join.is_empty()
             && cluster.observe().in_flight().next().is_none()
+            // A node that was given back is drained again some time later.
+            && cluster.staying() <= cluster.wanted()
             && (cluster.registers_itself
                 || Applied::default().next_visit(&plan, at(cluster.second)).is_none());
         if idle {
@@ -112,11 +158,13 @@ proptest! {
         let mut cluster = ModelCluster::new(registers_itself);
         for disturbance in &history {
             let before = cluster.promised();
-            disturb(&mut cluster, disturbance);
+            let applied = disturb(&mut cluster, disturbance);
             if let Disturbance::Pass(_) = disturbance {
                 let wanted = cluster.wanted();
                 let after = cluster.promised();
-                prop_assert!(after <= wanted.max(before), "{after} promised, {wanted} wanted, {before} before");
+                // Those that are given back were counted before their drain.
+                let most = wanted.max(before + applied.given_back.len());
+                prop_assert!(after <= most, "{after} promised, {wanted} wanted, {before} before");
             }
         }
     }
@@ -162,8 +210,7 @@ proptest! {
         for disturbance in &history {
             disturb(&mut cluster, disturbance);
         }
-        cluster.budget_blocks = false;
-        cluster.pool.spec.paused = false;
+        calm(&mut cluster);
         prop_assert!(run_until_idle(&mut cluster) < 60, "{:?}", actions_now(&cluster));
         prop_assert_eq!(cluster.nodes.len(), cluster.wanted());
         prop_assert!(!registers_itself || cluster.machines.len() == cluster.wanted(), "{:?}", cluster.machines);

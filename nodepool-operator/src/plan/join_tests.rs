@@ -11,7 +11,7 @@ use shared_crds::names;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::observed_time::{MachineTimes, NodeTime, NodeTimes};
-use super::supply::Size;
+use super::supply::{MachineState, NodeSource, Size};
 use super::testing::{self, at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
 use super::*;
 

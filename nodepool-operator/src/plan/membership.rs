@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::{NodePool, names};
 
+use super::drain_limits::DrainLimits;
 use super::observed_time::{NodeTime, due};
 use super::pods;
 
@@ -31,6 +32,7 @@ pub(crate) enum Readiness {
 
 /// The state of a leaving node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the Node")]
 pub(crate) struct Leaving {
     /// The Node object is being deleted, which cannot be undone.
     pub deleting: bool,
@@ -38,6 +40,8 @@ pub(crate) struct Leaving {
     pub drain_started: Option<Timestamp>,
     /// The node is unschedulable.
     pub cordoned: bool,
+    /// It has the taint of a drain.
+    pub tainted: bool,
     /// It was Ready at some time, so pods may have been bound to it.
     pub was_ready: bool,
     /// For how long this process has observed it draining.
@@ -53,6 +57,7 @@ impl Leaving {
 
 /// One node of the pool.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the Node")]
 pub(crate) struct Member {
     /// The Node object.
     pub node: Arc<Node>,
@@ -66,10 +71,15 @@ pub(crate) struct Member {
     pub template_hash: Option<String>,
     /// The node is unschedulable.
     pub cordoned: bool,
+    /// It has the taint of a drain.
+    pub tainted: bool,
     /// Whether it carries the operator's finalizer.
     pub has_finalizer: bool,
     /// When the Node object was created.
     pub created: Timestamp,
+    /// When its last drain took too long and was cancelled, and for how long this process has observed that; `None` when
+    /// none did.
+    pub given_back: Option<(Timestamp, SignedDuration)>,
     /// For how long this process has observed it not Ready.
     pub not_ready: SignedDuration,
     /// For how long this process has observed it not Ready and its machine not listed; `None` when that is not so now.
@@ -92,12 +102,16 @@ impl Member {
         };
         let drain = annotation(names::DRAIN_STARTED_ANNOTATION);
         let template_hash = annotation(names::TEMPLATE_HASH_ANNOTATION).cloned();
-        let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+        let spec = node.spec.as_ref();
+        let cordoned = spec.and_then(|spec| spec.unschedulable) == Some(true);
+        let mut taints = spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+        let tainted = taints.any(|taint| taint.key == names::DRAINING_TAINT);
         let deleting = metadata.deletion_timestamp.is_some();
         let leaving = (deleting || drain.is_some()).then(|| Leaving {
             deleting,
             drain_started: drain.and_then(|time| time.parse().ok()),
             cordoned,
+            tainted,
             // The history of a foreign node before its adoption is not known.
             was_ready: readiness != Readiness::Starting || template_hash.is_none(),
             observed: time.draining,
@@ -109,7 +123,10 @@ impl Member {
             leaving,
             template_hash,
             cordoned,
+            tainted,
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
+            given_back: annotation(names::GIVEN_BACK_ANNOTATION)
+                .map(|at| (at.parse().unwrap_or(Timestamp::UNIX_EPOCH), time.given_back)),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
             not_ready: time.not_ready,
             lost: time.lost,
@@ -164,6 +181,14 @@ impl Member {
     /// When it counts as lost unless its machine comes back; `None` when it is not missed.
     pub(crate) fn lost_at(&self, now: Timestamp) -> Option<Timestamp> {
         now.checked_add(LOST_AFTER.checked_sub(self.lost?)?).ok()
+    }
+
+    /// Until when it is not drained again because its last drain took too long; `None` when it may be.
+    pub(crate) fn rests_until(&self, limits: DrainLimits, now: Timestamp) -> Option<Timestamp> {
+        let ((since, observed), rest) = (self.given_back?, limits.rest()?);
+        // A time to come was written by a clock that was ahead: what this process has seen decides alone.
+        let since = if since > now { Timestamp::UNIX_EPOCH } else { since };
+        Some(due(since, rest, observed, now)).filter(|end| self.stays() && *end > now)
     }
 
     /// Whether it has taken longer than `timeout` to start, unless its pods show that it did.

@@ -6,7 +6,7 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `model`, `decision`, `keys` | nothing: they define the input and the output |
+//! | `model`, `decision`, `keys`, `blocker` | nothing: they define the input and the output |
 //! | `classify` | whose pods have to be read |
 //! | `membership` | the state of each node |
 //! | `pods` | which pods keep a node |
@@ -14,15 +14,19 @@
 //! | `contested` | whether another writer has set the number of machines, and what follows |
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `victims` | which nodes are removed |
-//! | `drain` | the next step of a leaving node |
+//! | `drain`, `drain_limits`, `attached` | the next step of a leaving node |
 //! | `slots`, `template`, `hash` | name and content of a new node |
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
+//! | `visits` | when to come back without an event |
 //! | `numbers` | nothing: it writes numbers of nodes |
 
+mod attached;
+mod blocker;
 mod classify;
 pub(crate) mod contested;
 mod decision;
 pub(crate) mod drain;
+mod drain_limits;
 pub(crate) mod hash;
 mod keys;
 pub(crate) mod membership;
@@ -37,6 +41,7 @@ pub(crate) mod slots;
 pub(crate) mod supply;
 pub(crate) mod template;
 pub(crate) mod victims;
+mod visits;
 
 #[cfg(test)]
 mod invariant_tests;
@@ -65,25 +70,25 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 use shared_crds::{NodePool, names};
 
+pub(crate) use self::blocker::Blocker;
 pub(crate) use self::classify::{Classified, classify};
-use self::contested::MachinesWriter;
 pub(crate) use self::decision::{JoinStep, Plan, Stall};
+use self::drain_limits::DrainLimits;
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
-pub(crate) use self::model::{NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep};
-use self::sizing::Sizing;
+pub(crate) use self::model::{
+    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep,
+};
+use self::sizing::{Sizing, Victims};
+use self::supply::Machine;
 pub(crate) use self::supply::Supply;
-use self::supply::{Machine, MachineState, NodeSource};
 use self::template::{Blueprint, Invalid, Marks};
 
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
 const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
 
-/// Polling interval of a provider while a machine is between two states that no event reports.
-const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(5);
-/// Polling interval of a provider whose machines register their Nodes themselves: finds machines that nobody expects, and
-/// those that went away.
-const MACHINE_RESYNC: SignedDuration = SignedDuration::from_secs(60);
+/// Polling interval of the pods that protect their nodes: pods are not watched.
+const PROTECTED_POLL: SignedDuration = SignedDuration::from_secs(15);
 
 /// How many machines more than it was asked for a provider may have before nothing is made or removed: what a request
 /// whose answer was lost may add. Machine Controller Manager allows two as well (its `safety-up`).
@@ -110,10 +115,14 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
 /// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left
 /// alone, with their pods.
 fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) -> Plan {
-    let requeue_at = next_visit(observed, &members, None);
+    let requeue_at = visits::next(observed, &members, None);
     let action = |member: &Member| {
         let deleting = member.leaving.is_some_and(|leaving| leaving.deleting);
-        if deleting { drain::leave(member, pods, None, observed.now) } else { NodeAction::Keep }
+        if deleting {
+            drain::leave(member, pods, DrainLimits::default(), observed.now)
+        } else {
+            NodeAction::Keep
+        }
     };
     Plan {
         nodes: steps(members, action),
@@ -138,7 +147,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
         template_hash,
         stalled,
         nodes: steps(members, action),
-        requeue_at: next_list(observed),
+        requeue_at: visits::next_list(observed),
         ..Plan::default()
     }
 }
@@ -220,10 +229,10 @@ fn active(
     let replaced: BTreeSet<String> = never_started.union(&lost).cloned().collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
     let sizing = if replaced.is_empty() { sizing } else { sizing::size(observed, pool, &members, &replaced) };
-    let victims = sizing.victims(&members, pods);
-    let requeue_at = next_visit(observed, &members, start_timeout);
+    let Victims { names: victims, held, protected, is_undecided } = sizing.victims(observed, &members, pods);
+    let requeue_at = visits::next(observed, &members, start_timeout);
 
-    let drain_timeout = drain::timeout(pool);
+    let limits = DrainLimits::of(pool);
     let has_nodes = !members.is_empty();
     let leaving: BTreeSet<String> = members
         .iter()
@@ -240,13 +249,16 @@ fn active(
         } else if victims.contains(member.name()) && member.has_finalizer {
             NodeAction::Cordon
         } else if !member.stays() {
-            match drain::leave(member, pods, drain_timeout, now) {
+            match drain::leave(member, pods, limits, now) {
                 // Until its Node is deleted, the drain can be cancelled.
-                NodeAction::Remove if waits(observed, member) => NodeAction::Wait,
+                NodeAction::Remove => wait(observed, member).unwrap_or(NodeAction::Remove),
+                NodeAction::Drain(step) if is_ending(&going, member, &step) => NodeAction::Wait,
                 action => action,
             }
         } else if !member.has_finalizer {
             NodeAction::Adopt
+        } else if member.tainted || (member.given_back.is_some() && !sizing.has_excess) {
+            NodeAction::Tidy
         } else if member.lacks_mark() {
             NodeAction::MarkReady
         } else {
@@ -258,6 +270,8 @@ fn active(
     // zero.
     let all_read = observed.unread().next().is_none() && !observed.supply.is_unknown;
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
+    let held_until = (!held.is_empty()).then(|| now.checked_add(PROTECTED_POLL).unwrap_or(Timestamp::MAX));
+    let held_until = held_until.into_iter().chain(is_undecided.then_some(now));
     let (template_hash, stalled) = reported(&blueprint);
     let (register, request) = match blueprint {
         Ok(blueprint) => {
@@ -279,6 +293,8 @@ fn active(
         template_hash,
         stalled,
         nodes,
+        held,
+        protected,
         request,
         withdraw: sizing.withdraw,
         unmark,
@@ -286,13 +302,22 @@ fn active(
         register,
         left_over: observed.left_over().cloned().collect(),
         join: join(observed, pool),
-        requeue_at: requeue_at.into_iter().chain(unread).chain(machines_gone).min(),
+        requeue_at: requeue_at.into_iter().chain(unread).chain(machines_gone).chain(held_until).min(),
     }
 }
 
-/// Whether the node has to wait with its deletion until its provider may remove a machine.
-fn waits(observed: &Observed, member: &Member) -> bool {
-    observed.supply.removals_wait.is_some() && member.leaving.is_some_and(|leaving| !leaving.deleting)
+/// Whether nothing but finalizers keeps the node, and whoever ends its machine is at it.
+fn is_ending(going: &BTreeSet<&str>, member: &Member, step: &DrainStep) -> bool {
+    let machine = names::machine_of(&member.node.metadata);
+    matches!(step.only_waits_for(), Some(Blocker::Finalizers(_)))
+        && machine.is_some_and(|machine| going.contains(machine))
+}
+
+/// The step of a node that has to wait with its deletion until its provider may remove a machine; `None` when it need not.
+fn wait(observed: &Observed, member: &Member) -> Option<NodeAction> {
+    let why = observed.supply.removals_wait.clone()?;
+    let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
+    (!is_deleted).then(|| NodeAction::Drain(DrainStep::waits(Blocker::Provider(why), true)))
 }
 
 /// The machines that their provider would remove first although neither their Node is `leaving` nor they go in this pass.
@@ -330,54 +355,4 @@ fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<S
 
 fn steps(members: Vec<Member>, action: impl Fn(&Member) -> NodeAction) -> Vec<NodeStep> {
     members.into_iter().map(|member| NodeStep { action: action(&member), member }).collect()
-}
-
-/// When something is due without an event: a machine is expected, the provider's backoff ends, a node's start times
-/// out, a cordoned node may be removed.
-fn next_visit(
-    observed: &Observed,
-    members: &[Member],
-    start_timeout: Option<SignedDuration>,
-) -> Option<Timestamp> {
-    let now = observed.now;
-    let machines = next_list(observed).into_iter();
-    let given_up = observed.in_flight().filter_map(|machine| {
-        let rest = start_timeout?.checked_sub(observed.machine_times.of_machine(&machine.name))?;
-        now.checked_add(rest.max(SignedDuration::ZERO)).ok()
-    });
-    let given_up = given_up.filter(|at| *at > now);
-    let retry = observed.supply.failure.as_ref().map(|failure| failure.retry_at).filter(|at| *at > now);
-    let deadlines = members
-        .iter()
-        .filter(|member| member.stays())
-        .filter_map(|member| member.start_deadline(start_timeout?, now))
-        .filter(|at| *at > now);
-    let lost = members.iter().filter(|member| member.stays()).filter_map(|member| member.lost_at(now));
-    let removals =
-        members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);
-    let writer = observed.pool.as_deref().map(|pool| MachinesWriter::of(pool, &observed.supply, now));
-    let contest = writer.and_then(|writer| writer.contest).map(|contest| contest.until());
-    let contest = contest.filter(|at| *at > now);
-    machines.chain(given_up).chain(contest).chain(retry).chain(deadlines).chain(lost).chain(removals).min()
-}
-
-/// When the provider has to be asked again.
-fn next_list(observed: &Observed) -> Option<Timestamp> {
-    let now = observed.now;
-    let after = |interval| now.checked_add(interval).unwrap_or(Timestamp::MAX);
-    let registers_itself = observed.supply.source == Ok(NodeSource::Kubelet);
-    let in_flight: BTreeSet<&str> = observed.in_flight().map(|machine| &*machine.name).collect();
-    let of_machine = |machine: &Machine| match machine.state {
-        MachineState::Starting { until: Some(until) } if until > now => Some(until),
-        MachineState::Starting { until: _ } | MachineState::Deleting => Some(after(MACHINE_POLL)),
-        // Its Node may have registered before the provider knew the provider ID.
-        MachineState::Running => {
-            (registers_itself && in_flight.contains(&*machine.name)).then(|| after(MACHINE_POLL))
-        }
-    };
-    let machines = observed.supply.machines.iter().filter_map(of_machine);
-    let uncertain = observed.supply.uncertain_until.map(|until| until.min(after(MACHINE_POLL)));
-    let waiting = observed.supply.removals_wait.is_some().then(|| after(MACHINE_POLL));
-    let resync = registers_itself.then(|| after(MACHINE_RESYNC));
-    machines.chain(uncertain).chain(waiting).chain(resync).min()
 }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::{NodePool, names};
 
-use super::keys::{PodName, PoolKey};
+use super::blocker::Blocker;
+use super::keys::PoolKey;
 use super::membership::Member;
 use super::observed_time::{MachineTimes, NodeTimes, PodTimes};
 use super::supply::{Machine, MachineState, NodeSource, Supply};
@@ -30,6 +31,8 @@ pub(crate) struct Observed {
     pub may_be_hidden: bool,
     /// Pods of draining nodes that were listed a moment ago.
     pub recent: ObservedPods,
+    /// Nodes that were found protected when their pods were listed a moment ago, by name, and why.
+    pub protected: BTreeMap<String, String>,
     /// What the provider says.
     pub supply: Supply,
     /// The time of the decision, from the wall clock, which may be adjusted.
@@ -47,8 +50,20 @@ pub(crate) struct ObservedPods {
     pub by_node: BTreeMap<String, Vec<Pod>>,
     /// For how long this process itself has observed the terminating ones.
     pub times: PodTimes,
+    /// The volumes of the nodes without pods.
+    pub attached: AttachedVolumes,
     /// The pods of some node could not be listed. That node waits; the pool should be visited again soon.
     pub is_incomplete: bool,
+}
+
+/// The volumes that are attached to nodes although no pod there uses them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AttachedVolumes {
+    /// Their names by node, of nodes that no pod keeps any more; a node without such volumes is missing. `None` when they
+    /// were not listed.
+    pub by_node: Option<BTreeMap<String, Vec<String>>>,
+    /// For how long this process itself has observed each of those nodes without pods, by name.
+    pub times: BTreeMap<String, SignedDuration>,
 }
 
 impl ObservedPods {
@@ -163,18 +178,14 @@ pub(crate) enum NodeAction {
     MarkReady,
     /// Cancel the drain and uncordon.
     Uncordon,
+    /// The drain took too long: cancel it, and uncordon the node although it is one too many.
+    GiveBack,
+    /// Remove what is left of a drain that somebody else has cancelled, or that was given back and is not wanted again.
+    Tidy,
     /// Cordon and start the drain.
     Cordon,
     /// Evict or delete its pods.
-    Drain {
-        /// Pods to evict.
-        evict: Vec<Pod>,
-        /// Pods that are still there after the drain timeout: to be deleted without regard to their
-        /// `PodDisruptionBudget`s, each with its own grace period.
-        delete: Vec<Pod>,
-        /// A terminating pod that has exceeded its grace period, the first by name.
-        overdue: Option<PodName>,
-    },
+    Drain(DrainStep),
     /// No pod keeps the node any more: delete it and remove the finalizer.
     Remove,
     /// It did not become Ready in time: delete it. The finalizer then turns this into a normal drain.
@@ -183,6 +194,34 @@ pub(crate) enum NodeAction {
     ReplaceLost,
     /// It is leaving and nothing can be done about it in this pass.
     Wait,
+}
+
+/// What happens to the pods of a draining node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DrainStep {
+    /// Pods to evict.
+    pub evict: Vec<Pod>,
+    /// Pods whose grace period is all that is left of the drain: to be deleted without regard to their
+    /// `PodDisruptionBudget`s, each with that grace period.
+    pub delete: Vec<Pod>,
+    /// What keeps the node and may keep it long, apart from refused evictions.
+    pub blockers: Vec<Blocker>,
+    /// What it waits for in the ordinary course, apart from pods that are ending.
+    pub awaited: Option<Blocker>,
+}
+
+impl DrainStep {
+    /// The step of a node that `by` keeps, in the ordinary course or longer.
+    pub(super) fn waits(by: Blocker, is_ordinary: bool) -> Self {
+        let (blockers, awaited) = if is_ordinary { (Vec::new(), Some(by)) } else { (vec![by], None) };
+        Self { blockers, awaited, ..Self::default() }
+    }
+
+    /// What the step waits for, if it is one that only waits.
+    pub(crate) fn only_waits_for(&self) -> Option<&Blocker> {
+        let is_idle = self.evict.is_empty() && self.delete.is_empty();
+        self.blockers.first().or(self.awaited.as_ref()).filter(|_| is_idle && self.blockers.len() < 2)
+    }
 }
 
 impl NodeAction {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+use shared_crds::protection::DO_NOT_DISRUPT;
 use shared_crds::{NodePool, names};
 
 use super::observed_time::MachineTimes;
-use super::supply::{Machine, MachineState};
+use super::supply::{Machine, MachineState, NodeSource};
 use super::testing::{ALWAYS, always, at, key, pod, pool, supply};
 use super::*;
 use crate::outcome::Applied;
@@ -34,6 +35,8 @@ pub(super) struct ModelCluster {
     /// Machines outlive the operator's process and register their Nodes themselves.
     pub(super) registers_itself: bool,
     pub(super) budget_blocks: bool,
+    /// Nodes to which a volume is attached.
+    pub(super) attached: BTreeSet<String>,
     pub(super) second: i64,
     pub(super) uids: u32,
 }
@@ -47,6 +50,7 @@ impl ModelCluster {
             pods: BTreeMap::new(),
             machines: BTreeMap::new(),
             budget_blocks: false,
+            attached: BTreeSet::new(),
             second: 1000,
             uids: 0,
         }
@@ -81,6 +85,7 @@ impl ModelCluster {
             registered: others.into_iter().filter(is_awaited).collect(),
             may_be_hidden: false,
             recent: ObservedPods::default(),
+            protected: BTreeMap::new(),
             supply: Supply { source, machines: self.machines.iter().map(machine).collect(), ..supply() },
             now,
             machine_times: MachineTimes::default(),
@@ -98,7 +103,13 @@ impl ModelCluster {
         let by_node = (draining.iter().chain(undecided).chain(unverified))
             .map(|node| (node.clone(), self.pods.get(node).cloned().unwrap_or_default()))
             .collect();
-        plan(observed, classified, &ObservedPods { by_node, ..ObservedPods::default() })
+        let mut pods = ObservedPods { by_node, ..ObservedPods::default() };
+        let of_node = |node: String| self.attached.contains(&node).then(|| (node, vec!["volume".to_owned()]));
+        // Others are not listed, and none of them may be removed for that.
+        let emptied = classified.emptied(observed, &pods);
+        pods.attached.by_node =
+            (!emptied.is_empty()).then(|| emptied.into_iter().filter_map(of_node).collect());
+        plan(observed, classified, &pods)
     }
 
     pub(super) fn staying(&self) -> usize {
@@ -156,14 +167,16 @@ impl ModelCluster {
             let acknowledged = match step.action {
                 NodeAction::Cordon => &mut applied.cordoned,
                 NodeAction::Uncordon => &mut applied.uncordoned,
+                NodeAction::GiveBack => &mut applied.given_back,
                 NodeAction::Replace => &mut applied.replaced,
                 NodeAction::ReplaceLost => &mut applied.lost,
                 NodeAction::Remove => &mut applied.removed,
                 NodeAction::Keep
                 | NodeAction::Wait
                 | NodeAction::Adopt
+                | NodeAction::Tidy
                 | NodeAction::MarkReady
-                | NodeAction::Drain { .. } => continue,
+                | NodeAction::Drain(_) => continue,
             };
             acknowledged.push(step.member.name().to_owned());
         }
@@ -204,9 +217,12 @@ impl ModelCluster {
             NodeAction::Keep | NodeAction::Wait => {}
             NodeAction::Adopt => self.patch(&name, &patches::add_node_finalizer(&step.member.node)),
             NodeAction::MarkReady => self.patch(&name, &patches::mark_ready(&step.member.node, now)),
-            NodeAction::Uncordon => self.patch(&name, &patches::uncordon(&step.member.node)),
+            NodeAction::Uncordon | NodeAction::Tidy => {
+                self.patch(&name, &patches::uncordon(&step.member.node));
+            }
+            NodeAction::GiveBack => self.patch(&name, &patches::give_back(&step.member.node, now)),
             NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now)),
-            NodeAction::Drain { evict, delete, .. } => {
+            NodeAction::Drain(DrainStep { evict, delete, .. }) => {
                 let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
                 self.pods.entry(name).or_default().retain(|pod| !goes(pod));
             }
@@ -218,6 +234,21 @@ impl ModelCluster {
                     self.patch(&name, &patch);
                 }
             }
+        }
+    }
+
+    /// Whether the node, and its pods, ask to be left alone.
+    pub(super) fn protect(&mut self, name: &str, node: bool, pods: bool) {
+        let set = |metadata: &mut ObjectMeta, asks: bool| {
+            let annotations = metadata.annotations.get_or_insert_default();
+            annotations.remove(DO_NOT_DISRUPT);
+            annotations.extend(asks.then(|| (DO_NOT_DISRUPT.to_owned(), "true".to_owned())));
+        };
+        if let Some(found) = self.nodes.get_mut(name) {
+            set(&mut found.metadata, node);
+        }
+        for pod in self.pods.get_mut(name).into_iter().flatten() {
+            set(&mut pod.metadata, pods);
         }
     }
 
@@ -248,9 +279,10 @@ impl ModelCluster {
         }
         if json_patch::patch(&mut json, &rest).is_ok() {
             let mut node: Node = serde_json::from_value(json).unwrap();
-            // The API server leaves `false` out when it writes JSON.
-            if let Some(spec) = node.spec.as_mut().filter(|spec| spec.unschedulable == Some(false)) {
-                spec.unschedulable = None;
+            // The API server leaves `false` and empty lists out when it writes JSON.
+            if let Some(spec) = node.spec.as_mut() {
+                spec.unschedulable = spec.unschedulable.filter(|is_so| *is_so);
+                spec.taints = spec.taints.take().filter(|taints| !taints.is_empty());
             }
             self.nodes.insert(name.to_owned(), node);
         }

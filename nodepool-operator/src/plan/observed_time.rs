@@ -31,6 +31,8 @@ pub(crate) struct NodeTime {
     /// For how long it has been observed not Ready while its provider listed other machines and not its own; `None` when
     /// that is not so now.
     pub lost: Option<SignedDuration>,
+    /// For how long it has been observed with its current annotation that it was given back.
+    pub given_back: SignedDuration,
     /// For how long it has been observed draining, that is, cordoned and with its current drain annotation.
     pub draining: SignedDuration,
 }

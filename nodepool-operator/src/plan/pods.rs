@@ -13,7 +13,19 @@ pub(crate) fn is_finished_and_ending(pod: &Pod) -> bool {
     is_finished(pod) && pod.metadata.deletion_timestamp.is_some() && !is_bound_to_its_node(pod)
 }
 
-fn is_finished(pod: &Pod) -> bool {
+/// The names of the claims whose volumes the pod uses.
+pub(crate) fn claims(pod: &Pod) -> impl Iterator<Item = String> {
+    let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(move |volume| {
+        let of_claim = volume.persistent_volume_claim.as_ref().map(|source| source.claim_name.clone());
+        // The claim that is made for it has both names.
+        of_claim.or_else(|| volume.ephemeral.as_ref().map(|_| format!("{pod_name}-{}", volume.name)))
+    })
+}
+
+/// Whether the pod's containers have ended.
+pub(crate) fn is_finished(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
-use shared_crds::v1alpha1::{AutoscalingStatus, DrainSpec, NodePoolStatus, ScaleDownPlan};
+use shared_crds::protection::DO_NOT_DISRUPT;
+use shared_crds::v1alpha1::{
+    AutoscalingStatus, DrainSpec, DrainTimeoutAction, NodePoolStatus, ProtectedNodes, ScaleDownPlan,
+};
 use shared_crds::{NodePool, names};
 
+use super::supply::MachineState;
 use super::testing::{
-    SOON, actions, at, deleted, draining, machine, node, nodes, observed, plan, plan_with, pod, pods, pool,
-    set_ready, starting, with_action,
+    SOON, actions, annotate, at, deleted, draining, facts_after, machine, node, nodes, observed, plan,
+    plan_with, pod, pods, pool, set_ready, starting, with_action,
 };
 use super::*;
 use crate::outcome::Applied;
@@ -43,7 +47,19 @@ fn written_by(pool: &mut NodePool, manager: &str) {
 fn the_nodes_that_the_autoscaler_named_are_removed_and_no_other() {
     let observed = observed(named_victims(2, &["n-001", "n-000"]), nodes(4));
     assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-000", "n-001"]);
-    assert_eq!(classify(&observed).reads, PodReads::default());
+    // Only whether they ask to be left alone is looked at.
+    let named = PodReads { undecided: ["n-000", "n-001"].map(str::to_owned).into(), ..PodReads::default() };
+    assert_eq!(classify(&observed).reads, named);
+}
+
+#[test]
+fn a_named_node_that_asks_to_be_left_alone_stays_and_no_other_one_goes_instead() {
+    let mut protected = pod("p");
+    protected.metadata.annotations = Some([(DO_NOT_DISRUPT.to_owned(), "true".to_owned())].into());
+    let observed = observed(named_victims(2, &["n-001", "n-000"]), nodes(4));
+    let plan = plan_with(&observed, &pods([("n-000", vec![protected]), ("n-001", vec![])]));
+    assert_eq!(with_action(&plan, &NodeAction::Cordon), ["n-001"]);
+    assert_eq!((plan.held.len(), plan.protected.len()), (1, 1));
 }
 
 #[test]
@@ -147,14 +163,99 @@ fn nodes_that_a_user_cordoned_are_removed_after_not_ready_ones_and_before_all_ot
 }
 
 #[test]
+fn a_node_that_asks_to_be_left_alone_stays_or_goes_last_unless_its_pool_or_itself_is_deleted() {
+    let mut protected_pod = pod("p");
+    protected_pod.metadata.annotations = Some([(DO_NOT_DISRUPT.to_owned(), "true".to_owned())].into());
+    let of_nodes = pods([
+        ("n-000", vec![]),
+        ("n-001", vec![]),
+        ("n-002", vec![protected_pod.clone()]),
+        ("n-003", vec![]),
+    ]);
+    let with = |policy, replicas| {
+        let mut pool = pool(replicas);
+        pool.spec.drain = Some(DrainSpec { protected_nodes: policy, ..DrainSpec::default() });
+        let mut all = nodes(4);
+        annotate(&mut all[3], "cluster-autoscaler.kubernetes.io/scale-down-disabled", "true");
+        observed(pool, all)
+    };
+    for (policy, replicas, expected, held) in [
+        (ProtectedNodes::Wait, 3, vec!["n-001"], 0),
+        (ProtectedNodes::Wait, 1, vec!["n-000", "n-001"], 1),
+        (ProtectedNodes::Wait, 0, vec!["n-000", "n-001"], 2),
+        (ProtectedNodes::Last, 2, vec!["n-000", "n-001"], 0),
+        (ProtectedNodes::Last, 1, vec!["n-000", "n-001", "n-003"], 0),
+        (ProtectedNodes::Last, 0, vec!["n-000", "n-001", "n-002", "n-003"], 0),
+    ] {
+        let observed = with(policy, replicas);
+        let plan = plan_with(&observed, &of_nodes);
+        assert_eq!(with_action(&plan, &NodeAction::Cordon), expected, "{policy:?} {replicas}");
+        assert_eq!((plan.held.len(), plan.requeue_at.is_some()), (held, held > 0), "{policy:?} {replicas}");
+        let said = crate::status::statements(
+            observed.pool.as_deref().unwrap(),
+            &facts_after(&observed, &plan, &Applied::default()),
+            &Applied::default(),
+        );
+        let is_named = said.iter().any(|it| it.message.contains(" stays, because it has"));
+        assert_eq!(is_named, held > 0, "{policy:?} {replicas}");
+    }
+    // Whose pods cannot be listed is not removed either, and the deletion of a pool asks nobody.
+    let unread = plan_with(&with(ProtectedNodes::Wait, 2), &pods([]));
+    assert!(with_action(&unread, &NodeAction::Cordon).is_empty());
+    assert!(unread.held.iter().any(|(_, why)| why.contains("cannot be listed")), "{:?}", unread.held);
+    let mut gone = with(ProtectedNodes::Wait, 3);
+    Arc::make_mut(gone.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(at(90)));
+    assert_eq!(with_action(&plan_with(&gone, &of_nodes), &NodeAction::Cordon).len(), 4);
+
+    // One that is draining already keeps the pod, until it is told to go itself.
+    let leaving = |node: Node| {
+        let plan = plan_with(&observed(pool(0), [node]), &pods([("n-000", vec![protected_pod.clone()])]));
+        let [(_, NodeAction::Drain(DrainStep { evict, blockers, .. }))] = &actions(&plan)[..] else {
+            panic!("{plan:?}")
+        };
+        (evict.len(), blockers.len())
+    };
+    assert_eq!(leaving(draining(0, 10)), (0, 1));
+    assert_eq!(leaving(deleted(draining(0, 10))), (1, 0));
+}
+
+#[test]
+fn a_node_that_was_given_back_rests_as_long_as_its_drain_took_and_no_other_one_goes_instead() {
+    let mut pool = pool(1);
+    let drain = DrainSpec {
+        timeout_seconds: Some(60),
+        on_timeout: DrainTimeoutAction::GiveBack,
+        ..DrainSpec::default()
+    };
+    pool.spec.drain = Some(drain);
+    let mut all = nodes(2);
+    annotate(&mut all[1], names::GIVEN_BACK_ANNOTATION, &at(50).to_string());
+    let mut observed = observed(pool, all);
+    let rests = plan(&observed);
+    assert!(actions(&rests).is_empty(), "{:?}", actions(&rests));
+    assert_eq!(rests.requeue_at, Some(at(110)));
+    let facts = facts_after(&observed, &rests, &Applied::default());
+    assert_eq!((facts.given_back.as_slice(), facts.all_ready()), (&["n-001".to_owned()][..], true));
+    observed.now = at(110);
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-001"]);
+    // When it is wanted again, nothing is left of that.
+    observed.now = at(100);
+    Arc::make_mut(observed.pool.as_mut().unwrap()).spec.replicas = Some(2);
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Tidy), ["n-001"]);
+    Arc::make_mut(observed.pool.as_mut().unwrap()).spec.replicas = Some(1);
+    // A pool that is deleted, or no longer gives nodes back, waits for nothing.
+    observed.now = at(100);
+    let pool = Arc::make_mut(observed.pool.as_mut().unwrap());
+    pool.spec.drain.as_mut().unwrap().on_timeout = DrainTimeoutAction::Force;
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-001"]);
+}
+
+#[test]
 fn an_empty_node_that_was_just_cordoned_is_visited_again_when_it_may_be_removed() {
     let mut observed = observed(pool(0), [draining(0, 99)]);
     let empty = pods([("n-000", vec![])]);
     let waits = plan_with(&observed, &empty);
-    assert_eq!(
-        actions(&waits),
-        [("n-000".to_owned(), NodeAction::Drain { evict: vec![], delete: vec![], overdue: None })]
-    );
+    assert_eq!(actions(&waits), [("n-000".to_owned(), NodeAction::Drain(DrainStep::default()))]);
     assert_eq!(Applied::default().next_visit(&waits, at(100)), Some(at(101)));
     observed.now = at(101);
     assert_eq!(actions(&plan_with(&observed, &empty)), [("n-000".to_owned(), NodeAction::Remove)]);
@@ -205,16 +306,31 @@ fn a_recent_list_saves_a_read_unless_the_node_would_be_removed_on_it() {
 fn a_deleted_node_with_foreign_finalizers_only_is_drained_and_then_waits() {
     let mut foreign = deleted(draining(0, 10));
     foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);
-    let plan = plan_with(&observed(pool(0), [foreign]), &pods([("n-000", vec![])]));
-    assert_eq!(actions(&plan), [("n-000".to_owned(), NodeAction::Wait)]);
+    foreign.metadata.deletion_timestamp = Some(Time(at(90)));
+    let mut observed = observed(pool(0), [foreign]);
+    for (now, is_ordinary) in [(149, true), (150, false)] {
+        observed.now = at(now);
+        let step = DrainStep::waits(Blocker::Finalizers(vec!["example.com/x".into()]), is_ordinary);
+        let waits = plan_with(&observed, &pods([("n-000", vec![])]));
+        assert_eq!(actions(&waits), [("n-000".to_owned(), NodeAction::Drain(step))], "at {now}");
+        assert_eq!(
+            Applied::default().next_visit(&waits, at(now)),
+            Some(at(now + 30)),
+            "an event says when it is gone"
+        );
+    }
+    // Whoever ends its machine keeps it meanwhile.
+    observed.supply.machines = vec![machine("n-000", MachineState::Deleting)];
+    let ending = plan_with(&observed, &pods([("n-000", vec![])]));
+    assert_eq!(actions(&ending), [("n-000".to_owned(), NodeAction::Wait)]);
 }
 
 #[test]
 fn a_drain_timeout_of_zero_means_no_limit() {
     let mut pool = pool(0);
-    pool.spec.drain = Some(DrainSpec { timeout_seconds: Some(0) });
+    pool.spec.drain = Some(DrainSpec { timeout_seconds: Some(0), ..DrainSpec::default() });
     let plan = plan_with(&observed(pool, [draining(0, 10)]), &pods([("n-000", vec![pod("p")])]));
-    assert!(matches!(actions(&plan)[0].1, NodeAction::Drain { .. }));
+    assert!(matches!(actions(&plan)[0].1, NodeAction::Drain(_)));
 }
 
 #[test]

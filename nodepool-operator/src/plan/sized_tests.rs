@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::observed_time::MachineTimes;
-use super::supply::Size;
+use super::supply::{MachineState, NodeSource, Size};
 use super::testing::{
     SOON, actions, annotate, at, draining, machine, node, observed, plan, plan_with, pods, pool, with_action,
 };
@@ -52,7 +52,8 @@ fn a_drained_node_is_not_deleted_while_no_machine_may_be_removed_and_its_drain_c
     let empty = pods([("n-000", vec![])]);
     assert_eq!(with_action(&plan_with(&drained, &empty), &NodeAction::Remove), ["n-000"]);
     let waiting = plan_with(&rolling(&drained), &empty);
-    assert_eq!(with_action(&waiting, &NodeAction::Wait), ["n-000"]);
+    let held = NodeAction::Drain(DrainStep::waits(Blocker::Provider(ROLLING.to_owned()), true));
+    assert_eq!(with_action(&waiting, &held), ["n-000"]);
     let mut wanted = rolling(&drained);
     wanted.pool = Some(Arc::new(pool(1)));
     assert_eq!(with_action(&plan_with(&wanted, &empty), &NodeAction::Uncordon), ["n-000"]);

@@ -1,20 +1,26 @@
 //! How many nodes are missing or in excess, and what is done about it: uncordon draining nodes, request machines,
 //! withdraw requests, choose victims.
 //!
-//! The invariant: staying nodes plus requests in flight never exceed the wanted number because of a decision made here.
+//! The invariant: staying nodes plus requests in flight never exceed the wanted number because of a decision made here,
+//! apart from a node that `drain` gives back.
 //! A node that cannot be read is treated as staying; an excess is computed from the readable nodes alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use shared_crds::NodePool;
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::ProtectedNodes;
+use shared_crds::{NodePool, protection};
 
 use super::contested::MachinesWriter;
+use super::drain_limits::DrainLimits;
 use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
 use super::supply::{Machine, MachineState};
+use super::victims::Consent;
 use super::{Observed, ObservedPods, slots, victims};
 
-/// Maximum number of nodes whose pods are listed to choose victims: one request each, so a large pool goes without.
+/// Maximum number of nodes whose pods are listed in one pass to choose victims, one request each. Further ones are looked
+/// at in the next pass.
 const MAX_UNDECIDED: usize = 50;
 
 /// What to do about the number of nodes. Nodes and machines are given by name.
@@ -32,30 +38,97 @@ pub(crate) struct Sizing {
     pub register: Vec<String>,
     /// Machines whose Node did not come in time, to delete.
     pub timed_out: Vec<String>,
+    /// Some node is too many, whether or not it may go now.
+    pub has_excess: bool,
     /// Nodes to remove that the Autoscaler named.
     named: BTreeSet<String>,
     /// Number of nodes to remove besides the named ones.
     excess: usize,
     /// The nodes from which the excess is chosen; empty without an excess.
     candidates: BTreeSet<String>,
+    /// What becomes of nodes that ask to be left alone; `None` where nobody is asked, because all nodes go.
+    protected: Option<ProtectedNodes>,
+}
+
+/// The nodes that are removed because they are too many.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Victims {
+    /// Their names.
+    pub names: BTreeSet<String>,
+    /// The nodes that would be removed and stay for now, by name, and why.
+    pub held: Vec<(String, String)>,
+    /// The nodes that ask to be left alone, as far as their pods were listed in this pass, by name, and why.
+    pub protected: Vec<(String, String)>,
+    /// There are nodes whose pods are to be listed in the next pass, because too few of the others may go.
+    pub is_undecided: bool,
 }
 
 impl Sizing {
     /// The nodes to remove. Which of the candidates these are may depend on their pods.
-    pub(crate) fn victims(&self, members: &[Member], pods: &ObservedPods) -> BTreeSet<String> {
+    pub(crate) fn victims(&self, observed: &Observed, members: &[Member], pods: &ObservedPods) -> Victims {
+        let asked = self.undecided(observed, members);
+        let consent = |member: &Member| match self.protected {
+            Some(_) => Consent::of(member, observed, &asked, pods),
+            None => Consent::Free,
+        };
+        let waits = self.protected == Some(ProtectedNodes::Wait);
+        let mut victims = Victims::default();
+        let mut looked_at = |member: &Member| {
+            let consent = consent(member);
+            if let (Consent::Protected(why), true) = (&consent, asked.contains(member.name())) {
+                victims.protected.push((member.name().to_owned(), why.clone()));
+            }
+            consent
+        };
+        // The Autoscaler chose the named ones: no other node goes in the place of one that stays.
+        for member in members.iter().filter(|member| self.named.contains(member.name())) {
+            let consent = looked_at(member);
+            victims.is_undecided |= waits && consent == Consent::NotAsked;
+            match consent.why_not().filter(|_| waits) {
+                Some(why) => victims.held.push((member.name().to_owned(), why)),
+                None => victims.names.extend([member.name().to_owned()]),
+            }
+        }
         let candidates = members.iter().filter(|member| self.candidates.contains(member.name())).collect();
-        let chosen = victims::in_order(candidates, &pods.by_node).into_iter().take(self.excess);
-        self.named.iter().cloned().chain(chosen.map(|member| member.name().to_owned())).collect()
+        let (mut rest, mut others, mut not_asked) = (self.excess, Vec::new(), 0);
+        for member in victims::in_order(candidates, &pods.by_node) {
+            let (name, consent) = (member.name().to_owned(), looked_at(member));
+            match consent.why_not() {
+                None if rest > 0 => {
+                    rest -= 1;
+                    victims.names.insert(name);
+                }
+                None => {}
+                Some(_) if consent == Consent::NotAsked => not_asked += 1,
+                Some(why) => others.push((name, why)),
+            }
+        }
+        let others = others.into_iter().take(rest);
+        let is_undecided = rest > 0 && not_asked > 0;
+        victims.is_undecided |= is_undecided;
+        if waits {
+            victims.held.extend(others);
+        } else if !is_undecided {
+            victims.names.extend(others.map(|(name, _)| name));
+        }
+        victims
     }
 
-    /// The candidates, where their pods help to choose among them and listing them is cheap enough.
-    pub(crate) fn undecided(&self) -> BTreeSet<String> {
-        let helps = (1..self.candidates.len()).contains(&self.excess);
-        if helps && self.candidates.len() <= MAX_UNDECIDED {
-            self.candidates.clone()
-        } else {
-            BTreeSet::new()
-        }
+    /// The nodes whose pods help to choose the victims, or may protect them, without those that are known to be protected.
+    pub(crate) fn undecided(&self, observed: &Observed, members: &[Member]) -> BTreeSet<String> {
+        let Some(policy) = self.protected else { return BTreeSet::new() };
+        let is_open = |member: &&Member| {
+            protection::of_node(&member.node.metadata).is_none()
+                && !observed.protected.contains_key(member.name())
+        };
+        let with_name = |names: &BTreeSet<String>| -> Vec<&Member> {
+            members.iter().filter(|member| names.contains(member.name())).filter(is_open).collect()
+        };
+        let named = if policy == ProtectedNodes::Wait { with_name(&self.named) } else { Vec::new() };
+        let candidates = if self.excess > 0 { with_name(&self.candidates) } else { Vec::new() };
+        let in_order = victims::in_order(candidates, &BTreeMap::new());
+        let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
+        all.map(|member| member.name().to_owned()).collect()
     }
 }
 
@@ -87,27 +160,40 @@ pub(crate) fn size(
     let (timed_out, mut machines): (Vec<&Machine>, Vec<&Machine>) =
         observed.in_flight().partition(|machine| has_timed_out(observed, pool, machine));
     let timed_out = timed_out.into_iter().map(|machine| machine.name.clone()).collect();
-    let mut sizing = Sizing { wanted: wanted(observed, pool, members), timed_out, ..Sizing::default() };
+    let mut sizing = Sizing {
+        wanted: wanted(observed, pool, members),
+        timed_out,
+        protected: pool.metadata.deletion_timestamp.is_none().then(|| {
+            pool.spec.drain.as_ref().map_or_else(ProtectedNodes::default, |drain| drain.protected_nodes)
+        }),
+        ..Sizing::default()
+    };
 
     // Their machines cannot be withdrawn any more.
     let joining = observed.joining().len();
     let excess = (staying.len() + machines.len() + joining).saturating_sub(sizing.wanted);
     let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
     let excess = if observed.supply.removals_wait.is_none() { excess } else { 0 };
+    let resting = resting(pool, staying.iter().copied(), observed.now);
+    let may_go = |member: &&&Member| resting.iter().all(|(resting, _)| *resting != member.name());
     let named = victims::named(pool, &staying);
+    let named: Vec<&Member> = named.iter().filter(may_go).copied().collect();
     // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
     let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);
     let machines_too_many = if may_remove { machines_too_many } else { 0 };
     sizing.withdraw = withdraw(&mut machines, machines_too_many);
-    let excess = excess - sizing.withdraw.len();
+    sizing.has_excess = excess > sizing.withdraw.len();
+    // Nodes whose drain was just called off keep their place in the excess: no other node is drained instead.
+    let excess = (excess - sizing.withdraw.len()).saturating_sub(resting.len());
     sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
     // A node that is about to join cannot be a victim yet. No other one goes in its place: the choice is made among all of
     // them as soon as it is a member.
     sizing.excess = (excess - sizing.named.len()).saturating_sub(joining);
     staying.retain(|member| !sizing.named.contains(member.name()));
     if sizing.excess > 0 {
-        sizing.candidates = staying.iter().map(|member| member.name().to_owned()).collect();
+        let candidates = staying.iter().filter(may_go);
+        sizing.candidates = candidates.map(|member| member.name().to_owned()).collect();
     }
 
     let unread = observed.unread().count();
@@ -125,6 +211,20 @@ pub(crate) fn size(
         .map(|machine| machine.name.clone())
         .collect();
     sizing
+}
+
+/// Until when a node is not drained again; `None` when it may be, as every node of a pool that is being deleted.
+fn rests_until(pool: &NodePool, member: &Member, now: Timestamp) -> Option<Timestamp> {
+    member.rests_until(DrainLimits::of(pool), now).filter(|_| pool.metadata.deletion_timestamp.is_none())
+}
+
+/// The nodes of the pool that are not drained again now, by name, with the time from which they may be.
+pub(crate) fn resting<'a>(
+    pool: &NodePool,
+    members: impl IntoIterator<Item = &'a Member>,
+    now: Timestamp,
+) -> Vec<(&'a str, Timestamp)> {
+    members.into_iter().filter_map(|it| Some((it.name(), rests_until(pool, it, now)?))).collect()
 }
 
 /// Whether the machine's Node should have come by now, as measured by this process alone: no object records since when

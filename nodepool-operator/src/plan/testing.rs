@@ -16,7 +16,7 @@ use super::membership::Member;
 use super::observed_time::{MachineTimes, NodeTime, NodeTimes};
 use super::supply::{Machine, MachineState, NodeSource};
 use super::template::Blueprint;
-use super::{NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
+use super::{AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
 use crate::outcome::Applied;
 use crate::status::Facts;
 
@@ -151,8 +151,13 @@ pub(crate) fn pod_of(kind: &str, name: &str) -> Pod {
 }
 
 /// The measurements of a process that has run from the start, so that the wall clock alone decides.
-pub(crate) const ALWAYS: NodeTime =
-    NodeTime { was_ready: false, not_ready: SignedDuration::MAX, lost: None, draining: SignedDuration::MAX };
+pub(crate) const ALWAYS: NodeTime = NodeTime {
+    was_ready: false,
+    not_ready: SignedDuration::MAX,
+    lost: None,
+    draining: SignedDuration::MAX,
+    given_back: SignedDuration::MAX,
+};
 
 /// The observation of a process that has run from the start.
 pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observed {
@@ -166,6 +171,7 @@ pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) ->
         registered: vec![],
         may_be_hidden: false,
         recent: ObservedPods::default(),
+        protected: BTreeMap::new(),
         supply: supply(),
         now: at(100),
         machine_times: MachineTimes::default(),
@@ -181,12 +187,19 @@ pub(crate) fn always(nodes: &[Arc<Node>]) -> NodeTimes {
 /// These pods, by the name of their node.
 pub(crate) fn pods<'a>(by_node: impl IntoIterator<Item = (&'a str, Vec<Pod>)>) -> ObservedPods {
     let by_node = by_node.into_iter().map(|(node, pods)| (node.to_owned(), pods)).collect();
-    ObservedPods { by_node, ..ObservedPods::default() }
+    ObservedPods { by_node, attached: no_volumes(), ..ObservedPods::default() }
 }
 
-/// The plan when no pods could be read.
+/// No volume is attached to any node.
+pub(crate) fn no_volumes() -> AttachedVolumes {
+    AttachedVolumes { by_node: Some(BTreeMap::new()), ..AttachedVolumes::default() }
+}
+
+/// The plan when no pods of draining nodes could be read, and the nodes among which victims are chosen are empty.
 pub(crate) fn plan(observed: &Observed) -> Plan {
-    plan_with(observed, &ObservedPods::default())
+    let classified = classify(observed);
+    let empty = classified.reads.undecided.iter().map(|node| (node.clone(), Vec::new())).collect();
+    super::plan(observed, classified, &ObservedPods { by_node: empty, ..ObservedPods::default() })
 }
 
 /// The plan when these pods were read.
@@ -204,6 +217,7 @@ pub(crate) fn done(plan: &Plan) -> Applied {
     Applied {
         cordoned: with_action(plan, &NodeAction::Cordon),
         uncordoned: with_action(plan, &NodeAction::Uncordon),
+        given_back: with_action(plan, &NodeAction::GiveBack),
         removed: with_action(plan, &NodeAction::Remove),
         replaced: with_action(plan, &NodeAction::Replace),
         withdrawn: plan.withdraw.len(),

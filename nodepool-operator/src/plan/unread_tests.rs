@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::{ConditionType, Reason};
 
+use super::supply::MachineState;
 use super::testing::{actions, facts, key, machine, node, observed, plan, pool};
 use super::*;
 use crate::outcome::Applied;

@@ -2,13 +2,14 @@
 //! this very spec, for the next; then by an order that costs the least.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
-use shared_crds::NodePool;
+use shared_crds::{NodePool, protection};
 
 use super::membership::{Member, Readiness};
 use super::pods::blocks_removal;
+use super::{Observed, ObservedPods, PodName};
 
 /// The nodes that the Autoscaler named, while the pool's count was written by it: in its order, and only nodes with the
 /// same UID. A slot's name may have been given to a new node since.
@@ -19,6 +20,57 @@ pub(crate) fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Memb
     let by_name: BTreeMap<&str, &Member> = staying.iter().map(|member| (member.name(), *member)).collect();
     let named = plan.nodes.iter().filter_map(|name| by_name.get(name.as_str()).copied());
     named.filter(|member| plan.means(&member.node)).collect()
+}
+
+/// What is known about whether a node may be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Consent {
+    /// Nothing on it asks to be left alone.
+    Free,
+    /// It asks to be left alone, and why, as the end of a sentence about it.
+    Protected(String),
+    /// Its pods were to be listed and could not be.
+    Unread,
+    /// Its pods have not been listed yet.
+    NotAsked,
+}
+
+impl Consent {
+    /// What the node's annotations, its pods and what was found a moment ago say. `asked` are the nodes whose pods were
+    /// to be listed.
+    pub(crate) fn of(
+        member: &Member,
+        observed: &Observed,
+        asked: &BTreeSet<String>,
+        pods: &ObservedPods,
+    ) -> Self {
+        if let Some(annotation) = protection::of_node(&member.node.metadata) {
+            return Self::Protected(format!("has the annotation {annotation}"));
+        }
+        if let Some(pods) = pods.of(member.name()) {
+            let asks = pods.iter().filter(|pod| blocks_removal(pod)).filter_map(|pod| {
+                let asked = protection::of_pod(pod, observed.now)?;
+                Some((PodName::of(pod), asked.why))
+            });
+            let first = asks.min().map(|(pod, why)| format!("has pod {pod}, which {why}"));
+            return first.map_or(Self::Free, Self::Protected);
+        }
+        match observed.protected.get(member.name()) {
+            Some(why) => Self::Protected(why.clone()),
+            None if asked.contains(member.name()) => Self::Unread,
+            None => Self::NotAsked,
+        }
+    }
+
+    /// Why the node may not be removed now, as the end of a sentence about it; `None` when it may.
+    pub(crate) fn why_not(&self) -> Option<String> {
+        match self {
+            Self::Free => None,
+            Self::Protected(why) => Some(why.clone()),
+            Self::Unread => Some("has pods that cannot be listed".to_owned()),
+            Self::NotAsked => Some("has pods that are listed after those of other nodes".to_owned()),
+        }
+    }
 }
 
 /// `candidates` in the order of removal: not Ready before Ready, then cordoned ones, then empty before busy (where the

@@ -19,6 +19,8 @@ pub(crate) enum EventReason {
     NodeRemoved,
     /// Drains were cancelled.
     DrainCancelled,
+    /// Drains took too long and were cancelled.
+    DrainGivenBack,
     /// Evictions are refused, which blocks a drain.
     DrainBlocked,
     /// The provider did not make a node.
@@ -63,6 +65,7 @@ pub(crate) fn events(
     add(EventReason::ScaledUp, "registered", &applied.joined);
     add(EventReason::ScalingDown, "draining", &applied.cordoned);
     add(EventReason::DrainCancelled, "cancelled the drain of", &applied.uncordoned);
+    add(EventReason::DrainGivenBack, "the drain took too long, so given back:", &applied.given_back);
     add(EventReason::NodeRemoved, "removed", &applied.removed);
     add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
     add(EventReason::ProvisioningTimedOut, "not registered in time, so deleted:", &applied.timed_out);
@@ -75,7 +78,7 @@ pub(crate) fn events(
         events.push(PoolEvent { reason: EventReason::MachinesContested, note });
     }
     if let Some(blocked) = applied.blocked.iter().min().filter(|_| !reports_block(pool)) {
-        let note = format!("node {} waits for pod {}: {}", blocked.node, blocked.pod, blocked.message);
+        let note = format!("node {} {}", blocked.node, blocked.by);
         events.push(PoolEvent { reason: EventReason::DrainBlocked, note });
     }
     if let Some(rejected) = applied.rejected.as_ref().filter(|rejected| !reports_rejection(pool, rejected)) {

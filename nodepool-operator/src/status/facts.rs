@@ -11,7 +11,7 @@ use crate::plan::contested::MachinesWriter;
 use crate::plan::membership::{Member, Readiness};
 use crate::plan::observed_time::NodeTime;
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{NodeAction, Observed, Plan, PodName, Stall};
+use crate::plan::{Observed, Plan, Stall, sizing};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,8 +52,10 @@ pub(crate) struct Facts {
     pub trouble: Option<String>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
-    /// A node and a pod on it that has exceeded its grace period.
-    pub overdue: Option<(String, PodName)>,
+    /// Nodes that are too many and stay as long as they ask for it, by name, and why.
+    pub held: Vec<(String, String)>,
+    /// Nodes that are too many and not drained again for a while, because their last drain took too long.
+    pub given_back: Vec<String>,
 }
 
 impl Facts {
@@ -65,6 +67,7 @@ impl Facts {
             joined,
             cordoned,
             uncordoned,
+            given_back,
             removed,
             replaced,
             lost,
@@ -74,7 +77,7 @@ impl Facts {
         } = applied;
         let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
         let (left, returned, removed) =
-            (named(&[cordoned, replaced, lost]), named(&[uncordoned]), named(&[removed]));
+            (named(&[cordoned, replaced, lost]), named(&[uncordoned, given_back]), named(&[removed]));
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
                 let (stayed, name) = (member.stays(), member.name());
@@ -114,12 +117,13 @@ impl Facts {
             failure: None,
             trouble: observed.supply.trouble.clone(),
             removals_wait: observed.supply.removals_wait.clone(),
-            overdue: plan.nodes.iter().find_map(|step| match &step.action {
-                NodeAction::Drain { overdue: Some(pod), .. } => {
-                    Some((step.member.name().to_owned(), pod.clone()))
-                }
-                _ => None,
-            }),
+            held: plan.held.clone(),
+            given_back: {
+                let resting = sizing::resting(pool, staying.iter().copied(), observed.now);
+                let resting = resting.into_iter().map(|(node, _)| node.to_owned());
+                let is_too_many = staying.len() > plan.wanted;
+                resting.chain(given_back.iter().cloned()).filter(|_| is_too_many).collect()
+            },
         }
     }
 
@@ -134,9 +138,12 @@ impl Facts {
         Self { provisioning, failure, ..self }
     }
 
-    /// Whether there are exactly as many Ready nodes as wanted.
+    /// Whether there are exactly as many nodes as wanted, apart from those that cannot go now, and all are Ready.
     pub(crate) const fn all_ready(&self) -> bool {
-        self.ready == self.wanted && self.staying == self.wanted
+        let extra = self.held.len() + self.given_back.len();
+        self.ready == self.staying
+            && self.staying >= self.wanted
+            && self.staying.saturating_sub(extra) <= self.wanted
     }
 
     /// Whether nodes have to be made. Nodes that cannot be read count as existing.

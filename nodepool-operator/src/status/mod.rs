@@ -23,7 +23,7 @@ use shared_crds::v1alpha1::{NodePoolStatus, NodesSummary};
 use shared_crds::{NodePool, names};
 
 pub(crate) use self::facts::Facts;
-use crate::outcome::{Applied, Blocked, Rejected, RejectedWrite};
+use crate::outcome::{Applied, Rejected, RejectedWrite};
 use crate::plan::Stall;
 use crate::plan::numbers::{nodes, number};
 use crate::plan::supply::ProvisioningFailure;
@@ -103,13 +103,21 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     } else if let Some(Stall { reason, message }) = &facts.stalled {
         say(false, *reason, message.clone())
     } else if facts.all_ready() {
-        say(true, Reason::AllNodesReady, format!("{} of {} nodes are ready", facts.ready, facts.wanted))
+        say(true, Reason::AllNodesReady, all_ready(facts))
     } else if pool.spec.paused {
         say(false, Reason::Paused, format!("{}; spec.paused is set", facts.counts()))
     } else if let Some(rejected) = &applied.rejected {
         say(false, rejected.reason, facts.counts())
     } else {
         say(false, why_not_ready(facts), facts.counts())
+    }
+}
+
+fn all_ready(facts: &Facts) -> String {
+    let ready = format!("{} of {} nodes are ready", facts.ready.min(facts.wanted), facts.wanted);
+    match facts.staying.saturating_sub(facts.wanted) {
+        0 => ready,
+        more => format!("{ready}, {more} more cannot go now"),
     }
 }
 
@@ -140,13 +148,13 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         return say(false, *reason, message.clone());
     }
     if let Some(blocked) = applied.blocked.iter().min() {
-        let Blocked { node, pod, message } = blocked;
-        let more = match applied.blocked.len() {
-            1 => String::new(),
-            2 => " (and 1 more pod)".to_owned(),
-            count => format!(" (and {} more pods)", count - 1),
+        let more = match applied.blocked.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
         };
-        return say(true, Reason::DrainBlocked, format!("node {node} waits for pod {pod}{more}: {message}"));
+        let others = stays(facts).map(|others| format!("; {others}")).unwrap_or_default();
+        let message = format!("node {} {}{more}{others}", blocked.node, blocked.by);
+        return say(true, Reason::DrainBlocked, message);
     }
     if facts.deleting {
         return say(true, Reason::Deleting, waiting(facts));
@@ -164,11 +172,28 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
 }
 
 fn waiting(facts: &Facts) -> String {
-    let overdue = facts.overdue.as_ref();
-    let overdue = overdue.map(|(node, pod)| format!("node {node} waits for pod {pod} to end"));
-    let parts =
-        [Some(facts.counts()), overdue, facts.removals_wait.clone(), unreadable::of_nodes(&facts.unreadable)];
+    let unreadable = unreadable::of_nodes(&facts.unreadable);
+    let parts = [Some(facts.counts()), stays(facts), facts.removals_wait.clone(), unreadable];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Which nodes are too many and stay for now, and why; `None` when there are none.
+fn stays(facts: &Facts) -> Option<String> {
+    let more = |count: usize| match count - 1 {
+        0 => String::new(),
+        more => format!(" (and {} more)", nodes(more)),
+    };
+    let given_back = facts.given_back.iter().min().map(|node| {
+        let more = more(facts.given_back.len());
+        format!("node {node}{more} was given back, its drain took longer than spec.drain.timeoutSeconds")
+    });
+    let held = facts
+        .held
+        .iter()
+        .min()
+        .map(|(node, why)| format!("node {node}{} stays, because it {why}", more(facts.held.len())));
+    let parts: Vec<String> = given_back.into_iter().chain(held).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Why nothing will change without the user. An exhausted quota is such a reason once everything else is done, and so
@@ -197,8 +222,7 @@ fn stalled(facts: &Facts, applied: &Applied) -> Statement {
 
 fn nodes_ready(facts: &Facts) -> Statement {
     if facts.all_ready() {
-        let message = format!("{} of {} nodes are ready", facts.ready, facts.wanted);
-        return Statement::new(ConditionType::NodesReady, true, Reason::AllNodesReady, message);
+        return Statement::new(ConditionType::NodesReady, true, Reason::AllNodesReady, all_ready(facts));
     }
     let reason = if facts.not_ready > 0 { Reason::NodesNotReady } else { why_not_ready(facts) };
     Statement::new(ConditionType::NodesReady, false, reason, facts.counts())

@@ -6,7 +6,9 @@ use shared_crds::ownership::{self, Owner};
 
 use super::events::{EventReason, events};
 use super::*;
+use crate::outcome::Blocked;
 use crate::outcome::Extent;
+use crate::plan::Blocker;
 use crate::plan::supply::{MachineState, Size};
 use crate::plan::testing::{
     self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
@@ -39,11 +41,8 @@ fn failure(reason: Reason) -> ProvisioningFailure {
 }
 
 fn blocked(pod: &str) -> Blocked {
-    Blocked {
-        node: "n-000".into(),
-        pod: PodName { namespace: "default".into(), name: pod.into() },
-        message: "budget".into(),
-    }
+    let pod = PodName { namespace: "default".into(), name: pod.into() };
+    Blocked { node: "n-000".into(), by: Blocker::Pod(pod, "budget".into()) }
 }
 
 #[test]
@@ -126,7 +125,7 @@ fn a_blocked_drain_names_the_node_and_the_pod_and_counts_the_rest() {
     let statement =
         statements(&pool, &facts, &applied).into_iter().find(|s| s.reason == Reason::DrainBlocked).unwrap();
     assert_eq!(statement.type_, ConditionType::Reconciling);
-    assert_eq!(statement.message, "node n-000 waits for pod default/a (and 1 more pod): budget");
+    assert_eq!(statement.message, "node n-000 waits for pod default/a: budget (and 1 more)");
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub use autoscaler::{
     OnContested, PoolSummary, ScaleDownSpec, ScalingBehavior, ScalingPolicy, ScalingPolicyType, ScalingRules,
     Schedule, SelectPolicy,
 };
-pub use node_pool::{DrainSpec, NodePool, NodePoolSpec};
+pub use node_pool::{DrainSpec, DrainTimeoutAction, NodePool, NodePoolSpec, ProtectedNodes};
 pub use provider::{
     ClusterApiProvider, ExecProvider, KarpenterProvider, MachineDeploymentReference, MachineRequirement,
     MachineRequirementOperator, NodeClassReference, ProviderLie, ProviderSpec, SimulatedProvider,

@@ -162,15 +162,65 @@ const fn default_provisioning_timeout() -> i32 {
 /// How pods leave a node before it is removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "self.onTimeout != 'GiveBack' || (has(self.timeoutSeconds) && self.timeoutSeconds > 0)",
+    "message": "onTimeout GiveBack needs a timeout: set timeoutSeconds above 0",
+    "fieldPath": ".onTimeout"
+}]))]
 pub struct DrainSpec {
-    /// timeoutSeconds is how long pods are evicted, which a disruption budget can delay. After that, the remaining pods
-    /// are deleted regardless of their budgets, each with its own grace period, and the node is removed when they have
-    /// ended, or when no kubelet has confirmed that for half a minute after the grace period. Absent or 0 means no
-    /// limit, so a disruption budget is never violated. nodepool-operator has to watch the drain for that long itself,
-    /// so after a restart of the operator the full time of a drain starts again.
+    /// timeoutSeconds is how long the drain of a node may take; absent or 0 means no limit, so that a disruption budget
+    /// is never violated. Pods are evicted, which a budget can delay. What happens at the end of the time is said by
+    /// onTimeout. Choose it well above the grace periods of the pods. nodepool-operator has to watch the drain for that long itself, so after a restart of the operator the
+    /// full time of a drain starts again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub timeout_seconds: Option<i32>,
+    /// onTimeout says what happens to a drain that takes longer than timeoutSeconds. With Force a pod is deleted regardless
+    /// of its budget when no more than its grace period is left, so it has that period to end in; the node is removed
+    /// when its pods have ended, or 10 s after their grace periods. With the other value no budget is violated; the node
+    /// is uncordoned and stays, and is drained again at the earliest after another timeoutSeconds.
+    #[serde(default)]
+    pub on_timeout: DrainTimeoutAction,
+    /// protectedNodes says what a lower number of replicas does to nodes that ask to be left alone, by annotation, or
+    /// whose pods do: cluster-autoscaler.kubernetes.io/safe-to-evict, cluster-autoscaler.kubernetes.io/scale-down-disabled
+    /// and karpenter.sh/do-not-disrupt. Wait: such a node is not chosen, and such a pod is not evicted;
+    /// onTimeout Force ends its wait, too. The pool has more nodes than it should until then, and says which ones and why. Last: such a
+    /// node is chosen after all others, and then drained like them. Deleting the pool or the Node is not held up.
+    #[serde(default)]
+    pub protected_nodes: ProtectedNodes,
+    /// volumeDetachTimeoutSeconds is how long a node without pods waits for its volumes to be detached, counted from when
+    /// nodepool-operator first sees that only they are left; 300 when absent, 0 not to wait. A machine that ends with a
+    /// volume attached can keep it from being attached elsewhere for minutes. The volumes of pods that stay with the node
+    /// do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86_400))]
+    pub volume_detach_timeout_seconds: Option<i32>,
+}
+
+impl DrainSpec {
+    /// `volumeDetachTimeoutSeconds` where it is absent. Attaching and detaching take seconds as a rule; the attach-detach
+    /// controller itself gives a node 6 minutes to unmount a volume.
+    pub const DEFAULT_VOLUME_DETACH_TIMEOUT_SECONDS: i32 = 300;
+}
+
+/// What a lower number of replicas does to nodes that ask to be left alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ProtectedNodes {
+    /// They stay as long as they ask for it.
+    #[default]
+    Wait,
+    /// They are removed after all others.
+    Last,
+}
+
+/// What happens to a drain that takes too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum DrainTimeoutAction {
+    /// The pods are deleted.
+    #[default]
+    Force,
+    /// The node is given back.
+    GiveBack,
 }
 
 impl NodePool {

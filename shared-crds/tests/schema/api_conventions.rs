@@ -12,6 +12,11 @@ const WAIVERS: &[(&str, &str, &str)] = &[
     ("boolean", "spec.paused", "two states only; Cluster API and Deployment call it the same"),
     ("pattern", "status.autoscaling.lastDecision.message", "text for users"),
     ("pattern", "status.conditions[].message", "text for users"),
+    (
+        "name",
+        "spec.drain.onTimeout",
+        "says what happens at the end of spec.drain.timeoutSeconds, and is no time",
+    ),
     ("name", "spec.template.spec", "the shape of every pod and machine template"),
 ];
 

@@ -4,6 +4,8 @@
 //!
 //! `test` with `null` holds where the field is absent (measured on kube-apiserver 1.36).
 
+mod drain;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
@@ -12,6 +14,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
+pub(crate) use self::drain::{cordon, drain_waits, give_back, uncordon};
 use super::template::Marks;
 
 /// Adds the pool's finalizer.
@@ -49,44 +52,6 @@ pub(crate) fn remove_node_finalizer(node: &Node) -> Option<Value> {
 pub(crate) fn mark_ready(node: &Node, now: Timestamp) -> Value {
     let mut patch = is_same_object(&node.metadata);
     patch.extend(annotate(&node.metadata, &[(names::READY_TIME_ANNOTATION, second(now).to_string())]));
-    Value::Array(patch)
-}
-
-/// Cordons the node and annotates the start of its drain, and whether it was already cordoned by another writer.
-pub(crate) fn cordon(node: &Node, now: Timestamp) -> Value {
-    let metadata = &node.metadata;
-    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    let was_cordoned = annotation(metadata, names::WAS_CORDONED_ANNOTATION);
-    // A node that already has the drain annotation was cordoned by this operator.
-    let by_others = cordoned
-        && (was_cordoned.is_some() || annotation(metadata, names::DRAIN_STARTED_ANNOTATION).is_none());
-    let mut notes = vec![(names::DRAIN_STARTED_ANNOTATION, later_second(now).to_string())];
-    if by_others {
-        notes.push((names::WAS_CORDONED_ANNOTATION, true.to_string()));
-    }
-    let mut patch = is_same_object(metadata);
-    let seen = if cordoned { Value::Bool(true) } else { Value::Null };
-    patch.push(json!({ "op": "test", "path": "/spec/unschedulable", "value": seen }));
-    patch.extend(annotate(metadata, &notes));
-    if was_cordoned.is_some() && !by_others {
-        patch.extend(remove_annotation(metadata, names::WAS_CORDONED_ANNOTATION));
-    }
-    patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": true }));
-    Value::Array(patch)
-}
-
-/// Cancels the drain: removes the annotations and uncordons the node, unless it was already cordoned by another writer
-/// before. The API server's `test` refuses it if the node was deleted meanwhile.
-pub(crate) fn uncordon(node: &Node) -> Value {
-    let metadata = &node.metadata;
-    let mut patch = is_same_object(metadata);
-    patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
-    patch.extend(remove_annotation(metadata, names::DRAIN_STARTED_ANNOTATION));
-    if annotation(metadata, names::WAS_CORDONED_ANNOTATION).is_some() {
-        patch.extend(remove_annotation(metadata, names::WAS_CORDONED_ANNOTATION));
-    } else {
-        patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": false }));
-    }
     Value::Array(patch)
 }
 
@@ -151,6 +116,27 @@ fn add_taints(node: &Node, taints: &[Taint]) -> Vec<Value> {
 
 fn is_same_object(metadata: &ObjectMeta) -> Vec<Value> {
     vec![json!({ "op": "test", "path": "/metadata/uid", "value": metadata.uid })]
+}
+
+fn label<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a String> {
+    metadata.labels.as_ref().and_then(|all| all.get(name))
+}
+
+/// Adds a label that the object does not have.
+fn add_label(metadata: &ObjectMeta, name: &str, value: &str) -> [Value; 2] {
+    if metadata.labels.is_none() {
+        let mut all = Map::new();
+        all.insert(name.to_owned(), json!(value));
+        return [
+            json!({ "op": "test", "path": "/metadata/labels", "value": null }),
+            json!({ "op": "add", "path": "/metadata/labels", "value": all }),
+        ];
+    }
+    let path = label_path(name);
+    [
+        json!({ "op": "test", "path": path, "value": null }),
+        json!({ "op": "add", "path": path, "value": value }),
+    ]
 }
 
 fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a String> {
@@ -247,60 +233,8 @@ fn remove_finalizer(metadata: &ObjectMeta, name: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use json_patch::{Patch, PatchOperation};
-
     use super::*;
-    use crate::plan::testing::{at, node};
-
-    /// `node` after `patch`, which must be applicable. A `test` with `null` is left out: it holds where the field is
-    /// absent.
-    fn patched(node: &Node, patch: Value) -> Node {
-        let Patch(operations) = serde_json::from_value(patch).unwrap();
-        let absent = |operation: &PatchOperation| matches!(operation, PatchOperation::Test(test) if test.value.is_null());
-        let rest: Vec<_> = operations.into_iter().filter(|operation| !absent(operation)).collect();
-        let mut json = serde_json::to_value(node).unwrap();
-        json_patch::patch(&mut json, &rest).unwrap();
-        serde_json::from_value(json).unwrap()
-    }
-
-    fn cordoned(node: &Node) -> bool {
-        node.spec.as_ref().unwrap().unschedulable == Some(true)
-    }
-
-    #[test]
-    fn a_cancelled_drain_leaves_the_cordon_of_a_user_in_place() {
-        for annotations in [node(0).metadata.annotations, None] {
-            let mut cordoned_by_user = node(0);
-            cordoned_by_user.metadata.annotations = annotations;
-            cordoned_by_user.spec.as_mut().unwrap().unschedulable = Some(true);
-            let draining = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5)));
-            // The operator may cordon it again, for instance because its annotation was damaged.
-            let again = patched(&draining, cordon(&draining, at(6)));
-            let uncordoned = patched(&again, uncordon(&again));
-            assert!(cordoned(&uncordoned));
-            let left = |name| annotation(&uncordoned.metadata, name);
-            assert_eq!(left(names::WAS_CORDONED_ANNOTATION), None);
-            assert_eq!(left(names::DRAIN_STARTED_ANNOTATION), None);
-        }
-    }
-
-    #[test]
-    fn a_cancelled_drain_uncordons_a_node_that_the_operator_cordoned() {
-        let draining = patched(&node(0), cordon(&node(0), at(5)));
-        assert_eq!(annotation(&draining.metadata, names::WAS_CORDONED_ANNOTATION), None);
-        let again = patched(&draining, cordon(&draining, at(6)));
-        assert!(!cordoned(&patched(&again, uncordon(&again))));
-    }
-
-    #[test]
-    fn a_cordon_that_a_user_removed_during_the_drain_does_not_come_back() {
-        let mut cordoned_by_user = node(0);
-        cordoned_by_user.spec.as_mut().unwrap().unschedulable = Some(true);
-        let mut uncordoned = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5)));
-        uncordoned.spec.as_mut().unwrap().unschedulable = None;
-        let again = patched(&uncordoned, cordon(&uncordoned, at(6)));
-        assert!(!cordoned(&patched(&again, uncordon(&again))));
-    }
+    use crate::plan::testing::at;
 
     #[test]
     fn the_annotation_of_a_drain_is_never_earlier_than_its_start() {

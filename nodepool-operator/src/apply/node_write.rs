@@ -1,0 +1,83 @@
+//! What every step for a node is made of: one write, and what its answer means for the pass.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use serde_json::Value;
+use shared_runtime::write::{DeleteOutcome, Outcome, WriterError};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::outcome::{Applied, Extent};
+use crate::provider::ProviderError;
+
+/// Whether the pass has run out of time, which is then recorded in `applied`.
+pub(super) fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {
+    let over = ctx.clock.monotonic() >= deadline;
+    if over {
+        applied.extent = applied.extent.max(Extent::CutShort);
+    }
+    over
+}
+
+/// Adds to an error what the write was about.
+pub(crate) fn written<T>(
+    what: &'static str,
+    result: Result<Outcome<T>, WriterError>,
+) -> Result<Outcome<T>, Error> {
+    result.map_err(|source| Error::Write { what, source })
+}
+
+/// Patches the node; `true` when it is now in the wanted state.
+pub(super) async fn patch(
+    ctx: &Context,
+    node: &Node,
+    patch: Value,
+    applied: &mut Applied,
+) -> Result<bool, Error> {
+    let api: Api<Node> = Api::all(ctx.client.clone());
+    match written("a node", ctx.writer.json_patch(&api, node, patch).await)? {
+        Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) => Ok(true),
+        Outcome::Gone => Ok(false),
+        Outcome::Conflict(_) | Outcome::Aborted => {
+            applied.extent = Extent::Conflict;
+            Ok(false)
+        }
+    }
+}
+
+/// Deletes the node in the version that was observed; `true` when this node is terminating or gone. A node that has
+/// changed may have been uncordoned: the next pass decides again from its current state. The same happens when the
+/// kubelet has just updated the node status, which costs a pass. Heartbeats are leases and do not change the node.
+pub(super) async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<bool, Error> {
+    let api: Api<Node> = Api::all(ctx.client.clone());
+    let deleted = ctx
+        .writer
+        .delete_unchanged(&api, node)
+        .await
+        .map_err(|source| Error::Write { what: "a node", source })?;
+    match deleted {
+        DeleteOutcome::Deleted | DeleteOutcome::Terminating(_) | DeleteOutcome::Gone => Ok(true),
+        DeleteOutcome::Conflict(_) => {
+            applied.extent = Extent::Conflict;
+            Ok(false)
+        }
+    }
+}
+
+/// The answer of a provider; `None` where another writer changed its objects first, so that the pass is repeated.
+pub(super) fn provided<T>(
+    what: &'static str,
+    answer: Result<T, ProviderError>,
+    applied: &mut Applied,
+) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(ProviderError::Conflict) => {
+            applied.extent = Extent::Conflict;
+            Ok(None)
+        }
+        Err(source) => Err(Error::Provider { what, source }),
+    }
+}
