@@ -34,7 +34,7 @@ async fn silenced(env: &TestEnv, pool: &str) -> Node {
 }
 
 /// kwok while it is frozen. Dropping this continues it.
-async fn frozen_kwok(cluster: &Cluster) -> FrozenProcess {
+pub(super) async fn frozen_kwok(cluster: &Cluster) -> FrozenProcess {
     let pid = cluster.pids().into_iter().find_map(|(name, pid)| (name == "kwok").then_some(pid)).unwrap();
     FrozenProcess::freeze(pid).await.unwrap()
 }
@@ -51,7 +51,7 @@ fn not_ready() -> Patch<Value> {
 
 /// A pod on the nodes of `pool` that may take `grace` seconds to end, and a `PodDisruptionBudget` that allows no
 /// eviction of it.
-async fn guarded_pod(env: &TestEnv, pool: &str, grace: u32) {
+pub(super) async fn guarded_pod(env: &TestEnv, pool: &str, grace: u32) {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "db", "labels": {"app": "db"}},
         "spec": {
@@ -76,7 +76,7 @@ async fn guarded_pod(env: &TestEnv, pool: &str, grace: u32) {
 async fn short_drain(env: &TestEnv, pool: &str, grace: u32) -> String {
     let mut object = objects::pool(pool, 0, 3);
     object.spec.replicas = Some(1);
-    object.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
+    object.spec.drain = Some(DrainSpec { timeout_seconds: Some(1), ..DrainSpec::default() });
     env.create(&object).await.unwrap();
     guarded_pod(env, pool, grace).await;
     env.settles(pool, 1).await.unwrap();
@@ -84,7 +84,7 @@ async fn short_drain(env: &TestEnv, pool: &str, grace: u32) -> String {
 }
 
 /// Waits until the guarded pod has a deletion timestamp. It exists until the kubelet confirms the deletion.
-async fn deleted_pod(env: &TestEnv) -> Pod {
+pub(super) async fn deleted_pod(env: &TestEnv) -> Pod {
     eventually(PATIENCE, "the pod is deleted", async || {
         let pod = env.api::<Pod>().get("db").await?;
         Ok(pod.metadata.deletion_timestamp.is_some().then_some(pod))
