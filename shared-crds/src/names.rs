@@ -46,6 +46,9 @@ pub const DRAIN_WAITS_ANNOTATION: &str = "tandem.dev/drain-waits-for";
 /// Annotation on a Node whose drain took longer than `spec.drain.timeoutSeconds` and was cancelled: when, RFC 3339. It is
 /// not drained again for as long.
 pub const GIVEN_BACK_ANNOTATION: &str = "tandem.dev/drain-given-back-time";
+/// Key of the taint by which Kubernetes is told that a machine is off, with the effect `NoExecute`: its pods are deleted
+/// without a kubelet, and its volumes detached.
+pub const OUT_OF_SERVICE_TAINT: &str = "node.kubernetes.io/out-of-service";
 /// Annotation on a Node that is drained: it had [`EXCLUDE_FROM_LOAD_BALANCERS_LABEL`] before, and keeps it when the drain
 /// is cancelled.
 pub const WAS_EXCLUDED_ANNOTATION: &str = "tandem.dev/was-excluded-from-load-balancers";

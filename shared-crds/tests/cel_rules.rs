@@ -1,8 +1,9 @@
 //! The validation rules at creation, evaluated offline by kube's CEL interpreter.
 //!
 //! What the rule on `replicas` refuses is not here: kube-cel 0.8 hands a rule with `optionalOldSelf` a null or a map
-//! where the API server hands it an optional, so it cannot evaluate ours to `false`. `e2e/tests` runs it on a real API
-//! server, for creation and for transitions.
+//! where the API server hands it an optional, so it cannot evaluate ours to `false`. Nor are the rules on `repair` here: it
+//! does not know `type()`, which tells the number 20 from the text "20". `e2e/tests` runs both on a real API server, the first
+//! for creation and for transitions.
 
 use kube::core::cel::validate_cel_schema;
 use serde_json::{Value, json};

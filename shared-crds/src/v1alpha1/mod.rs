@@ -4,6 +4,7 @@ mod autoscaler;
 mod in_force;
 mod node_pool;
 mod provider;
+mod repair;
 mod scale_down;
 mod status;
 mod template;
@@ -19,6 +20,7 @@ pub use provider::{
     ClusterApiProvider, ExecProvider, KarpenterProvider, MachineDeploymentReference, MachineRequirement,
     MachineRequirementOperator, NodeClassReference, ProviderLie, ProviderSpec, SimulatedProvider,
 };
+pub use repair::{ConditionStatus, RepairCondition, RepairSpec};
 pub use scale_down::ScaleDownPlan;
 pub use status::{
     ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedMachines, ContestedReplicas, Decision,

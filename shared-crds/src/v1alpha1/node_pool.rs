@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::provider::ProviderSpec;
+use super::repair::RepairSpec;
 use super::status::NodePoolStatus;
 use super::template::NodeTemplate;
 
@@ -142,6 +143,10 @@ pub struct NodePoolSpec {
     /// drain says how pods leave a node before it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainSpec>,
+    /// repair says when a node that was Ready is replaced because it is unhealthy. When absent: after its condition Ready was
+    /// False or Unknown for 600 s, while no more than 20% of the nodes are unhealthy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<RepairSpec>,
     /// provisioningTimeoutSeconds is how long a new node may take to become Ready before it is replaced, and how long
     /// the planner counts on it. nodepool-operator replaces only nodes that it has watched for that long, so after a
     /// restart of the operator the full time starts again for nodes that are starting.
