@@ -33,6 +33,8 @@ struct Draining {
     overdue: usize,
     /// A volume that is not detached.
     volumes: usize,
+    /// A machine that has not ended.
+    machines: usize,
     /// A finalizer of somebody else.
     finalizers: usize,
     /// A list that fails.
@@ -50,11 +52,17 @@ impl Draining {
             *least = by.min(*least);
         }
         let mut all = Self::default();
-        for step in nodes.iter().filter(|step| matches!(step.action, NodeAction::Drain(_))) {
+        let is_leaving = |step: &&NodeStep| match &step.action {
+            NodeAction::Drain(_) | NodeAction::EndMachine => true,
+            NodeAction::Remove => !applied.removed.iter().any(|name| name == step.member.name()),
+            _ => false,
+        };
+        for step in nodes.iter().filter(is_leaving) {
             let count = match blockers.get(step.member.name()) {
                 Some(Blocker::Pod(..)) => &mut all.pods,
                 Some(Blocker::Overdue(_)) => &mut all.overdue,
                 Some(Blocker::Volumes(_)) => &mut all.volumes,
+                Some(Blocker::Machine) => &mut all.machines,
                 Some(Blocker::Finalizers(_)) => &mut all.finalizers,
                 Some(Blocker::Unread(_)) => &mut all.lists,
                 Some(Blocker::Provider(_)) | None => &mut all.other,
@@ -73,7 +81,7 @@ impl NodePoolMetrics {
             nodes: IntCounterVec::new(
                 Opts::new(
                     name("nodes_total"),
-                    "Nodes by what was done to them: created, joined, drained, rescued, given_back, removed, replaced.",
+                    "Nodes by what was done to them: created, joined, drained, rescued, given_back, removed, replaced, repaired.",
                 ),
                 &["action"],
             )?,
@@ -81,7 +89,8 @@ impl NodePoolMetrics {
                 Opts::new(
                     name("draining_nodes"),
                     "Nodes that are drained now, by what they wait for: a blocked pod, an overdue pod, a volume that is not \
-                     detached, a finalizer of somebody else, a list that fails, or nothing unusual.",
+                     detached, a machine that does not end, a finalizer of somebody else, a list that fails, or nothing \
+                     unusual.",
                 ),
                 &["waits_for"],
             )?,
@@ -144,6 +153,7 @@ impl NodePoolMetrics {
         count(&self.nodes, "given_back", applied.given_back.len());
         count(&self.nodes, "removed", applied.removed.len());
         count(&self.nodes, "replaced", applied.replaced.len() + applied.lost.len());
+        count(&self.nodes, "repaired", applied.repaired.len());
         count(&self.evictions, "accepted", applied.evicted);
         count(&self.evictions, "blocked", applied.refused);
         self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));
@@ -165,6 +175,7 @@ impl NodePoolMetrics {
         set("blocked_pod", |of| of.pods);
         set("overdue_pod", |of| of.overdue);
         set("volume", |of| of.volumes);
+        set("machine", |of| of.machines);
         set("finalizer", |of| of.finalizers);
         set("list", |of| of.lists);
         set("nothing", |of| of.other);

@@ -16,6 +16,7 @@ use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector::ObjectRef;
+use shared_crds::v1alpha1::{ConditionStatus, RepairCondition};
 use shared_crds::{NodePool, names};
 use shared_runtime::error::{Categorised as _, chain};
 use shared_runtime::freshness::Freshness;
@@ -25,9 +26,9 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::plan::observed_time::{MachineTimes, NodeTimes, PodTimes};
+use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
 use crate::plan::supply::NodeSource;
-use crate::plan::{AttachedVolumes, Observed, ObservedPods, PodReads, PoolKey, Supply, slots};
+use crate::plan::{AttachedVolumes, Observed, ObservedPods, PodReads, PoolKey, Sight, Supply, repair, slots};
 use crate::provider::{ListedMachine, ProviderError};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
@@ -87,11 +88,20 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         may_be_hidden,
         recent: ObservedPods::default(),
         protected: ctx.protections.recent(key),
+        sight: Sight::default(),
+        condition_times: ConditionTimes::default(),
         supply,
         now,
         times: NodeTimes::default(),
         machine_times: MachineTimes::default(),
     };
+    if let Some(pool) = observed.pool.as_deref() {
+        observed.condition_times =
+            ctx.tracker.record_conditions(key, &observed.nodes, &repair::watched(pool));
+        if !observed.condition_times.0.is_empty() {
+            observed.sight = sight(ctx);
+        }
+    }
     let is_missed = |node: &Node| observed.lists_others_only(node);
     observed.times = ctx.tracker.record_nodes(key, &observed.nodes, is_missed);
     // After the nodes: the times of pods are kept with those of the pool's nodes.
@@ -142,6 +152,14 @@ async fn nodes(
     ctx.visited(key);
     let unreadable = live.unreadable.into_iter().map(|node| node.name).collect();
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
+}
+
+/// How many nodes of all pools the control plane has lost sight of.
+fn sight(ctx: &Context) -> Sight {
+    let nodes = ctx.nodes.state_filter(|node| PoolKey::of_node(node).is_some());
+    let unknown = RepairCondition { type_: "Ready".to_owned(), status: ConditionStatus::Unknown, seconds: 0 };
+    let is_lost = |node: &&Arc<Node>| !repair::holding(std::slice::from_ref(&unknown), node).is_empty();
+    Sight { lost: nodes.iter().filter(is_lost).count(), all: nodes.len() }
 }
 
 /// The nodes that have one of these provider IDs.

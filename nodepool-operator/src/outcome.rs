@@ -79,6 +79,8 @@ pub(crate) struct Applied {
     pub replaced: Vec<String>,
     /// Names of the nodes that were deleted because their machine is gone.
     pub lost: Vec<String>,
+    /// Names of the nodes that were deleted because they were unhealthy.
+    pub repaired: Vec<String>,
     /// Names of the machines that were deleted because their Node did not come in time.
     pub timed_out: Vec<String>,
     /// Number of requests that were withdrawn from the provider.
@@ -129,6 +131,7 @@ impl Applied {
             removed,
             replaced,
             lost,
+            repaired,
             timed_out,
             withdrawn,
             machines_ending,
@@ -151,6 +154,7 @@ impl Applied {
         self.removed.extend(removed);
         self.replaced.extend(replaced);
         self.lost.extend(lost);
+        self.repaired.extend(repaired);
         self.timed_out.extend(timed_out);
         self.withdrawn += withdrawn;
         self.machines_ending += machines_ending;

@@ -90,11 +90,21 @@ async fn write_status(
 /// Logs one line when something happened, none otherwise. The pool is in the span.
 fn log(applied: &Applied) {
     let Applied {
-        created, joined, cordoned, uncordoned, given_back, removed, replaced, lost, timed_out, ..
+        created,
+        joined,
+        cordoned,
+        uncordoned,
+        given_back,
+        removed,
+        replaced,
+        lost,
+        repaired,
+        timed_out,
+        ..
     } = applied;
     let (created, joined, cordoned) = (created.len(), joined.len(), cordoned.len());
     let (uncordoned, removed) = (uncordoned.len() + given_back.len(), removed.len());
-    let replaced = replaced.len() + lost.len() + timed_out.len();
+    let replaced = replaced.len() + lost.len() + repaired.len() + timed_out.len();
     if created + joined + cordoned + uncordoned + removed + replaced > 0 {
         info!(created, joined, cordoned, uncordoned, removed, replaced, "nodes changed");
     }
@@ -111,6 +121,7 @@ const fn event_kind(reason: EventReason) -> EventKind {
         EventReason::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
         EventReason::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
         EventReason::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
+        EventReason::NodeRepaired => EventKind::warning("NodeRepaired", "ReplaceNode"),
         EventReason::MachineLost => EventKind::warning("MachineLost", "ReplaceNode"),
         EventReason::MachinesContested => EventKind::warning("MachinesContested", "SizeMachines"),
         EventReason::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::SignedDuration;
 use kube::Api;
 use kube::runtime::reflector::ObjectRef;
 use shared_crds::names;
@@ -12,9 +13,14 @@ use super::drain_step;
 use super::node_write::{delete, patch, provided, written};
 use crate::context::Context;
 use crate::error::Error;
-use crate::outcome::{Applied, Extent};
-use crate::plan::{NodeAction, NodeStep, PoolKey, patches};
+use crate::outcome::{Applied, Blocked, Extent};
+use crate::plan::{Blocker, NodeAction, NodeStep, PoolKey, patches};
 use crate::provider::{Deletion, ProviderError};
+
+/// From when on a machine takes long to end: clouds take a minute or two.
+const MACHINE_LATE_AFTER: SignedDuration = SignedDuration::from_secs(300);
+/// Timeout of a live read of one node.
+const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
 /// `deadline` is left for the next pass.
@@ -63,6 +69,12 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
                 applied.lost.push(name());
             }
         }
+        NodeAction::Repair => {
+            if delete(ctx, node, &mut applied).await? {
+                applied.repaired.push(name());
+            }
+        }
+        NodeAction::EndMachine => end_machine(ctx, node, &mut applied).await?,
         NodeAction::Remove => remove(ctx, node, &mut applied).await?,
     }
     Ok(applied)
@@ -74,24 +86,88 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
     if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
         return Ok(());
     }
-    let Some(patch) = patches::remove_node_finalizer(node) else {
+    if patches::remove_node_finalizer(node).is_none() {
         return Ok(());
-    };
+    }
     match provided("the machine of a node", delete_machine(ctx, node).await, applied)? {
         Some(Deletion::Gone | Deletion::HandedOver) => {}
         // Its kubelet would register the Node again.
         Some(Deletion::Started) => {
-            applied.machines_ending += 1;
-            return drain_step::note(ctx, node, Some("waits for its machine to end"), applied).await;
+            return machine_is_ending(ctx, node, applied).await;
         }
         None => return Ok(()),
     }
+    release(ctx, node, applied).await
+}
+
+/// Says that the node waits for its machine, also in the status when it takes long.
+async fn machine_is_ending(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
+    applied.machines_ending += 1;
+    let deleted = node.metadata.deletion_timestamp.as_ref();
+    let late = deleted.and_then(|at| at.0.checked_add(MACHINE_LATE_AFTER).ok());
+    if late.is_some_and(|late| late < ctx.clock.now()) {
+        let node = node.metadata.name.clone().unwrap_or_default();
+        applied.blocked.push(Blocked { node, by: Blocker::Machine });
+    }
+    drain_step::note(ctx, node, Some(&Blocker::Machine.to_string()), applied).await
+}
+
+/// Whether the kubelet of `node` is silent in the API server's own view, too, and has been since the same time: what is done
+/// next cannot be undone.
+async fn is_still_silent(ctx: &Context, node: &Node) -> Result<bool, Error> {
+    let what = "a node";
+    let api: Api<Node> = Api::all(ctx.client.clone());
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let live = tokio::time::timeout(READ_LIMIT, api.get_opt(name))
+        .await
+        .map_err(|_elapsed| Error::ListTimeout { what, limit: READ_LIMIT })?
+        .map_err(|source| Error::List { what, source })?;
+    let ready = |node: &Node| {
+        let mut all = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        all.find(|it| it.type_ == "Ready").map(|it| (it.status.clone(), it.last_transition_time.clone()))
+    };
+    Ok(live.is_some_and(|live| live.metadata.uid == node.metadata.uid && ready(&live) == ready(node)))
+}
+
+/// Removes the operator's finalizer.
+async fn release(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
+    let Some(patch) = patches::remove_node_finalizer(node) else {
+        return Ok(());
+    };
     let api: Api<Node> = Api::all(ctx.client.clone());
     match written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)? {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
             applied.removed.push(node.metadata.name.clone().unwrap_or_default());
         }
         Outcome::Conflict(_) | Outcome::Aborted => applied.extent = Extent::Conflict,
+    }
+    Ok(())
+}
+
+/// Ends the machine of a node that is being deleted, and says to Kubernetes that it is off as soon as its provider does.
+async fn end_machine(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
+    if !is_still_silent(ctx, node).await? {
+        ctx.drains.drop_list(node.metadata.name.as_deref().unwrap_or_default());
+        applied.extent = Extent::Conflict;
+        return Ok(());
+    }
+    match provided("the machine of a node", delete_machine(ctx, node).await, applied)? {
+        Some(Deletion::Gone) => {
+            patch(ctx, node, patches::out_of_service(node), applied).await?;
+        }
+        Some(Deletion::Started) => {
+            machine_is_ending(ctx, node, applied).await?;
+        }
+        // Whoever ends it keeps the Node meanwhile, and waits until nobody else does.
+        Some(Deletion::HandedOver) => {
+            let others = node.metadata.finalizers.iter().flatten().any(|name| name != names::NODE_FINALIZER);
+            if others {
+                release(ctx, node, applied).await?;
+            } else {
+                machine_is_ending(ctx, node, applied).await?;
+            }
+        }
+        None => {}
     }
     Ok(())
 }

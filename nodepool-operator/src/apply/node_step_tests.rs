@@ -1,8 +1,10 @@
 //! What is sent to the API server for one node.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::plan::DrainStep;
-use crate::plan::testing::{annotate, draining, node, pod, step};
+use crate::plan::testing::{annotate, deleted, draining, node, pod, set_ready, step};
 use crate::testing::{TestContext, failure, success};
 
 /// A deadline that never comes.
@@ -141,4 +143,116 @@ async fn a_drain_starts_when_the_node_is_cordoned_not_when_that_was_decided() {
     let _ = carry_out(&test.ctx, &step(marked, NodeAction::Cordon), ENDLESS).await;
     let requests = test.requests();
     assert!(requests[0].contains("1970-01-01T00:00:41Z"), "{requests:?}");
+}
+
+/// A node that is being deleted and whose kubelet is silent.
+fn silent() -> Node {
+    let mut node = deleted(draining(0, 5));
+    set_ready(&mut node, "Unknown");
+    node
+}
+
+#[tokio::test]
+async fn a_machine_is_said_to_be_off_only_after_a_live_look_at_its_node_and_its_providers_word() {
+    let another = || {
+        let mut node = silent();
+        node.metadata.uid = Some("another".into());
+        node
+    };
+    for (what, live, is_told) in [
+        ("it is still silent", Some(silent()), true),
+        ("it is back", Some(deleted(draining(0, 5))), false),
+        ("it is another one", Some(another()), false),
+        ("it is gone", None, false),
+    ] {
+        let test = TestContext::new(move |path, _| match (&live, path.contains('?')) {
+            (Some(node), false) => (200, serde_json::to_value(node).unwrap()),
+            (None, false) => failure(404, "NotFound", "no such node"),
+            (_, true) => patched(),
+        });
+        let applied = carry_out(&test.ctx, &step(silent(), NodeAction::EndMachine), ENDLESS).await.unwrap();
+        assert_eq!(applied.extent == Extent::Complete, is_told, "{what}: {applied:?}");
+        let requests = test.requests();
+        let tainted =
+            requests.iter().any(|line| line.starts_with("PATCH") && line.contains("out-of-service"));
+        assert_eq!(tainted, is_told, "{what}: {requests:?}");
+        assert!(applied.removed.is_empty(), "the finalizer stays: {applied:?}");
+    }
+}
+
+/// A silent node whose machine Karpenter made, with these finalizers besides the operator's.
+fn silent_with(finalizers: &[&str]) -> Node {
+    let mut node = silent();
+    node.metadata.labels.get_or_insert_default().insert(names::PROVIDER_LABEL.into(), "karpenter".into());
+    let all = node.metadata.finalizers.get_or_insert_default();
+    all.extend(finalizers.iter().map(|&name| name.to_owned()));
+    node
+}
+
+/// Ends the machine of `node`, which Karpenter has registered or not, at second `now`. Its claim is of the pool `pool`.
+async fn ended(
+    node: &Node,
+    is_registered: bool,
+    pool: &str,
+    now: u64,
+) -> (Result<Applied, Error>, Vec<String>) {
+    let registered = serde_json::json!({
+        "type": "Registered", "status": if is_registered { "True" } else { "Unknown" }, "reason": "r", "message": "",
+        "lastTransitionTime": "1970-01-01T00:00:00Z",
+    });
+    let labels =
+        BTreeMap::from([(names::NODEPOOL_LABEL, pool), (names::NODEPOOL_NAMESPACE_LABEL, "default")]);
+    let claim = serde_json::json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "status": { "conditions": [registered] },
+        "metadata": { "name": "n-000", "uid": "uid-claim", "resourceVersion": "1", "labels": labels },
+        "spec": { "nodeClassRef": { "group": "g", "kind": "k", "name": "n" } },
+    });
+    let live = serde_json::to_value(node).unwrap();
+    let test = TestContext::new(move |path, _| match path {
+        path if path.contains("/nodeclaims/") => (200, claim.clone()),
+        path if path.contains('?') => patched(),
+        _ => (200, live.clone()),
+    });
+    test.time.advance(Duration::from_secs(now));
+    let applied = carry_out(&test.ctx, &step(node.clone(), NodeAction::EndMachine), ENDLESS).await;
+    let requests = test.requests();
+    assert!(requests.iter().all(|line| !line.contains("out-of-service")), "it is not off: {requests:?}");
+    (applied, requests)
+}
+
+#[tokio::test]
+async fn a_silent_node_waits_while_its_machine_ends_and_says_so_when_that_takes_long() {
+    let alone = silent_with(&[]);
+    // Nobody else keeps the Node of a registered claim until its machine is gone.
+    for is_registered in [false, true] {
+        for (now, is_late) in [(349, false), (351, true)] {
+            let (applied, requests) = ended(&alone, is_registered, "web", now).await;
+            let applied = applied.unwrap();
+            assert_eq!((applied.machines_ending, applied.removed.len()), (1, 0), "{applied:?}");
+            let late = Blocked { node: "n-000".into(), by: Blocker::Machine };
+            assert_eq!(applied.blocked, if is_late { vec![late] } else { vec![] }, "at {now}");
+            assert!(requests.iter().any(|line| line.starts_with("DELETE") && line.contains("/nodeclaims/")));
+            let is_noted =
+                |line: &String| line.starts_with("PATCH") && line.contains(&Blocker::Machine.to_string());
+            assert!(requests.iter().any(is_noted), "{requests:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_silent_node_is_released_to_whoever_ends_its_machine_and_keeps_it_meanwhile() {
+    let kept = silent_with(&["karpenter.sh/termination"]);
+    let (applied, _) = ended(&kept, true, "web", 100).await;
+    let applied = applied.unwrap();
+    assert_eq!((applied.removed, applied.machines_ending), (vec!["n-000".to_owned()], 0));
+    let (applied, _) = ended(&kept, false, "web", 100).await;
+    let applied = applied.unwrap();
+    assert_eq!((applied.removed.len(), applied.machines_ending), (0, 1), "it has not been handed over");
+}
+
+#[tokio::test]
+async fn a_claim_of_another_pool_does_not_say_that_the_machine_of_a_silent_node_is_off() {
+    let (applied, requests) = ended(&silent_with(&[]), true, "another", 100).await;
+    assert!(matches!(applied, Err(Error::Provider { .. })), "{applied:?}");
+    assert!(requests.iter().all(|line| line.starts_with("GET")), "{requests:?}");
 }

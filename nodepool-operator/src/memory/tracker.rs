@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::names;
+use shared_crds::v1alpha1::RepairCondition;
 use shared_runtime::clock::Clock;
 
-use crate::plan::PoolKey;
 use crate::plan::membership::is_ready;
-use crate::plan::observed_time::{MachineTimes, NodeTime, NodeTimes, PodTimes};
+use crate::plan::observed_time::{ConditionKey, ConditionTimes, MachineTimes, NodeTime, NodeTimes, PodTimes};
 use crate::plan::supply::Machine;
+use crate::plan::{PoolKey, repair};
 
 /// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.
 pub(crate) struct Tracker {
@@ -30,6 +31,8 @@ struct Tracked {
     terminating_pods: HashMap<String, HashMap<String, Duration>>,
     /// Since when each draining node, by name, has been without pods.
     emptied: HashMap<String, Duration>,
+    /// The conditions of unhealthy nodes, by UID: since when each has been observed, and its own time.
+    conditions: HashMap<String, HashMap<ConditionKey, (Timestamp, Duration)>>,
     /// Since when each machine, by name, has been listed without a Node.
     machines: HashMap<String, Duration>,
 }
@@ -76,10 +79,44 @@ impl Tracker {
         tracked.terminating_pods.retain(|node, _| draining.contains(node.as_str()));
         tracked.emptied.retain(|node, _| draining.contains(node.as_str()));
         let times = tracked.nodes.iter().map(|(uid, node)| (uid.clone(), node.time(now))).collect();
-        if tracked.nodes.is_empty() && tracked.machines.is_empty() {
+        if tracked.nodes.is_empty() && tracked.machines.is_empty() && tracked.conditions.is_empty() {
             pools.remove(key);
         }
         NodeTimes(times)
+    }
+
+    /// Records which of `conditions` hold for the pool's current nodes, and returns for how long each has. A condition that
+    /// changed and changed back meanwhile begins again.
+    pub(crate) fn record_conditions(
+        &self,
+        key: &PoolKey,
+        nodes: &[Arc<Node>],
+        conditions: &[RepairCondition],
+    ) -> ConditionTimes {
+        let now = self.clock.monotonic();
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let tracked = pools.entry(key.clone()).or_default();
+        let mut before = std::mem::take(&mut tracked.conditions);
+        for node in nodes {
+            let Some(uid) = &node.metadata.uid else { continue };
+            let known = before.remove(uid).unwrap_or_default();
+            let seen = |(condition, since): (&RepairCondition, Timestamp)| {
+                let key = repair::key(condition);
+                let first =
+                    known.get(&key).filter(|(known, _)| *known == since).map_or(now, |(_, first)| *first);
+                (key, (since, first))
+            };
+            let holding: HashMap<_, _> = repair::holding(conditions, node).into_iter().map(seen).collect();
+            if !holding.is_empty() {
+                tracked.conditions.insert(uid.clone(), holding);
+            }
+        }
+        let times = |of_node: &HashMap<ConditionKey, (Timestamp, Duration)>| {
+            of_node.iter().map(|(key, (_, first))| (key.clone(), passed(*first, now))).collect()
+        };
+        ConditionTimes(
+            tracked.conditions.iter().map(|(uid, of_node)| (uid.clone(), times(of_node))).collect(),
+        )
     }
 
     /// The same for the current pods of draining nodes.
@@ -210,10 +247,10 @@ fn passed(since: Duration, now: Duration) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use k8s_openapi::jiff::Timestamp;
-
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use shared_crds::v1alpha1::RepairSpec;
+
     use crate::plan::testing::{SOON, at, draining, key, machine, node, pod, set_ready, starting};
 
     fn seconds(seconds: i64) -> SignedDuration {
@@ -292,6 +329,35 @@ mod tests {
         assert_eq!(waited(&["a", "b"]), ["a 4", "b 0"]);
         assert_eq!(waited(&["b"]), ["b 4"]);
         assert_eq!(waited(&["a", "b"]), ["a 0", "b 8"]);
+    }
+
+    #[test]
+    fn a_condition_is_measured_while_it_lasts_and_a_healthy_node_takes_no_room() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let unknown = &RepairSpec::default().conditions;
+        let look = |status: &str, changed: i64| {
+            let mut node = node(0);
+            set_ready(&mut node, status);
+            let conditions = node.status.as_mut().unwrap().conditions.as_mut().unwrap();
+            conditions[0].last_transition_time = Some(Time(at(changed)));
+            let nodes = one(node);
+            let times = tracker.record_conditions(&key(), &nodes, unknown);
+            tracker.record_nodes(&key(), &nodes, |_| false);
+            time.advance(Duration::from_secs(4));
+            let times = times.of_node(&nodes[0]).cloned().unwrap_or_default();
+            times
+                .into_iter()
+                .map(|((_, status), time)| format!("{} {}", status.as_str(), time.as_secs()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(look("True", 0), [""; 0]);
+        assert_eq!(look("Unknown", 5), ["Unknown 0"]);
+        assert_eq!(look("Unknown", 5), ["Unknown 4"]);
+        assert_eq!(look("Unknown", 9), ["Unknown 0"], "it was something else meanwhile");
+        assert_eq!(look("False", 9), ["False 0"]);
+        assert_eq!(look("True", 9), [""; 0]);
+        assert!(tracker.pools.lock().unwrap().is_empty());
     }
 
     #[test]

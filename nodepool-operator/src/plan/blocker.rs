@@ -12,6 +12,8 @@ pub(crate) enum Blocker {
     Overdue(PodName),
     /// Volumes that are attached although no pod of the node uses them.
     Volumes(Vec<String>),
+    /// A machine whose end its provider has not confirmed.
+    Machine,
     /// Finalizers of others on a Node that is being deleted.
     Finalizers(Vec<String>),
     /// The provider, which may remove no machine now, and why.
@@ -34,6 +36,7 @@ impl std::fmt::Display for Blocker {
                 };
                 write!(f, "waits for volume {first}{more} to be detached")
             }
+            Self::Machine => f.write_str("waits for its machine to end"),
             Self::Finalizers(names) => {
                 write!(f, "waits for the finalizer {}: whoever set it has to remove it", names.join(", "))
             }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::drain_limits::DrainLimits;
-use super::membership::{self, Member};
+use super::membership::{self, Leaving, Member};
 use super::sizing::{self, Sizing};
-use super::{NodeAction, Observed, ObservedPods, PodReads, drain};
+use super::{NodeAction, Observed, ObservedPods, PodReads, drain, repair};
 
 /// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
 /// to them triggers the next pass, for the others.
@@ -28,6 +28,12 @@ pub(crate) struct Classified {
 pub(crate) fn classify(observed: &Observed) -> Classified {
     let read = |node| Member::read(node, observed.now, observed.times.of_node(node));
     let mut members: Vec<Member> = observed.nodes.iter().map(read).collect();
+    if let Some(pool) = observed.pool.as_deref() {
+        for member in &mut members {
+            let unreachable = repair::is_unreachable(observed, pool, member);
+            member.leaving = member.leaving.map(|leaving| Leaving { unreachable, ..leaving });
+        }
+    }
     members.sort_by(|a, b| a.name().cmp(b.name()));
     let (sizing, reads) = match observed.pool.as_deref() {
         None => {

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use shared_crds::conditions::Reason;
 
-use super::{NodeStep, PoolStep};
+use super::{NodeStep, PoolStep, RepairWait};
 
 /// A Node that registered itself and becomes a node of the pool.
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub nodes: Vec<NodeStep>,
     /// Nodes that are too many and stay as long as they ask for it, by name, and why.
     pub held: Vec<(String, String)>,
+    /// Why unhealthy nodes stay; `None` when none does.
+    pub repair_waits: Option<RepairWait>,
     /// Nodes that ask to be left alone, as far as their pods were listed in this pass, by name, and why.
     pub protected: Vec<(String, String)>,
     /// Machines to request from the provider, by node name.

@@ -51,6 +51,11 @@ pub(crate) fn without_volumes(
     let Some(leaving) = member.leaving else {
         return NodeAction::Keep;
     };
+    // A Node that is being deleted cannot come back. Its pods wait for a kubelet that may be dead, and a budget has nothing to
+    // keep: Kubernetes counts pods on such a node as not ready, and deletes them after a time without asking budgets.
+    if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {
+        return NodeAction::EndMachine;
+    }
     match next(leaving, pods.of(member.name()), limits, now, &pods.times) {
         NodeAction::Remove if leaving.deleting && !member.has_finalizer => for_finalizers(member, now),
         action => action,
@@ -103,8 +108,9 @@ fn next(
         return NodeAction::GiveBack;
     }
     let is_forced = limits.on_timeout == DrainTimeoutAction::Force && may_go;
-    let (delete, evict): (Vec<&Pod>, Vec<&Pod>) =
-        staying.into_iter().partition(|pod| is_forced && has_left_less(grace(pod)));
+    let (delete, evict): (Vec<&Pod>, Vec<&Pod>) = staying
+        .into_iter()
+        .partition(|pod| leaving.out_of_service || (is_forced && has_left_less(grace(pod))));
     let evict = evict.into_iter().filter(|pod| is_critical_turn || !is_critical(pod));
     let holds_protected = limits.holds_protected && !leaving.deleting;
     let asked = |pod: &Pod| protection::of_pod(pod, now).filter(|_| holds_protected);

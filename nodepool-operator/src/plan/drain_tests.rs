@@ -25,6 +25,8 @@ const CORDONED: Leaving = Leaving {
     drain_started: Some(Timestamp::UNIX_EPOCH),
     cordoned: true,
     tainted: false,
+    unreachable: false,
+    out_of_service: false,
     was_ready: true,
     observed: SignedDuration::MAX,
 };

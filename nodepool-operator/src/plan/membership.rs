@@ -42,6 +42,10 @@ pub(crate) struct Leaving {
     pub cordoned: bool,
     /// It has the taint of a drain.
     pub tainted: bool,
+    /// Its kubelet has not been heard of for long.
+    pub unreachable: bool,
+    /// Its machine is off: nothing runs on it, whatever its pods say.
+    pub out_of_service: bool,
     /// It was Ready at some time, so pods may have been bound to it.
     pub was_ready: bool,
     /// For how long this process has observed it draining.
@@ -104,14 +108,19 @@ impl Member {
         let template_hash = annotation(names::TEMPLATE_HASH_ANNOTATION).cloned();
         let spec = node.spec.as_ref();
         let cordoned = spec.and_then(|spec| spec.unschedulable) == Some(true);
-        let mut taints = spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        let tainted = taints.any(|taint| taint.key == names::DRAINING_TAINT);
+        let has_taint = |key: &str| {
+            let mut taints = spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+            taints.any(|taint| taint.key == key)
+        };
+        let tainted = has_taint(names::DRAINING_TAINT);
         let deleting = metadata.deletion_timestamp.is_some();
         let leaving = (deleting || drain.is_some()).then(|| Leaving {
             deleting,
             drain_started: drain.and_then(|time| time.parse().ok()),
             cordoned,
             tainted,
+            unreachable: false,
+            out_of_service: has_taint(names::OUT_OF_SERVICE_TAINT),
             // The history of a foreign node before its adoption is not known.
             was_ready: readiness != Readiness::Starting || template_hash.is_none(),
             observed: time.draining,

@@ -14,6 +14,7 @@
 //! | `contested` | whether another writer has set the number of machines, and what follows |
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `victims` | which nodes are removed |
+//! | `repair` | which nodes are replaced because they are unhealthy |
 //! | `drain`, `drain_limits`, `attached` | the next step of a leaving node |
 //! | `slots`, `template`, `hash` | name and content of a new node |
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
@@ -36,6 +37,7 @@ pub(crate) mod observed_time;
 pub(crate) mod patches;
 pub(crate) mod pods;
 mod pool_finalizer;
+pub(crate) mod repair;
 pub(crate) mod sizing;
 pub(crate) mod slots;
 pub(crate) mod supply;
@@ -53,6 +55,8 @@ mod model_cluster;
 mod plan_tests;
 #[cfg(test)]
 mod removal_tests;
+#[cfg(test)]
+mod repair_tests;
 #[cfg(test)]
 mod sized_tests;
 #[cfg(test)]
@@ -77,8 +81,10 @@ use self::drain_limits::DrainLimits;
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
-    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep,
+    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep, Sight,
 };
+use self::repair::Repair;
+pub(crate) use self::repair::RepairWait;
 use self::sizing::{Sizing, Victims};
 use self::supply::Machine;
 pub(crate) use self::supply::Supply;
@@ -226,7 +232,10 @@ fn active(
     };
     let lost = members.iter().filter(|member| is_lost(member) || goes(member));
     let lost: BTreeSet<String> = lost.map(|member| member.name().to_owned()).collect();
-    let replaced: BTreeSet<String> = never_started.union(&lost).cloned().collect();
+    let Repair { names: repaired, waits: repair_waits, next: next_repair } =
+        repair::repair(observed, pool, &members, sizing.wanted, blueprint.is_ok());
+    let replaced: BTreeSet<String> =
+        [&never_started, &lost, &repaired].into_iter().flatten().cloned().collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
     let sizing = if replaced.is_empty() { sizing } else { sizing::size(observed, pool, &members, &replaced) };
     let Victims { names: victims, held, protected, is_undecided } = sizing.victims(observed, &members, pods);
@@ -244,6 +253,8 @@ fn active(
             NodeAction::ReplaceLost
         } else if never_started.contains(member.name()) {
             NodeAction::Replace
+        } else if repaired.contains(member.name()) {
+            NodeAction::Repair
         } else if sizing.uncordon.contains(member.name()) {
             NodeAction::Uncordon
         } else if victims.contains(member.name()) && member.has_finalizer {
@@ -294,6 +305,7 @@ fn active(
         stalled,
         nodes,
         held,
+        repair_waits,
         protected,
         request,
         withdraw: sizing.withdraw,
@@ -302,7 +314,13 @@ fn active(
         register,
         left_over: observed.left_over().cloned().collect(),
         join: join(observed, pool),
-        requeue_at: requeue_at.into_iter().chain(unread).chain(machines_gone).chain(held_until).min(),
+        requeue_at: requeue_at
+            .into_iter()
+            .chain(unread)
+            .chain(machines_gone)
+            .chain(held_until)
+            .chain(next_repair)
+            .min(),
     }
 }
 

@@ -10,7 +10,7 @@ use shared_crds::{NodePool, names};
 use super::blocker::Blocker;
 use super::keys::PoolKey;
 use super::membership::Member;
-use super::observed_time::{MachineTimes, NodeTimes, PodTimes};
+use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
 use super::supply::{Machine, MachineState, NodeSource, Supply};
 
 /// Everything a decision is made from, except the pods that have to be read for it.
@@ -35,12 +35,26 @@ pub(crate) struct Observed {
     pub protected: BTreeMap<String, String>,
     /// What the provider says.
     pub supply: Supply,
+    /// How much of all pools the control plane sees.
+    pub sight: Sight,
     /// The time of the decision, from the wall clock, which may be adjusted.
     pub now: Timestamp,
     /// For how long this process itself has observed the nodes in their current state.
     pub times: NodeTimes,
+    /// For how long this process itself has observed unhealthy nodes in that state.
+    pub condition_times: ConditionTimes,
     /// For how long this process itself has observed machines without a Node.
     pub machine_times: MachineTimes,
+}
+
+/// How many nodes of all pools the control plane has lost sight of. Counted only where a node of the pool at hand is
+/// unhealthy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sight {
+    /// Nodes whose condition `Ready` is `Unknown`.
+    pub lost: usize,
+    /// All nodes.
+    pub all: usize,
 }
 
 /// Pods of some of the nodes.
@@ -192,6 +206,11 @@ pub(crate) enum NodeAction {
     Replace,
     /// Its machine is gone, or going, behind the operator's back: delete it, as with [`Self::Replace`].
     ReplaceLost,
+    /// It has been unhealthy for too long: delete it, as with [`Self::Replace`].
+    Repair,
+    /// It is being deleted, and its kubelet has not been heard of for long: end its machine, and when that is confirmed, say
+    /// so to Kubernetes, which then deletes its pods and detaches its volumes.
+    EndMachine,
     /// It is leaving and nothing can be done about it in this pass.
     Wait,
 }
@@ -229,7 +248,7 @@ impl NodeAction {
     /// uncordoned or created unless they succeeded: otherwise a pass that is cut short would leave more nodes than
     /// wanted.
     pub(crate) const fn removes_replica(&self) -> bool {
-        matches!(self, Self::Cordon | Self::Replace | Self::ReplaceLost)
+        matches!(self, Self::Cordon | Self::Replace | Self::ReplaceLost | Self::Repair)
     }
 }
 

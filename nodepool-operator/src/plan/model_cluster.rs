@@ -10,9 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use shared_crds::protection::DO_NOT_DISRUPT;
+use shared_crds::v1alpha1::RepairSpec;
 use shared_crds::{NodePool, names};
 
-use super::observed_time::MachineTimes;
+use super::observed_time::{ConditionTimes, MachineTimes};
 use super::supply::{Machine, MachineState, NodeSource};
 use super::testing::{ALWAYS, always, at, key, pod, pool, supply};
 use super::*;
@@ -86,10 +87,21 @@ impl ModelCluster {
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: BTreeMap::new(),
+            sight: Sight::default(),
+            condition_times: self.condition_times(),
             supply: Supply { source, machines: self.machines.iter().map(machine).collect(), ..supply() },
             now,
             machine_times: MachineTimes::default(),
         }
+    }
+
+    /// Every condition has lasted for ever.
+    fn condition_times(&self) -> ConditionTimes {
+        let of_all = RepairSpec::default().conditions;
+        let times = || of_all.iter().map(|it| (repair::key(it), SignedDuration::MAX)).collect();
+        ConditionTimes(
+            self.nodes.values().filter_map(|node| Some((node.metadata.uid.clone()?, times()))).collect(),
+        )
     }
 
     /// The plan of a pass that reads all the pods it asks for.
@@ -170,12 +182,14 @@ impl ModelCluster {
                 NodeAction::GiveBack => &mut applied.given_back,
                 NodeAction::Replace => &mut applied.replaced,
                 NodeAction::ReplaceLost => &mut applied.lost,
+                NodeAction::Repair => &mut applied.repaired,
                 NodeAction::Remove => &mut applied.removed,
                 NodeAction::Keep
                 | NodeAction::Wait
                 | NodeAction::Adopt
                 | NodeAction::Tidy
                 | NodeAction::MarkReady
+                | NodeAction::EndMachine
                 | NodeAction::Drain(_) => continue,
             };
             acknowledged.push(step.member.name().to_owned());
@@ -226,7 +240,13 @@ impl ModelCluster {
                 let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
                 self.pods.entry(name).or_default().retain(|pod| !goes(pod));
             }
-            NodeAction::Replace | NodeAction::ReplaceLost => self.delete(&name, &step.member.node),
+            NodeAction::Replace | NodeAction::ReplaceLost | NodeAction::Repair => {
+                self.delete(&name, &step.member.node);
+            }
+            NodeAction::EndMachine => {
+                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
+                self.patch(&name, &patches::out_of_service(&step.member.node));
+            }
             NodeAction::Remove => {
                 self.delete(&name, &step.member.node);
                 self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());

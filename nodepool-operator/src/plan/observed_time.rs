@@ -8,10 +8,18 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::v1alpha1::ConditionStatus;
 
 /// The tracker's measurements of nodes, by UID. A missing one is observed for the first time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeTimes(pub BTreeMap<String, NodeTime>);
+
+/// For how long each unhealthy node has had the conditions that make it so, by UID.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConditionTimes(pub BTreeMap<String, BTreeMap<ConditionKey, SignedDuration>>);
+
+/// Type and status of a condition.
+pub(crate) type ConditionKey = (String, ConditionStatus);
 
 /// For how long each terminating pod has been observed terminating, by UID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +49,13 @@ impl NodeTimes {
     /// The measurements of `node`.
     pub(crate) fn of_node(&self, node: &Node) -> NodeTime {
         node.metadata.uid.as_ref().and_then(|uid| self.0.get(uid)).copied().unwrap_or_default()
+    }
+}
+
+impl ConditionTimes {
+    /// The measurements of `node`; `None` for a healthy one.
+    pub(crate) fn of_node(&self, node: &Node) -> Option<&BTreeMap<ConditionKey, SignedDuration>> {
+        self.0.get(node.metadata.uid.as_ref()?)
     }
 }
 

@@ -17,7 +17,7 @@ use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
 use super::supply::{Machine, MachineState};
 use super::victims::Consent;
-use super::{Observed, ObservedPods, slots, victims};
+use super::{Observed, ObservedPods, repair, slots, victims};
 
 /// Maximum number of nodes whose pods are listed in one pass to choose victims, one request each. Further ones are looked
 /// at in the next pass.
@@ -199,7 +199,7 @@ pub(crate) fn size(
     let unread = observed.unread().count();
     let staying = staying.len().saturating_sub(sizing.excess);
     let missing = sizing.wanted.saturating_sub(staying + machines.len() + joining + unread);
-    let uncordoned = drains_to_cancel(members).into_iter().take(missing);
+    let uncordoned = drains_to_cancel(pool, members).into_iter().take(missing);
     sizing.uncordon = uncordoned.map(|member| member.name().to_owned()).collect();
     let missing = missing - sizing.uncordon.len();
     if observed.supply.may_request(observed.now) {
@@ -242,14 +242,16 @@ fn withdraw(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
     machines.split_off(keep).into_iter().map(|machine| machine.name.clone()).collect()
 }
 
-/// Nodes whose drain can be cancelled, best first: Ready ones, then those whose drain started last, because most of
+/// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of
 /// their pods are still there. A deleted Node cannot be brought back.
-fn drains_to_cancel(members: &[Member]) -> Vec<&Member> {
+fn drains_to_cancel<'a>(pool: &NodePool, members: &'a [Member]) -> Vec<&'a Member> {
+    let sick = repair::unhealthy(pool, members);
     let mut nodes: Vec<&Member> =
         members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting)).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
-        (member.readiness != Readiness::Ready, std::cmp::Reverse(started), member.name())
+        let is_healthy = member.readiness == Readiness::Ready && !sick.contains(member.name());
+        (!is_healthy, std::cmp::Reverse(started), member.name())
     });
     nodes
 }

@@ -13,10 +13,12 @@ use shared_crds::v1alpha1::{
 use shared_crds::{NodePool, names};
 
 use super::membership::Member;
-use super::observed_time::{MachineTimes, NodeTime, NodeTimes};
+use super::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
 use super::supply::{Machine, MachineState, NodeSource};
 use super::template::Blueprint;
-use super::{AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
+use super::{
+    AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Sight, Supply, classify,
+};
 use crate::outcome::Applied;
 use crate::status::Facts;
 
@@ -172,6 +174,8 @@ pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) ->
         may_be_hidden: false,
         recent: ObservedPods::default(),
         protected: BTreeMap::new(),
+        sight: Sight::default(),
+        condition_times: ConditionTimes::default(),
         supply: supply(),
         now: at(100),
         machine_times: MachineTimes::default(),
@@ -220,6 +224,8 @@ pub(crate) fn done(plan: &Plan) -> Applied {
         given_back: with_action(plan, &NodeAction::GiveBack),
         removed: with_action(plan, &NodeAction::Remove),
         replaced: with_action(plan, &NodeAction::Replace),
+        lost: with_action(plan, &NodeAction::ReplaceLost),
+        repaired: with_action(plan, &NodeAction::Repair),
         withdrawn: plan.withdraw.len(),
         requested: plan.request.len(),
         ..Applied::default()

@@ -146,7 +146,9 @@ async fn pools_do_not_see_each_others_machines() {
         bench.create("a").await.unwrap();
         bench.create_in(&other, "b", &bench.spec, 0).await.unwrap();
         assert_eq!(bench.listed(&key()).await[0].0, "a");
-        bench.provider.delete(&key(), "b").await.unwrap();
+        // Where all pools share the names of machines, it may be said that this one is another's.
+        let answer = bench.provider.delete(&key(), "b").await;
+        assert!(matches!(answer, Ok(Deletion::Gone) | Err(ProviderError::Transient(_))), "{answer:?}");
         assert_eq!(bench.listed(&other).await[0].0, "b", "{}", bench.provider.reference());
     }
 }

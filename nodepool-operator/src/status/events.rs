@@ -27,6 +27,8 @@ pub(crate) enum EventReason {
     ProvisioningFailed,
     /// Machines went behind the operator's back.
     MachineLost,
+    /// Nodes were unhealthy for too long.
+    NodeRepaired,
     /// Nodes did not become Ready in time.
     ProvisioningTimedOut,
     /// The API server, or the provider, does not accept a write.
@@ -69,6 +71,7 @@ pub(crate) fn events(
     add(EventReason::NodeRemoved, "removed", &applied.removed);
     add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
     add(EventReason::ProvisioningTimedOut, "not registered in time, so deleted:", &applied.timed_out);
+    add(EventReason::NodeRepaired, "unhealthy, so replaced:", &applied.repaired);
     add(EventReason::MachineLost, "the machine is gone, so replaced:", &applied.lost);
     if let Some(failure) = failure {
         events.push(PoolEvent { reason: EventReason::ProvisioningFailed, note: failure.message.clone() });

@@ -11,7 +11,7 @@ use crate::plan::contested::MachinesWriter;
 use crate::plan::membership::{Member, Readiness};
 use crate::plan::observed_time::NodeTime;
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{Observed, Plan, Stall, sizing};
+use crate::plan::{Observed, Plan, RepairWait, Stall, sizing};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +54,8 @@ pub(crate) struct Facts {
     pub removals_wait: Option<String>,
     /// Nodes that are too many and stay as long as they ask for it, by name, and why.
     pub held: Vec<(String, String)>,
+    /// What to say about unhealthy nodes that stay; `None` when there are none.
+    pub repair_waits: Option<String>,
     /// Nodes that are too many and not drained again for a while, because their last drain took too long.
     pub given_back: Vec<String>,
 }
@@ -71,13 +73,17 @@ impl Facts {
             removed,
             replaced,
             lost,
+            repaired,
             withdrawn,
             requested,
             ..
         } = applied;
         let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
-        let (left, returned, removed) =
-            (named(&[cordoned, replaced, lost]), named(&[uncordoned, given_back]), named(&[removed]));
+        let (left, returned, removed) = (
+            named(&[cordoned, replaced, lost, repaired]),
+            named(&[uncordoned, given_back]),
+            named(&[removed]),
+        );
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
                 let (stayed, name) = (member.stays(), member.name());
@@ -118,6 +124,13 @@ impl Facts {
             trouble: observed.supply.trouble.clone(),
             removals_wait: observed.supply.removals_wait.clone(),
             held: plan.held.clone(),
+            repair_waits: plan.repair_waits.as_ref().and_then(|wait| match wait {
+                RepairWait::Held(why) => Some(why.clone()),
+                // It may have begun to leave in this pass.
+                RepairWait::NotDue { node, why } => {
+                    staying.iter().any(|member| member.name() == node).then(|| format!("node {node} {why}"))
+                }
+            }),
             given_back: {
                 let resting = sizing::resting(pool, staying.iter().copied(), observed.now);
                 let resting = resting.into_iter().map(|(node, _)| node.to_owned());

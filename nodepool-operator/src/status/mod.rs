@@ -109,8 +109,14 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     } else if let Some(rejected) = &applied.rejected {
         say(false, rejected.reason, facts.counts())
     } else {
-        say(false, why_not_ready(facts), facts.counts())
+        say(false, why_not_ready(facts), counts_and_repair(facts))
     }
+}
+
+/// The numbers of nodes, and what becomes of unhealthy ones.
+fn counts_and_repair(facts: &Facts) -> String {
+    let parts = [Some(facts.counts()), facts.repair_waits.clone()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn all_ready(facts: &Facts) -> String {
@@ -168,7 +174,10 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     if facts.staying != facts.wanted || facts.starting + facts.in_flight > 0 {
         return say(true, Reason::Provisioning, facts.counts());
     }
-    say(false, Reason::Settled, "there is nothing to do".to_owned())
+    match &facts.repair_waits {
+        Some(waits) => say(false, Reason::Settled, waits.clone()),
+        None => say(false, Reason::Settled, "there is nothing to do".to_owned()),
+    }
 }
 
 fn waiting(facts: &Facts) -> String {
@@ -225,7 +234,7 @@ fn nodes_ready(facts: &Facts) -> Statement {
         return Statement::new(ConditionType::NodesReady, true, Reason::AllNodesReady, all_ready(facts));
     }
     let reason = if facts.not_ready > 0 { Reason::NodesNotReady } else { why_not_ready(facts) };
-    Statement::new(ConditionType::NodesReady, false, reason, facts.counts())
+    Statement::new(ConditionType::NodesReady, false, reason, counts_and_repair(facts))
 }
 
 fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {

@@ -102,6 +102,19 @@ pub(crate) fn drain_waits(node: &Node, reason: Option<&str>) -> Value {
     Value::Array(patch)
 }
 
+/// Says that the node's machine is off. Unlike a drain, that is never taken back.
+pub(crate) fn out_of_service(node: &Node) -> Value {
+    let taint = Taint {
+        key: names::OUT_OF_SERVICE_TAINT.to_owned(),
+        value: Some("nodeshutdown".to_owned()),
+        effect: "NoExecute".to_owned(),
+        time_added: None,
+    };
+    let mut patch = is_same_object(&node.metadata);
+    patch.extend(add_taints(node, &[taint]));
+    Value::Array(patch)
+}
+
 /// The taint of a node that is drained.
 fn draining_taint() -> Taint {
     Taint {

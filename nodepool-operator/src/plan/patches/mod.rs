@@ -14,7 +14,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
-pub(crate) use self::drain::{cordon, drain_waits, give_back, uncordon};
+pub(crate) use self::drain::{cordon, drain_waits, give_back, out_of_service, uncordon};
 use super::template::Marks;
 
 /// Adds the pool's finalizer.

@@ -89,10 +89,17 @@ impl Karpenter {
         self.seen().entry(pool.clone()).or_default().insert(name.to_owned(), claim);
     }
 
+    /// The claim of this name; `None` when there is none. One that is not of this pool is an error: it may be another pool's,
+    /// or this pool's with labels that somebody changed, and its machine runs.
     async fn get(&self, pool: &PoolKey, name: &str) -> Result<Option<NodeClaim>, ProviderError> {
-        let claim = self.claims.get_opt(name).await.map_err(|error| ADVICE.of_read(&error))?;
-        // One that is not of this pool is none of its machines, whatever its name.
-        Ok(claim.filter(|claim| claim.is_of(pool)))
+        match self.claims.get_opt(name).await.map_err(|error| ADVICE.of_read(&error))? {
+            Some(claim) if !claim.is_of(pool) => Err(ProviderError::Transient(format!(
+                "there is a NodeClaim {name} whose labels are not those of this pool: if it was made for the pool, set \
+                 them to {}, and if nobody needs it, delete it",
+                node_claim::selector(pool)
+            ))),
+            claim => Ok(claim),
+        }
     }
 }
 
@@ -150,10 +157,10 @@ impl NamedProvider for Karpenter {
                     self.made(pool, name, &claim);
                     Ok(None)
                 }
-                Ok(Created::AlreadyExists) if self.get(pool, name).await?.is_some() => Ok(None),
-                Ok(Created::AlreadyExists) => Err(ProviderError::Transient(format!(
-                    "there is a NodeClaim {name} that is not of this pool: delete it, or give the pool another name"
-                ))),
+                Ok(Created::AlreadyExists) => match self.get(pool, name).await? {
+                    Some(_) => Ok(None),
+                    None => Err(ProviderError::Transient(format!("NodeClaim {name} has just been deleted"))),
+                },
                 Err(error) => Err(ADVICE.of_write(&error)),
             }
         }
@@ -180,6 +187,8 @@ impl NamedProvider for Karpenter {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
         async move {
+            // Karpenter keeps a claim until its machine is gone. Nothing but the absence of a claim says so: pods are given up
+            // on this answer, also when they may still run.
             let Some(claim) = self.get(pool, name).await? else { return Ok(Deletion::Gone) };
             match self.writer.delete(&self.claims, &claim).await {
                 Ok(DeleteOutcome::Gone) => Ok(Deletion::Gone),

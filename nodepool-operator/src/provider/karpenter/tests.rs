@@ -189,15 +189,21 @@ async fn errors_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_claim_of_somebody_else_is_left_alone() {
+async fn a_claim_that_is_not_of_the_pool_is_left_alone_and_does_not_say_that_a_machine_is_gone() {
     let karpenter = stored();
     let other = PoolKey { namespace: "other".into(), name: "web".into() };
     let (spec, key) = (spec(), key());
     let request = |pool| MachineRequest { pool, name: "m", spec: &spec, existing: 0 };
     karpenter.create(request(&other), at(0)).await.unwrap();
     let error = karpenter.create(request(&key), at(0)).await.unwrap_err();
-    assert!(error.to_string().contains("not of this pool"), "{error}");
-    assert_eq!(karpenter.delete(&key, "m").await, Ok(Deletion::Gone));
+    let error_says = |text: &str| error.to_string().contains(text);
+    assert!(error_says("NodeClaim m whose labels are not those of this pool"), "{error}");
+    assert!(
+        error_says("set them to tandem.dev/nodepool=web,tandem.dev/nodepool-namespace=default"),
+        "{error}"
+    );
+    // It may be this pool's, with labels that somebody changed.
+    assert_eq!(karpenter.delete(&key, "m").await, Err(error));
     assert_eq!(karpenter.list(&other, at(0)).await.unwrap().len(), 1);
 }
 
