@@ -55,6 +55,11 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
     let namespace = namespace().await;
     let capacity = |value: Value| json!({"spec": {"template": {"spec": {"capacity": value}}}});
     let label = |key: &str| json!({"spec": {"template": {"metadata": {"labels": {key: "x"}}}}});
+    let max_unhealthy = |value: Value| json!({"spec": {"repair": {"maxUnhealthy": value}}});
+    let unhealthy = |type_: &str, status: &str| {
+        let condition = json!({"type": type_, "status": status, "seconds": 60});
+        json!({"spec": {"repair": {"conditions": [condition]}}})
+    };
     for (change, expected) in [
         (json!({"spec": {"minReplicas": 7}}), "minReplicas must not be above maxReplicas"),
         (json!({"spec": {"replicas": 9}}), "replicas must lie between minReplicas and maxReplicas"),
@@ -84,6 +89,12 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
         (label("node-role.kubernetes.io/control-plane"), "use a prefix of your own"),
         (label("node-restriction.kubernetes.io/trusted"), "a kubelet may set itself"),
         (label("sigs.k8s.io/x"), "a kubelet may set itself"),
+        (max_unhealthy(json!(0)), "maxUnhealthy must be a number above 0"),
+        (max_unhealthy(json!("0%")), "maxUnhealthy must be a number above 0"),
+        (max_unhealthy(json!("101%")), "a percentage from 1% to 100%"),
+        (max_unhealthy(json!("20")), "a percentage from 1% to 100%"),
+        (max_unhealthy(json!("x")), "a percentage from 1% to 100%"),
+        (unhealthy("Ready", "True"), "Ready True is the state of a healthy node"),
         (json!({"spec": {"maxReplica": 3}}), "unknown field"),
     ] {
         let refusal = apply(&namespace, &change).await.expect_err(&format!("{change} was accepted"));
@@ -91,6 +102,12 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
     }
     // The control: the pool that all of these were derived from is accepted.
     apply(&namespace, &json!({})).await.unwrap();
+    for max in [json!(1), json!("1%"), json!("100%")] {
+        apply(&namespace, &max_unhealthy(max)).await.unwrap();
+    }
+    for (type_, status) in [("Ready", "False"), ("Ready", "Unknown"), ("KernelDeadlock", "True")] {
+        apply(&namespace, &unhealthy(type_, status)).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

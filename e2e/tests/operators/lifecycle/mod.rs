@@ -9,6 +9,7 @@ mod killed;
 mod leaders;
 mod owed;
 mod refused;
+mod repairs;
 mod several;
 mod silent;
 mod startup;
