@@ -22,6 +22,7 @@ pub mod karpenter;
 pub mod lossy_proxy;
 pub mod lost_update_check;
 pub mod machines;
+pub mod nodes_over_time;
 pub mod objects;
 pub mod operators;
 pub mod places;

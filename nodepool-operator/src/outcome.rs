@@ -69,6 +69,10 @@ pub(crate) struct Applied {
     pub joined: Vec<String>,
     /// Names of the nodes that were cordoned and whose drain started.
     pub cordoned: Vec<String>,
+    /// Those of them that are drained because they are out of date.
+    pub outdated: Vec<String>,
+    /// Names of the nodes that were given labels, annotations and taints of a changed template.
+    pub updated: Vec<String>,
     /// Names of the nodes that were uncordoned, which cancels their drain.
     pub uncordoned: Vec<String>,
     /// Names of the nodes whose drain took too long and was cancelled.
@@ -126,6 +130,8 @@ impl Applied {
             created,
             joined,
             cordoned,
+            outdated,
+            updated,
             uncordoned,
             given_back,
             removed,
@@ -149,6 +155,8 @@ impl Applied {
         self.created.extend(created);
         self.joined.extend(joined);
         self.cordoned.extend(cordoned);
+        self.outdated.extend(outdated);
+        self.updated.extend(updated);
         self.uncordoned.extend(uncordoned);
         self.given_back.extend(given_back);
         self.removed.extend(removed);

@@ -63,7 +63,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
 fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<Facts> {
     let observed = &seen.observed;
     let facts = Facts::count(observed, observed.pool.as_deref()?, plan, applied);
-    if facts.all_ready() && seen.failed_machines.is_empty() {
+    if facts.all_ready() && !facts.is_rolling() && seen.failed_machines.is_empty() {
         ctx.provisioner.pool_complete(&observed.key);
     }
     let (failure, provisioning) =

@@ -100,13 +100,15 @@ fn log(applied: &Applied) {
         lost,
         repaired,
         timed_out,
+        updated,
         ..
     } = applied;
     let (created, joined, cordoned) = (created.len(), joined.len(), cordoned.len());
     let (uncordoned, removed) = (uncordoned.len() + given_back.len(), removed.len());
     let replaced = replaced.len() + lost.len() + repaired.len() + timed_out.len();
-    if created + joined + cordoned + uncordoned + removed + replaced > 0 {
-        info!(created, joined, cordoned, uncordoned, removed, replaced, "nodes changed");
+    let updated = updated.len();
+    if created + joined + cordoned + uncordoned + removed + replaced + updated > 0 {
+        info!(created, joined, cordoned, uncordoned, removed, replaced, updated, "nodes changed");
     }
 }
 
@@ -115,6 +117,7 @@ const fn event_kind(reason: EventReason) -> EventKind {
     match reason {
         EventReason::ScaledUp => EventKind::normal("ScaledUp", "CreateNode"),
         EventReason::ScalingDown => EventKind::normal("ScalingDown", "DrainNode"),
+        EventReason::RollingOut => EventKind::normal("RollingOut", "DrainNode"),
         EventReason::NodeRemoved => EventKind::normal("NodeRemoved", "DeleteNode"),
         EventReason::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
         EventReason::DrainGivenBack => EventKind::warning("DrainGivenBack", "UncordonNode"),

@@ -44,6 +44,8 @@ api_names! {
         NodesReady,
         /// The node provider creates the requested nodes.
         ProvisioningHealthy,
+        /// Nodes that are out of date are being replaced.
+        RollingOut,
         /// `spec.replicas` is outside the bounds, and the operators act on the nearest bound instead.
         ReplicasClamped,
         /// Another writer has changed the number of machines that the provider keeps, since the operator last wrote it.
@@ -70,6 +72,7 @@ impl ConditionType {
             | Self::Stalled
             | Self::NodesReady
             | Self::ProvisioningHealthy
+            | Self::RollingOut
             | Self::ReplicasClamped
             | Self::MachinesContested => Some(Owner::NodepoolOperator),
             Self::AbleToScale | Self::ScalingActive | Self::ScalingLimited | Self::ReplicasContested => {
@@ -90,6 +93,14 @@ api_names! {
         Provisioning,
         /// Nodes are being drained or removed.
         Draining,
+        /// Nodes that are out of date are being replaced.
+        RollingOut,
+        /// A rollout has made no progress for `spec.rollout.progressDeadlineSeconds`.
+        ProgressDeadlineExceeded,
+        /// No node is out of date.
+        UpToDate,
+        /// Nodes are out of date and stay until somebody removes them, because `spec.rollout.type` is `OnDelete`.
+        OnDelete,
         /// The pool is being deleted.
         Deleting,
         /// `spec.paused` is set.

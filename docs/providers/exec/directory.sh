@@ -12,11 +12,13 @@ create)
     if [ ! -e "$pool/$machine" ] && [ "$(ls "$pool" | wc -l)" -ge "${quota:-1000}" ]; then
         echo '{"error": {"reason": "QuotaExceeded", "message": "all '"$quota"' machines are in use"}}'
     else
-        touch "$pool/$machine" && echo '{}'
+        [ -e "$pool/$machine" ] || field templateHash > "$pool/$machine"
+        echo '{}'
     fi ;;
 list)
     for name in $(ls "$pool"); do
-        list="${list:-} {\"name\": \"$name\", \"state\": \"Running\", \"providerID\": \"directory://$name\"}"
+        hash=$(cat "$pool/$name")
+        list="${list:-} {\"name\": \"$name\", \"state\": \"Running\", \"providerID\": \"directory://$name\", \"templateHash\": \"$hash\"}"
     done
     printf '{"machines": [%s]}\n' "$(echo "${list:-}" | sed 's/} {/}, {/g')" ;;
 delete)

@@ -14,7 +14,7 @@ use super::node_write::{delete, patch, provided, written};
 use crate::context::Context;
 use crate::error::Error;
 use crate::outcome::{Applied, Blocked, Extent};
-use crate::plan::{Blocker, NodeAction, NodeStep, PoolKey, patches};
+use crate::plan::{Blocker, Cause, NodeAction, NodeStep, PoolKey, patches};
 use crate::provider::{Deletion, ProviderError};
 
 /// From when on a machine takes long to end: clouds take a minute or two.
@@ -41,8 +41,16 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             // node.
             let now = ctx.clock.now();
             ctx.drains.drop_list(&name());
-            if patch(ctx, node, patches::cordon(node, now), &mut applied).await? {
+            if patch(ctx, node, patches::cordon(node, now, step.cause), &mut applied).await? {
                 applied.cordoned.push(name());
+                if matches!(step.cause, Some(Cause::Rollout | Cause::Expiry)) {
+                    applied.outdated.push(name());
+                }
+            }
+        }
+        NodeAction::Update(of_template) => {
+            if patch(ctx, node, of_template.clone(), &mut applied).await? {
+                applied.updated.push(name());
             }
         }
         NodeAction::Uncordon => {

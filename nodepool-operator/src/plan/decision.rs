@@ -9,6 +9,36 @@ use shared_crds::conditions::Reason;
 
 use super::{NodeStep, PoolStep, RepairWait};
 
+/// Why a node is drained although nothing is wrong with it, in the words of the annotation on its Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    /// There are too many.
+    ScaleDown,
+    /// It is of another template.
+    Rollout,
+    /// It is too old.
+    Expiry,
+}
+
+impl Cause {
+    /// Every cause.
+    const ALL: [Self; 3] = [Self::ScaleDown, Self::Rollout, Self::Expiry];
+
+    /// The cause as an annotation says it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ScaleDown => "ScaleDown",
+            Self::Rollout => "Rollout",
+            Self::Expiry => "Expiry",
+        }
+    }
+
+    /// The cause that the annotation says; `None` for one that this version does not know.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|cause| cause.as_str() == text)
+    }
+}
+
 /// A Node that registered itself and becomes a node of the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct JoinStep {

@@ -1,16 +1,24 @@
 //! Invariants over random histories: the plan is carried out, wholly or in part, on a small model of nodes, machines
 //! and pods, with users and crashes as disturbances.
 
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shared_crds::names;
-use shared_crds::v1alpha1::{DrainSpec, DrainTimeoutAction};
+use shared_crds::v1alpha1::{DrainSpec, DrainTimeoutAction, RolloutSpec, RolloutType};
 
 use super::model_cluster::ModelCluster;
 use super::supply::MachineState;
 use super::testing::{at, facts_after, machine, set_ready};
 use super::*;
 use crate::outcome::Applied;
+
+/// More passes than any history needs to come to rest: a dozen nodes, replaced one by one.
+const MANY_PASSES: usize = 400;
+
+/// How long in seconds a new node of a rollout takes to be Ready: some passes.
+const SLOW_START: i64 = 5;
 
 /// What happens between passes, and how far a pass gets.
 #[derive(Clone, Debug)]
@@ -29,6 +37,10 @@ enum Disturbance {
     /// Drains have so many seconds, and are then given back or not.
     Drain(i32, bool),
     Time(i64),
+    /// The template changes: what rolls, and what changes in place.
+    Template(u8, u8),
+    /// How nodes are replaced: surge, missing nodes, and whether at all.
+    Rollout(i32, i32, bool),
     /// The kubelets of new machines register their Nodes.
     Register,
     /// A pass that is carried out up to this many writes; the operator's memory is lost if it stops early.
@@ -49,6 +61,9 @@ fn disturbance() -> impl Strategy<Value = Disturbance> {
         // Long enough for a pass that evicts.
         1 => (prop_oneof![Just(0), 4..20_i32], any::<bool>()).prop_map(|(timeout, back)| Disturbance::Drain(timeout, back)),
         2 => prop_oneof![0..5_i64, Just(1000)].prop_map(Disturbance::Time),
+        1 => (4..7_u8, 0..3_u8).prop_map(|(cpus, label)| Disturbance::Template(cpus, label)),
+        1 => (0..3_i32, 0..3_i32, prop::bool::weighted(0.2))
+            .prop_map(|(surge, missing, on_delete)| Disturbance::Rollout(surge, missing, on_delete)),
         2 => Just(Disturbance::Register),
         6 => prop_oneof![Just(usize::MAX), 0..6_usize].prop_map(Disturbance::Pass),
     ]
@@ -100,6 +115,13 @@ fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) -> Applied {
             cluster.pool.spec.drain = Some(DrainSpec { timeout_seconds, on_timeout, ..DrainSpec::default() });
         }
         Disturbance::Time(seconds) => cluster.second += seconds,
+        Disturbance::Template(cpus, label) => cluster.change_template(cpus, label),
+        Disturbance::Rollout(surge, missing, on_delete) => {
+            cluster.pool.spec.rollout = Some(RolloutSpec {
+                type_: if on_delete { RolloutType::OnDelete } else { RolloutType::RollingUpdate },
+                ..rollout(surge, missing)
+            });
+        }
         Disturbance::Register => cluster.register(),
         Disturbance::Pass(writes) => {
             let plan = cluster.plan();
@@ -117,6 +139,8 @@ fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) -> Applied {
 fn calm(cluster: &mut ModelCluster) {
     cluster.budget_blocks = false;
     cluster.pool.spec.paused = false;
+    let rollout = cluster.pool.spec.rollout.get_or_insert_default();
+    rollout.type_ = RolloutType::RollingUpdate;
     cluster.attached.clear();
     for name in cluster.nodes.keys().cloned().collect::<Vec<_>>() {
         cluster.protect(&name, false, false);
@@ -125,7 +149,7 @@ fn calm(cluster: &mut ModelCluster) {
 
 /// Runs passes until nothing more is planned. Nodes become Ready as with a machine's kubelet.
 fn run_until_idle(cluster: &mut ModelCluster) -> usize {
-    for pass in 0..60 {
+    for pass in 0..MANY_PASSES {
         cluster.register();
         for node in cluster.nodes.values_mut() {
             set_ready(node, "True");
@@ -147,7 +171,28 @@ fn run_until_idle(cluster: &mut ModelCluster) -> usize {
         cluster.apply(&plan, usize::MAX);
         cluster.second += 2;
     }
-    60
+    MANY_PASSES
+}
+
+fn rollout(surge: i32, missing: i32) -> RolloutSpec {
+    RolloutSpec {
+        max_surge: IntOrString::Int(surge),
+        max_unavailable: IntOrString::Int(missing),
+        ..RolloutSpec::default()
+    }
+}
+
+/// Every node has what a new one would have.
+fn all_up_to_date(cluster: &ModelCluster) -> bool {
+    let label =
+        |node: &Node| node.metadata.labels.as_ref().and_then(|all| all.get("example.com/label")).cloned();
+    let wanted =
+        cluster.pool.spec.template.metadata.clone().unwrap_or_default().labels.remove("example.com/label");
+    let hash = cluster.pool.spec.template_hash();
+    cluster.members().all(|node| {
+        let own = node.metadata.annotations.as_ref().and_then(|all| all.get(names::TEMPLATE_HASH_ANNOTATION));
+        own == hash.as_ref() && label(node) == wanted
+    })
 }
 
 proptest! {
@@ -163,7 +208,8 @@ proptest! {
                 let wanted = cluster.wanted();
                 let after = cluster.promised();
                 // Those that are given back were counted before their drain.
-                let most = wanted.max(before + applied.given_back.len());
+                let spec = cluster.pool.spec.rollout.clone().unwrap_or_default();
+                let most = (wanted + spec.surge(wanted)).max(before + applied.given_back.len());
                 prop_assert!(after <= most, "{after} promised, {wanted} wanted, {before} before");
             }
         }
@@ -211,14 +257,60 @@ proptest! {
             disturb(&mut cluster, disturbance);
         }
         calm(&mut cluster);
-        prop_assert!(run_until_idle(&mut cluster) < 60, "{:?}", actions_now(&cluster));
+        prop_assert!(run_until_idle(&mut cluster) < MANY_PASSES, "{:?}", actions_now(&cluster));
         prop_assert_eq!(cluster.nodes.len(), cluster.wanted());
         prop_assert!(!registers_itself || cluster.machines.len() == cluster.wanted(), "{:?}", cluster.machines);
         prop_assert_eq!(cluster.staying(), cluster.wanted());
+        prop_assert!(all_up_to_date(&cluster));
         for node in cluster.nodes.values() {
             prop_assert_ne!(node.spec.as_ref().unwrap().unschedulable, Some(true));
             prop_assert!(node.metadata.finalizers.iter().flatten().any(|f| f == names::NODE_FINALIZER));
         }
+    }
+
+    #[test]
+    fn a_rollout_never_has_more_nodes_or_fewer_ready_ones_than_it_may(
+        wanted in 1..6_i32,
+        surge in 0..3_i32,
+        missing in 0..3_i32,
+        max_replicas in 1..8_i32,
+        blocked in vec(any::<bool>(), 0..6),
+        writes in vec(0..5_usize, 0..12),
+        registers_itself in any::<bool>(),
+        template in 5..7_u8,
+    ) {
+        prop_assume!(surge + missing > 0);
+        let mut cluster = ModelCluster::new(registers_itself);
+        cluster.pool.spec.replicas = Some(wanted.min(max_replicas));
+        cluster.pool.spec.max_replicas = max_replicas;
+        cluster.pool.spec.rollout = Some(rollout(surge, missing));
+        prop_assert!(run_until_idle(&mut cluster) < MANY_PASSES);
+        cluster.change_template(template, 1);
+        let wanted = cluster.wanted();
+        let room = usize::try_from(max_replicas).unwrap() - wanted;
+        let surge = usize::try_from(surge).unwrap().min(room);
+        let missing = usize::try_from(missing).unwrap().min(wanted).max(usize::from(surge == 0));
+        let mut blocked = blocked.into_iter();
+        for writes in writes.into_iter().chain(std::iter::repeat_n(usize::MAX, MANY_PASSES)) {
+            cluster.register();
+            let now = at(cluster.second - SLOW_START);
+            for node in cluster.nodes.values_mut() {
+                if node.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 <= now) {
+                    set_ready(node, "True");
+                }
+            }
+            cluster.budget_blocks = blocked.next().unwrap_or(false);
+            let plan = cluster.plan();
+            cluster.apply(&plan, writes);
+            let without_node = cluster.machines.keys().filter(|name| !cluster.has_member(name)).count();
+            let all = cluster.members().count() + without_node;
+            prop_assert!(all <= wanted + surge, "{all} nodes and machines, {wanted} wanted, surge {surge}");
+            let ready = cluster.ready();
+            prop_assert!(ready + missing >= wanted, "{ready} ready, {wanted} wanted, {missing} may be missing");
+            cluster.second += 2;
+        }
+        prop_assert!(all_up_to_date(&cluster), "{:?}", actions_now(&cluster));
+        prop_assert_eq!((cluster.staying(), cluster.nodes.len()), (wanted, wanted));
     }
 
     #[test]

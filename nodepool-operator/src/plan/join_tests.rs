@@ -27,6 +27,7 @@ fn pool_of(replicas: i32, machines: &[&str]) -> Observed {
         state: MachineState::Running,
         provider_id: Some(format!("x://{name}")),
         is_marked: false,
+        template_hash: None,
     };
     observed.supply.machines = machines.iter().map(machine).collect();
     observed
@@ -332,4 +333,16 @@ fn a_provider_with_more_machines_than_it_was_asked_for_freezes_the_pool() {
     let observed = asked_for(4, 4);
     let status = crate::status::fields(observed.pool.as_deref().unwrap(), &testing::facts(&observed));
     assert_eq!(status.provisioning.unwrap().machines, Some(1));
+}
+
+#[test]
+fn the_node_of_a_machine_of_an_earlier_template_is_out_of_date() {
+    let mut observed = pool_of(1, &["m"]);
+    observed.supply.machines[0].template_hash = Some("v2-earlier".into());
+    observed.registered = vec![registered("host-7", "m")];
+    let node = joined(&plan(&observed));
+    assert_eq!(node.metadata.annotations.as_ref().unwrap()[names::TEMPLATE_HASH_ANNOTATION], "v2-earlier");
+    observed.registered.clear();
+    observed.nodes = vec![Arc::new(node)];
+    assert_eq!(testing::facts(&observed).rollout.map(|rollout| rollout.outdated), Some(1));
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::{NodePool, names};
 
+use super::decision::Cause;
 use super::drain_limits::DrainLimits;
 use super::observed_time::{NodeTime, due};
 use super::pods;
@@ -73,6 +74,8 @@ pub(crate) struct Member {
     pub leaving: Option<Leaving>,
     /// Hash of the template it was made from; `None` on nodes that this operator did not make.
     pub template_hash: Option<String>,
+    /// Why it was drained; `None` where somebody deleted it, and for one that stays.
+    pub cause: Option<Cause>,
     /// The node is unschedulable.
     pub cordoned: bool,
     /// It has the taint of a drain.
@@ -131,6 +134,7 @@ impl Member {
             marked_ready,
             leaving,
             template_hash,
+            cause: drain.and(annotation(names::DISRUPTION_REASON_ANNOTATION)).and_then(|it| Cause::parse(it)),
             cordoned,
             tainted,
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),

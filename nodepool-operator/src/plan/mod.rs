@@ -15,6 +15,8 @@
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `victims` | which nodes are removed |
 //! | `repair` | which nodes are replaced because they are unhealthy |
+//! | `rollout` | which nodes are out of date, and how many of them may go |
+//! | `in_place` | what of a changed template reaches existing nodes |
 //! | `drain`, `drain_limits`, `attached` | the next step of a leaving node |
 //! | `slots`, `template`, `hash` | name and content of a new node |
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
@@ -29,6 +31,7 @@ mod decision;
 pub(crate) mod drain;
 mod drain_limits;
 pub(crate) mod hash;
+mod in_place;
 mod keys;
 pub(crate) mod membership;
 mod model;
@@ -38,6 +41,7 @@ pub(crate) mod patches;
 pub(crate) mod pods;
 mod pool_finalizer;
 pub(crate) mod repair;
+pub(crate) mod rollout;
 pub(crate) mod sizing;
 pub(crate) mod slots;
 pub(crate) mod supply;
@@ -76,7 +80,7 @@ use shared_crds::{NodePool, names};
 
 pub(crate) use self::blocker::Blocker;
 pub(crate) use self::classify::{Classified, classify};
-pub(crate) use self::decision::{JoinStep, Plan, Stall};
+pub(crate) use self::decision::{Cause, JoinStep, Plan, Stall};
 use self::drain_limits::DrainLimits;
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
@@ -85,6 +89,7 @@ pub(crate) use self::model::{
 };
 use self::repair::Repair;
 pub(crate) use self::repair::RepairWait;
+use self::rollout::{Outdated, Standard};
 use self::sizing::{Sizing, Victims};
 use self::supply::Machine;
 pub(crate) use self::supply::Supply;
@@ -177,7 +182,11 @@ fn too_many_machines(observed: &Observed, pool: &NodePool, members: &[Member]) -
         return None;
     }
     let known = pool.status.as_ref()?.provisioning.as_ref()?.machines?;
-    let asked = usize::try_from(known).unwrap_or_default().max(sizing::wanted(observed, pool, members));
+    let wanted = sizing::wanted(observed, pool, members);
+    let standard = Standard::of(pool, observed.now);
+    let is_rolling = members.iter().any(|member| standard.replaces(member));
+    let surge = if is_rolling { standard.surge(wanted) } else { 0 };
+    let asked = usize::try_from(known).unwrap_or_default().max(wanted + surge);
     let without_node = observed.in_flight().count() + observed.joining().len();
     let staying = members.iter().filter(|member| member.stays()).count() + observed.unread().count();
     let unasked = (staying + without_node).saturating_sub(asked).min(without_node);
@@ -240,6 +249,9 @@ fn active(
     let sizing = if replaced.is_empty() { sizing } else { sizing::size(observed, pool, &members, &replaced) };
     let Victims { names: victims, held, protected, is_undecided } = sizing.victims(observed, &members, pods);
     let requeue_at = visits::next(observed, &members, start_timeout);
+    let standard = Standard::of(pool, now);
+    let next_rollout =
+        standard.next(&members).into_iter().chain(rollout::deadline(pool)).filter(|at| *at > now).min();
 
     let limits = DrainLimits::of(pool);
     let has_nodes = !members.is_empty();
@@ -248,6 +260,9 @@ fn active(
         .filter(|member| member.leaving.is_some_and(|leaving| leaving.deleting))
         .filter_map(|member| names::machine_of(&member.node.metadata).map(str::to_owned))
         .collect();
+    let of_template = blueprint.as_ref().ok().map(|blueprint| &blueprint.marks);
+    let update =
+        |member: &Member| in_place::update(member, pool, of_template?, standard.outdated(member).is_some());
     let nodes = steps(members, |member| {
         if lost.contains(member.name()) {
             NodeAction::ReplaceLost
@@ -273,9 +288,18 @@ fn active(
         } else if member.lacks_mark() {
             NodeAction::MarkReady
         } else {
-            NodeAction::Keep
+            update(member).map_or(NodeAction::Keep, NodeAction::Update)
         }
     });
+    let cause = |member: &Member| {
+        let outdated = standard.outdated(member).filter(|_| sizing.rollout.is_active);
+        victims.contains(member.name()).then(|| outdated.map_or(Cause::ScaleDown, Outdated::cause))
+    };
+    let with_cause = |step: NodeStep| {
+        let cause = cause(&step.member).filter(|_| step.action == NodeAction::Cordon);
+        NodeStep { cause, ..step }
+    };
+    let nodes = nodes.into_iter().map(with_cause).collect();
 
     // While a node cannot be read or the machines cannot be listed, the number of nodes is not known, not even that it is
     // zero.
@@ -320,6 +344,7 @@ fn active(
             .chain(machines_gone)
             .chain(held_until)
             .chain(next_repair)
+            .chain(next_rollout)
             .min(),
     }
 }
@@ -357,7 +382,7 @@ fn join(observed: &Observed, pool: &NodePool) -> Vec<JoinStep> {
     let Some(marks) = Marks::of(&observed.key, pool) else { return Vec::new() };
     let step = |(machine, node): (&Machine, Option<&Arc<Node>>)| {
         let node = Arc::clone(node?);
-        let patch = patches::join(&node, &machine.name, &marks);
+        let patch = patches::join(&node, &machine.name, &marks.clone().of_machine(machine));
         Some(JoinStep { node, patch })
     };
     observed.joining().into_iter().filter_map(step).collect()
@@ -372,5 +397,5 @@ fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<S
 }
 
 fn steps(members: Vec<Member>, action: impl Fn(&Member) -> NodeAction) -> Vec<NodeStep> {
-    members.into_iter().map(|member| NodeStep { action: action(&member), member }).collect()
+    members.into_iter().map(|member| NodeStep { action: action(&member), cause: None, member }).collect()
 }

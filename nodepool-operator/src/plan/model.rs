@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use shared_crds::{NodePool, names};
 
 use super::blocker::Blocker;
+use super::decision::Cause;
 use super::keys::PoolKey;
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
@@ -190,6 +192,8 @@ pub(crate) enum NodeAction {
     Adopt,
     /// Annotate the node as Ready: it is Ready for the first time, or shows that it was.
     MarkReady,
+    /// Give it the labels, annotations and taints of a template that has changed, by this JSON patch.
+    Update(Value),
     /// Cancel the drain and uncordon.
     Uncordon,
     /// The drain took too long: cancel it, and uncordon the node although it is one too many.
@@ -259,6 +263,8 @@ pub(crate) struct NodeStep {
     pub member: Member,
     /// The step for the node.
     pub action: NodeAction,
+    /// Why it begins to drain; `None` for every other step, and where somebody has deleted the node.
+    pub cause: Option<Cause>,
 }
 
 /// What happens to the pool's finalizer.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -68,6 +69,7 @@ impl ModelCluster {
             },
             provider_id: self.registers_itself.then(|| provider_id(name)),
             is_marked: false,
+            template_hash: None,
         };
         let all = self.nodes.values().cloned().map(Arc::new);
         let (nodes, others): (Vec<_>, Vec<_>) = all.partition(|node| PoolKey::of_node(node).is_some());
@@ -152,6 +154,21 @@ impl ModelCluster {
         }
     }
 
+    /// Gives the template so many cpus, and this value of a label.
+    pub(super) fn change_template(&mut self, cpus: u8, label: u8) {
+        let template = &mut self.pool.spec.template;
+        template.spec.capacity.insert("cpu".to_owned(), Quantity(cpus.to_string()));
+        let labels = &mut template.metadata.get_or_insert_default().labels;
+        labels.insert("example.com/label".to_owned(), label.to_string());
+    }
+
+    /// Number of nodes that are Ready and not leaving.
+    pub(super) fn ready(&self) -> usize {
+        let now = at(self.second);
+        let members = self.members().map(|node| Member::read(&Arc::new(node.clone()), now, ALWAYS));
+        members.filter(|member| member.stays() && member.readiness == membership::Readiness::Ready).count()
+    }
+
     pub(super) fn wanted(&self) -> usize {
         usize::try_from(self.pool.spec.effective_replicas()).unwrap()
     }
@@ -189,6 +206,7 @@ impl ModelCluster {
                 | NodeAction::Adopt
                 | NodeAction::Tidy
                 | NodeAction::MarkReady
+                | NodeAction::Update(_)
                 | NodeAction::EndMachine
                 | NodeAction::Drain(_) => continue,
             };
@@ -234,8 +252,9 @@ impl ModelCluster {
             NodeAction::Uncordon | NodeAction::Tidy => {
                 self.patch(&name, &patches::uncordon(&step.member.node));
             }
+            NodeAction::Update(patch) => self.patch(&name, patch),
             NodeAction::GiveBack => self.patch(&name, &patches::give_back(&step.member.node, now)),
-            NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now)),
+            NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now, step.cause)),
             NodeAction::Drain(DrainStep { evict, delete, .. }) => {
                 let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
                 self.pods.entry(name).or_default().retain(|pod| !goes(pod));

@@ -15,6 +15,7 @@ use super::contested::MachinesWriter;
 use super::drain_limits::DrainLimits;
 use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
+use super::rollout::{Rollout, Standard};
 use super::supply::{Machine, MachineState};
 use super::victims::Consent;
 use super::{Observed, ObservedPods, repair, slots, victims};
@@ -38,8 +39,10 @@ pub(crate) struct Sizing {
     pub register: Vec<String>,
     /// Machines whose Node did not come in time, to delete.
     pub timed_out: Vec<String>,
-    /// Some node is too many, whether or not it may go now.
+    /// Some node is too many or out of date, whether or not it may go now.
     pub has_excess: bool,
+    /// How far nodes that are out of date may be replaced.
+    pub rollout: Rollout,
     /// Nodes to remove that the Autoscaler named.
     named: BTreeSet<String>,
     /// Number of nodes to remove besides the named ones.
@@ -91,7 +94,7 @@ impl Sizing {
         }
         let candidates = members.iter().filter(|member| self.candidates.contains(member.name())).collect();
         let (mut rest, mut others, mut not_asked) = (self.excess, Vec::new(), 0);
-        for member in victims::in_order(candidates, &pods.by_node) {
+        for member in victims::in_order(candidates, &pods.by_node, &self.rollout.outdated) {
             let (name, consent) = (member.name().to_owned(), looked_at(member));
             match consent.why_not() {
                 None if rest > 0 => {
@@ -126,7 +129,7 @@ impl Sizing {
         };
         let named = if policy == ProtectedNodes::Wait { with_name(&self.named) } else { Vec::new() };
         let candidates = if self.excess > 0 { with_name(&self.candidates) } else { Vec::new() };
-        let in_order = victims::in_order(candidates, &BTreeMap::new());
+        let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated);
         let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
         all.map(|member| member.name().to_owned()).collect()
     }
@@ -171,19 +174,24 @@ pub(crate) fn size(
 
     // Their machines cannot be withdrawn any more.
     let joining = observed.joining().len();
-    let excess = (staying.len() + machines.len() + joining).saturating_sub(sizing.wanted);
+    let others = machines.len() + joining;
+    sizing.rollout = Rollout::of(observed, pool, members, &staying, (sizing.wanted, others));
+    let Rollout { is_active, may_go, .. } = sizing.rollout;
+    let most = sizing.wanted + sizing.rollout.surge;
+    let excess = (staying.len() + others).saturating_sub(most);
     let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
     let excess = if observed.supply.removals_wait.is_none() { excess } else { 0 };
     let resting = resting(pool, staying.iter().copied(), observed.now);
-    let may_go = |member: &&&Member| resting.iter().all(|(resting, _)| *resting != member.name());
-    let named = victims::named(pool, &staying);
-    let named: Vec<&Member> = named.iter().filter(may_go).copied().collect();
+    let is_rested = |member: &&&Member| resting.iter().all(|(resting, _)| *resting != member.name());
+    // While nodes are replaced, those go that are out of date.
+    let named = if is_active { Vec::new() } else { victims::named(pool, &staying) };
+    let named: Vec<&Member> = named.iter().filter(is_rested).copied().collect();
     // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
     let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);
     let machines_too_many = if may_remove { machines_too_many } else { 0 };
     sizing.withdraw = withdraw(&mut machines, machines_too_many);
-    sizing.has_excess = excess > sizing.withdraw.len();
+    sizing.has_excess = excess > sizing.withdraw.len() || is_active;
     // Nodes whose drain was just called off keep their place in the excess: no other node is drained instead.
     let excess = (excess - sizing.withdraw.len()).saturating_sub(resting.len());
     sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
@@ -191,17 +199,27 @@ pub(crate) fn size(
     // them as soon as it is a member.
     sizing.excess = (excess - sizing.named.len()).saturating_sub(joining);
     staying.retain(|member| !sizing.named.contains(member.name()));
+    let may_go = if observed.supply.removals_wait.is_none() { may_go } else { 0 };
+    // Where more nodes are too many than are out of date, others go, too.
+    let of_rollout = is_active && sizing.excess <= sizing.rollout.outdated.len();
+    if of_rollout {
+        sizing.excess = sizing.excess.max(may_go);
+    }
     if sizing.excess > 0 {
-        let candidates = staying.iter().filter(may_go);
+        let is_candidate = |member: &&&Member| !of_rollout || sizing.rollout.outdated.contains(member.name());
+        let candidates = staying.iter().filter(is_rested).filter(is_candidate);
         sizing.candidates = candidates.map(|member| member.name().to_owned()).collect();
     }
 
     let unread = observed.unread().count();
     let staying = staying.len().saturating_sub(sizing.excess);
-    let missing = sizing.wanted.saturating_sub(staying + machines.len() + joining + unread);
-    let uncordoned = drains_to_cancel(pool, members).into_iter().take(missing);
+    let present = staying + machines.len() + joining + unread;
+    let missing = most.saturating_sub(present);
+    let uncordoned = drains_to_cancel(observed, pool, members).into_iter().take(missing);
     sizing.uncordon = uncordoned.map(|member| member.name().to_owned()).collect();
     let missing = missing - sizing.uncordon.len();
+    let present = present + sizing.excess;
+    let missing = sizing.rollout.may_request(missing, sizing.wanted, present);
     if observed.supply.may_request(observed.now) {
         sizing.request = slots::lowest_free(&observed.key, &observed.occupied(), missing);
     }
@@ -243,11 +261,11 @@ fn withdraw(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
 }
 
 /// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of
-/// their pods are still there. A deleted Node cannot be brought back.
-fn drains_to_cancel<'a>(pool: &NodePool, members: &'a [Member]) -> Vec<&'a Member> {
-    let sick = repair::unhealthy(pool, members);
-    let mut nodes: Vec<&Member> =
-        members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting)).collect();
+/// their pods are still there. A deleted Node cannot be brought back, and one that is out of date would only be drained again.
+fn drains_to_cancel<'a>(observed: &Observed, pool: &NodePool, members: &'a [Member]) -> Vec<&'a Member> {
+    let (sick, standard) = (repair::unhealthy(pool, members), Standard::of(pool, observed.now));
+    let leaving = members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting));
+    let mut nodes: Vec<&Member> = leaving.filter(|member| !standard.replaces(member)).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
         let is_healthy = member.readiness == Readiness::Ready && !sick.contains(member.name());

@@ -17,6 +17,8 @@ pub(crate) struct Machine {
     pub provider_id: Option<String>,
     /// Its provider would remove it first, which nobody wants any more unless it is removed in this pass.
     pub is_marked: bool,
+    /// Hash of the template it was made from; `None` when its provider does not say it.
+    pub template_hash: Option<String>,
 }
 
 /// The number of machines that a provider keeps, as it was observed.
@@ -107,6 +109,8 @@ pub(crate) struct Supply {
     pub capacity: BTreeMap<String, Quantity>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
+    /// How the provider says that it replaces machines of an earlier template of its own; `None` when it does not.
+    pub rolling: Option<String>,
     /// Until this time, machines may appear whose requests were not answered, or Nodes of machines that have just gone;
     /// `None` when there are none such.
     pub uncertain_until: Option<Timestamp>,

@@ -13,7 +13,8 @@ use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplateSpec};
 use shared_crds::{NodePool, names};
 
 use super::PoolKey;
-use super::supply::{NodeSource, NodeTraits};
+use super::in_place::AppliedTemplate;
+use super::supply::{Machine, NodeSource, NodeTraits};
 
 /// Why a pool's spec cannot be acted on. The text is for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +57,7 @@ impl Marks {
     /// Computes the marks of `pool`; `None` when the template has no hash.
     pub(crate) fn of(key: &PoolKey, pool: &NodePool) -> Option<Self> {
         let template = &pool.spec.template;
-        let hash = template.hash()?;
+        let hash = pool.spec.template_hash()?;
         let metadata = template.metadata.clone().unwrap_or_default();
         let of_provider = || {
             let all = pool.spec.provider.node_labels().iter();
@@ -73,7 +74,17 @@ impl Marks {
         let mut annotations = metadata.annotations;
         annotations.extend(of_provider());
         annotations.insert(names::TEMPLATE_HASH_ANNOTATION.to_owned(), hash.clone());
+        let applied = AppliedTemplate::of(pool).text();
+        annotations.extend(applied.map(|applied| (names::TEMPLATE_APPLIED_ANNOTATION.to_owned(), applied)));
         Some(Self { hash, labels, annotations, taints: taints(&template.spec) })
+    }
+
+    /// The marks of the Node of a machine that was perhaps made from an earlier template.
+    pub(crate) fn of_machine(mut self, machine: &Machine) -> Self {
+        if let Some(hash) = &machine.template_hash {
+            self.annotations.insert(names::TEMPLATE_HASH_ANNOTATION.to_owned(), hash.clone());
+        }
+        self
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn supply() -> Supply {
         size_writer: None,
         capacity: BTreeMap::new(),
         removals_wait: None,
+        rolling: None,
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
         former: BTreeSet::new(),
@@ -213,7 +214,7 @@ pub(crate) fn plan_with(observed: &Observed, pods: &ObservedPods) -> Plan {
 
 /// A step for `node`.
 pub(crate) fn step(node: Node, action: NodeAction) -> NodeStep {
-    NodeStep { member: Member::read(&Arc::new(node), at(100), ALWAYS), action }
+    NodeStep { member: Member::read(&Arc::new(node), at(100), ALWAYS), action, cause: None }
 }
 
 /// The result of a plan that is carried out completely.
@@ -260,7 +261,7 @@ pub(crate) fn with_action(plan: &Plan, action: &NodeAction) -> Vec<String> {
 }
 
 pub(crate) fn machine(name: &str, state: MachineState) -> Machine {
-    Machine { name: name.into(), state, provider_id: None, is_marked: false }
+    Machine { name: name.into(), state, provider_id: None, is_marked: false, template_hash: None }
 }
 
 /// The state of a machine that is expected, at no known time.

@@ -73,18 +73,27 @@ impl Consent {
     }
 }
 
-/// `candidates` in the order of removal: not Ready before Ready, then cordoned ones, then empty before busy (where the
+/// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones, then cordoned ones, then empty before busy (where the
 /// pods are known), then newest first, then the highest slot: among nodes of the same second, that is the one that was
 /// asked for last, or by nobody.
 pub(crate) fn in_order<'a>(
     mut candidates: Vec<&'a Member>,
     pods: &BTreeMap<String, Vec<Pod>>,
+    outdated: &BTreeSet<String>,
 ) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
         let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(blocks_removal));
         // The names of a pool's slots differ in their number only, so that the longer one is the higher one.
         let slot = (member.name().len(), member.name());
-        (member.readiness == Readiness::Ready, !member.cordoned, busy, Reverse(member.created), Reverse(slot))
+        let current = !outdated.contains(member.name());
+        (
+            member.readiness == Readiness::Ready,
+            current,
+            !member.cordoned,
+            busy,
+            Reverse(member.created),
+            Reverse(slot),
+        )
     });
     candidates
 }

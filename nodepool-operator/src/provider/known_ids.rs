@@ -106,6 +106,7 @@ mod tests {
             state: MachineState::Running,
             provider_id: Some(id.to_owned()),
             is_marked: false,
+            template_hash: None,
         }
     }
 

@@ -105,6 +105,8 @@ pub(crate) struct ListedMachine {
     pub progress: Progress,
     /// `spec.providerID` of the Node that it registers; `None` when the provider does not know it yet.
     pub provider_id: Option<String>,
+    /// Hash of the template it was made from; `None` when the provider does not know it.
+    pub template_hash: Option<String>,
 }
 
 /// The result of a deletion that was accepted.
@@ -189,6 +191,8 @@ pub(crate) struct SizedList {
     pub machines: Vec<(ListedMachine, bool)>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
+    /// How it says that it replaces machines of an earlier template; `None` when it does not.
+    pub rolling: Option<String>,
 }
 
 /// Keeps a number of machines, and names them itself. Every change is made from a [`Size`] that was observed: if the

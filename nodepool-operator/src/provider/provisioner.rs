@@ -157,8 +157,8 @@ impl Provisioner {
                             Progress::Starting(until) => MachineState::Starting { until: *until },
                             Progress::Deleting => MachineState::Deleting,
                         };
-                        let ListedMachine { name, provider_id, progress: _ } = machine;
-                        machines.push(Machine { name, state, provider_id, is_marked });
+                        let ListedMachine { name, provider_id, progress: _, template_hash } = machine;
+                        machines.push(Machine { name, state, provider_id, is_marked, template_hash });
                     }
                 }
                 // Then there are no machines.
@@ -198,7 +198,8 @@ impl Provisioner {
         let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
-        let Listing { machines: _, size, size_writer, capacity, traits, trouble, removals_wait } = own;
+        let Listing { machines: _, size, size_writer, capacity, traits, trouble, removals_wait, rolling } =
+            own;
         let supply = Supply {
             source,
             machines,
@@ -209,6 +210,7 @@ impl Provisioner {
             size_writer,
             capacity,
             removals_wait,
+            rolling,
             uncertain_until,
             deleted_ids,
             former,

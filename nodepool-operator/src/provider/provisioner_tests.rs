@@ -77,7 +77,7 @@ impl NamedProvider for Stub {
 
 fn running(name: &str, provider_id: Option<&str>) -> ListedMachine {
     let provider_id = provider_id.map(str::to_owned);
-    ListedMachine { name: name.to_owned(), progress: Progress::Running, provider_id }
+    ListedMachine { name: name.to_owned(), progress: Progress::Running, provider_id, template_hash: None }
 }
 
 #[tokio::test(start_paused = true)]

@@ -41,6 +41,8 @@ pub(super) struct Listing {
     pub trouble: Option<String>,
     /// Why no machine may be removed now.
     pub removals_wait: Option<String>,
+    /// How the provider says that it replaces machines.
+    pub rolling: Option<String>,
 }
 
 impl Selected<'_> {
@@ -62,10 +64,18 @@ impl Selected<'_> {
                 Ok(Listing { machines, traits, trouble, ..Listing::default() })
             }
             Self::Sized(provider, name) => {
-                let SizedList { size, size_writer, capacity, machines, removals_wait } =
+                let SizedList { size, size_writer, capacity, machines, removals_wait, rolling } =
                     in_time(provider.list(key, name)).await?;
                 let size = Some(size);
-                Ok(Listing { machines, size, size_writer, capacity, removals_wait, ..Listing::default() })
+                Ok(Listing {
+                    machines,
+                    size,
+                    size_writer,
+                    capacity,
+                    removals_wait,
+                    rolling,
+                    ..Listing::default()
+                })
             }
         }
     }
@@ -93,7 +103,7 @@ impl Selected<'_> {
 /// nor a provider ID comes twice.
 fn credible(key: &PoolKey, listed: Vec<ListedMachine>) -> Result<Vec<ListedMachine>, ProviderError> {
     let (prefix, mut names, mut ids) = (slots::prefix(key), BTreeSet::new(), BTreeMap::new());
-    for ListedMachine { name, provider_id, progress: _ } in &listed {
+    for ListedMachine { name, provider_id, progress: _, template_hash: _ } in &listed {
         let lie = if !slots::is_slot(name, &prefix) {
             Some(format!("{name:?}, which is not a machine of this pool (they are called {prefix}<number>)"))
         } else if !names.insert(name) {

@@ -131,7 +131,7 @@ fn machines(pool: &Pool, now: Timestamp) -> Vec<ListedMachine> {
             SimulatedMachine { fate: Fate::NeverRegisters, .. } => Progress::Starting(None),
             SimulatedMachine { fate: Fate::Runs(_), .. } => Progress::Running,
         };
-        ListedMachine { name: name.clone(), progress, provider_id: None }
+        ListedMachine { name: name.clone(), progress, provider_id: None, template_hash: None }
     };
     pool.machines.iter().map(listed).collect()
 }
@@ -146,6 +146,7 @@ fn told(lie: Option<ProviderLie>, mut machines: Vec<ListedMachine>) -> Vec<Liste
             name: "somebody-elses-machine".to_owned(),
             progress: Progress::Running,
             provider_id: None,
+            template_hash: None,
         }),
     }
     machines

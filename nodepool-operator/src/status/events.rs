@@ -15,6 +15,8 @@ pub(crate) enum EventReason {
     ScaledUp,
     /// Nodes were cordoned for removal.
     ScalingDown,
+    /// Nodes were cordoned for removal because they are out of date.
+    RollingOut,
     /// Nodes were removed.
     NodeRemoved,
     /// Drains were cancelled.
@@ -65,7 +67,10 @@ pub(crate) fn events(
     };
     add(EventReason::ScaledUp, "created", &applied.created);
     add(EventReason::ScaledUp, "registered", &applied.joined);
-    add(EventReason::ScalingDown, "draining", &applied.cordoned);
+    let surplus: Vec<String> =
+        applied.cordoned.iter().filter(|node| !applied.outdated.contains(node)).cloned().collect();
+    add(EventReason::ScalingDown, "draining", &surplus);
+    add(EventReason::RollingOut, "out of date, so draining", &applied.outdated);
     add(EventReason::DrainCancelled, "cancelled the drain of", &applied.uncordoned);
     add(EventReason::DrainGivenBack, "the drain took too long, so given back:", &applied.given_back);
     add(EventReason::NodeRemoved, "removed", &applied.removed);

@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
-use shared_crds::v1alpha1::ProvisioningStatus;
+use shared_crds::v1alpha1::{ProvisioningStatus, RolloutStatus, RolloutType};
 
 use crate::outcome::Applied;
 use crate::plan::contested::MachinesWriter;
 use crate::plan::membership::{Member, Readiness};
+use crate::plan::numbers::number;
 use crate::plan::observed_time::NodeTime;
+use crate::plan::rollout::{self, Standard};
 use crate::plan::supply::ProvisioningFailure;
 use crate::plan::{Observed, Plan, RepairWait, Stall, sizing};
 
@@ -56,8 +60,62 @@ pub(crate) struct Facts {
     pub held: Vec<(String, String)>,
     /// What to say about unhealthy nodes that stay; `None` when there are none.
     pub repair_waits: Option<String>,
+    /// How far the replacement of nodes that are out of date has come; `None` when there are none.
+    pub rollout: Option<RolloutFacts>,
+    /// How the provider says that it replaces machines of an earlier template of its own; `None` when it does not.
+    pub rolling: Option<String>,
     /// Nodes that are too many and not drained again for a while, because their last drain took too long.
     pub given_back: Vec<String>,
+}
+
+/// How far a rollout has come.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RolloutFacts {
+    /// Number of nodes that are out of date, those included that are drained because of it.
+    pub outdated: usize,
+    /// Number of staying nodes that are out of date.
+    pub staying: usize,
+    /// Whether they are replaced.
+    pub is_active: bool,
+    /// What `status.rollout` says; `None` where no rollout makes progress.
+    pub record: Option<RolloutStatus>,
+    /// It has made no progress for as long as `spec.rollout.progressDeadlineSeconds`.
+    pub is_stuck: bool,
+}
+
+impl RolloutFacts {
+    /// Counts the nodes of `pool` after a pass: those that stay, and those that are leaving and not gone.
+    fn count(pool: &NodePool, staying: &[&Member], leaving: &[&Member], now: Timestamp) -> Option<Self> {
+        let standard = Standard::of(pool, now);
+        let (old, new): (Vec<&Member>, Vec<&Member>) =
+            staying.iter().partition(|member| standard.outdated(member).is_some());
+        let drained = leaving.iter().filter(|member| standard.outdated(member).is_some()).count();
+        let outdated = old.len() + drained;
+        if outdated == 0 {
+            return None;
+        }
+        let available = new.into_iter().filter(|member| standard.is_available(member)).count();
+        let spec = pool.spec.rollout.clone().unwrap_or_default();
+        let is_held = pool.metadata.deletion_timestamp.is_some() || spec.type_ == RolloutType::OnDelete;
+        let is_active = !is_held && (!old.is_empty() || drained > 0);
+        let record = (is_active && !pool.spec.paused).then(|| {
+            let before = pool.status.as_ref().and_then(|status| status.rollout.clone());
+            let (outdated_nodes, available_nodes) = (number(outdated), number(available));
+            let same = before.filter(|before| {
+                before.outdated_nodes == outdated_nodes && before.available_nodes >= available_nodes
+            });
+            let begins = RolloutStatus { outdated_nodes, available_nodes, progress_time: Time(second(now)) };
+            same.unwrap_or(begins)
+        });
+        let is_stuck = record.is_some() && rollout::deadline(pool).is_some_and(|deadline| deadline <= now);
+        let is_stuck = is_stuck && record == pool.status.as_ref().and_then(|status| status.rollout.clone());
+        Some(Self { outdated, staying: old.len(), is_active, record, is_stuck })
+    }
+}
+
+/// Kubernetes writes times as whole seconds.
+fn second(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 impl Facts {
@@ -100,17 +158,21 @@ impl Facts {
             let all = staying.iter().copied().chain(&joined);
             all.filter(|member| member.readiness == readiness).count()
         };
-        let is_current =
-            |member: &Member| plan.template_hash.is_some() && member.template_hash == plan.template_hash;
+        let leaving: Vec<&Member> =
+            leaving.into_iter().filter(|member| !removed.contains(member.name())).collect();
+        let all: Vec<&Member> = staying.iter().copied().chain(&joined).collect();
+        let rollout = RolloutFacts::count(pool, &all, &leaving, observed.now);
+        let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
+        let current = if plan.template_hash.is_some() { staying.len() - outdated } else { 0 };
         let created = created.len();
         Self {
             wanted: plan.wanted,
             staying: staying.len() + joined.len() + created,
             ready: with(Readiness::Ready),
-            up_to_date: staying.iter().filter(|member| is_current(member)).count() + joined.len() + created,
+            up_to_date: current + joined.len() + created,
             starting: with(Readiness::Starting) + created,
             not_ready: with(Readiness::NotReady),
-            leaving: leaving.iter().filter(|member| !removed.contains(member.name())).count(),
+            leaving: leaving.len(),
             in_flight: (observed.in_flight().count() + observed.joining().len() + requested)
                 .saturating_sub(withdrawn + joined.len() + created),
             is_unknown: observed.supply.is_unknown,
@@ -124,6 +186,8 @@ impl Facts {
             trouble: observed.supply.trouble.clone(),
             removals_wait: observed.supply.removals_wait.clone(),
             held: plan.held.clone(),
+            rollout,
+            rolling: observed.supply.rolling.clone(),
             repair_waits: plan.repair_waits.as_ref().and_then(|wait| match wait {
                 RepairWait::Held(why) => Some(why.clone()),
                 // It may have begun to leave in this pass.
@@ -157,6 +221,17 @@ impl Facts {
         self.ready == self.staying
             && self.staying >= self.wanted
             && self.staying.saturating_sub(extra) <= self.wanted
+    }
+
+    /// Whether staying nodes are replaced because they are out of date, by this operator or by the provider.
+    pub(crate) fn is_rolling(&self) -> bool {
+        self.rolling.is_some()
+            || self.rollout.as_ref().is_some_and(|rollout| rollout.is_active && rollout.staying > 0)
+    }
+
+    /// Whether as many nodes as wanted are Ready while a rollout has more.
+    pub(crate) fn has_enough_ready(&self) -> bool {
+        self.is_rolling() && self.ready >= self.wanted
     }
 
     /// Whether nodes have to be made. Nodes that cannot be read count as existing.

@@ -7,12 +7,14 @@
 //! | `facts` | the counts after a pass |
 //! | `clamped`, `unreadable` | the parts of the conditions about bounds, and about what cannot be read |
 //! | `provisioning` | what is remembered about the provider, and who else sets its number of machines |
+//! | `rollout` | what is said about nodes that are out of date |
 //! | `events` | the events of a pass |
 
 mod clamped;
 pub(crate) mod events;
 mod facts;
 mod provisioning;
+mod rollout;
 #[cfg(test)]
 mod tests;
 pub(crate) mod unreadable;
@@ -50,6 +52,7 @@ pub(crate) fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
         observed_generation: None,
         conditions: Vec::new(),
         provisioning: provisioning::remembered(pool, facts),
+        rollout: facts.rollout.as_ref().and_then(|rollout| rollout.record.clone()),
         autoscaling: None,
     }
 }
@@ -84,6 +87,7 @@ pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> V
         stalled(facts, applied),
         nodes_ready(facts),
         provisioning_healthy(facts, applied),
+        rollout::rolling_out(pool, facts),
         clamped::replicas_clamped(pool, facts),
         provisioning::machines_contested(pool, facts),
     ]
@@ -102,10 +106,12 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         )
     } else if let Some(Stall { reason, message }) = &facts.stalled {
         say(false, *reason, message.clone())
-    } else if facts.all_ready() {
-        say(true, Reason::AllNodesReady, all_ready(facts))
+    } else if facts.all_ready() && !facts.is_rolling() {
+        let on_delete = rollout::on_delete(facts).map(|those| format!("; {those}")).unwrap_or_default();
+        say(true, Reason::AllNodesReady, format!("{}{on_delete}", all_ready(facts)))
     } else if pool.spec.paused {
-        say(false, Reason::Paused, format!("{}; spec.paused is set", facts.counts()))
+        let outdated = rollout::outdated(facts).map(|those| format!("; {those}")).unwrap_or_default();
+        say(false, Reason::Paused, format!("{}{outdated}; spec.paused is set", facts.counts()))
     } else if let Some(rejected) = &applied.rejected {
         say(false, rejected.reason, facts.counts())
     } else {
@@ -115,7 +121,7 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
 
 /// The numbers of nodes, and what becomes of unhealthy ones.
 fn counts_and_repair(facts: &Facts) -> String {
-    let parts = [Some(facts.counts()), facts.repair_waits.clone()];
+    let parts = [Some(facts.counts()), rollout::progress(facts), facts.repair_waits.clone()];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
@@ -123,6 +129,7 @@ fn all_ready(facts: &Facts) -> String {
     let ready = format!("{} of {} nodes are ready", facts.ready.min(facts.wanted), facts.wanted);
     match facts.staying.saturating_sub(facts.wanted) {
         0 => ready,
+        _ if facts.is_rolling() => ready,
         more => format!("{ready}, {more} more cannot go now"),
     }
 }
@@ -130,6 +137,7 @@ fn all_ready(facts: &Facts) -> String {
 fn why_not_ready(facts: &Facts) -> Reason {
     match &facts.failure {
         Some(failure) if facts.too_few() => failure.reason,
+        _ if facts.is_rolling() && facts.not_ready == 0 => Reason::RollingOut,
         _ if facts.too_few() || facts.starting > 0 => Reason::Provisioning,
         _ if facts.not_ready > 0 => Reason::NodesNotReady,
         _ if !facts.unreadable.is_empty() => Reason::Unreadable,
@@ -165,6 +173,12 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     if facts.deleting {
         return say(true, Reason::Deleting, waiting(facts));
     }
+    if let Some((Reason::ProgressDeadlineExceeded, message)) = stalled_reason(facts, applied) {
+        return say(false, Reason::ProgressDeadlineExceeded, message);
+    }
+    if facts.is_rolling() {
+        return say(true, Reason::RollingOut, waiting(facts));
+    }
     if facts.leaving > 0 || facts.staying > facts.wanted {
         return say(true, Reason::Draining, waiting(facts));
     }
@@ -182,7 +196,8 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
 
 fn waiting(facts: &Facts) -> String {
     let unreadable = unreadable::of_nodes(&facts.unreadable);
-    let parts = [Some(facts.counts()), stays(facts), facts.removals_wait.clone(), unreadable];
+    let rolling = rollout::progress(facts);
+    let parts = [Some(facts.counts()), rolling, stays(facts), facts.removals_wait.clone(), unreadable];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
@@ -214,6 +229,9 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
     if let Some(Stall { reason, message }) = facts.stalled.as_ref().filter(|_| !facts.deleting) {
         return Some((*reason, message.clone()));
     }
+    if let Some(message) = rollout::stuck(facts) {
+        return Some((Reason::ProgressDeadlineExceeded, message));
+    }
     let busy = facts.in_flight + facts.starting + facts.leaving > 0;
     let is_used_up =
         |failure: &&ProvisioningFailure| failure.reason == Reason::QuotaExceeded && facts.too_few();
@@ -230,7 +248,7 @@ fn stalled(facts: &Facts, applied: &Applied) -> Statement {
 }
 
 fn nodes_ready(facts: &Facts) -> Statement {
-    if facts.all_ready() {
+    if facts.all_ready() || facts.has_enough_ready() {
         return Statement::new(ConditionType::NodesReady, true, Reason::AllNodesReady, all_ready(facts));
     }
     let reason = if facts.not_ready > 0 { Reason::NodesNotReady } else { why_not_ready(facts) };

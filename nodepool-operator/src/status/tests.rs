@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 use shared_crds::ownership::{self, Owner};
+use shared_crds::v1alpha1::{RolloutSpec, RolloutType};
 
 use super::events::{EventReason, events};
 use super::*;
@@ -147,7 +148,8 @@ fn replicas_outside_the_bounds_are_reported_with_the_number_used() {
 fn counts_are_those_of_nodes_that_stay() {
     let mut outdated = node(1);
     annotate(&mut outdated, names::TEMPLATE_HASH_ANNOTATION, "other");
-    let pool = pool(3);
+    let mut pool = pool(3);
+    pool.spec.rollout = Some(RolloutSpec { type_: RolloutType::OnDelete, ..RolloutSpec::default() });
     let facts =
         facts(&pool, vec![node(0), outdated, starting(2), draining(3, 5), deleted(node(4))], supply());
     let fields = fields(&pool, &facts);

@@ -37,7 +37,7 @@ pub fn discovered<'a>(
     remembered: Option<&DiscoveredResources>,
     now: Timestamp,
 ) -> Option<DiscoveredResources> {
-    let template_hash = pool.spec.template.hash()?;
+    let template_hash = pool.spec.template_hash()?;
     let nodes: Vec<&Node> = ready.filter(|node| hash_of(node) == Some(&template_hash)).collect();
     if nodes.is_empty() {
         let known = remembered.filter(|known| known.template_hash == template_hash)?.clone();
@@ -96,7 +96,7 @@ mod tests {
 
     /// A node of the pool's template, with these allocatable resources.
     fn node(pool: &NodePool, allocatable: &Value) -> Node {
-        let hash = pool.spec.template.hash();
+        let hash = pool.spec.template_hash();
         serde_json::from_value(
             json!({ "metadata": { "name": "n", "annotations": { TEMPLATE_HASH_ANNOTATION: hash } },
             "status": { "allocatable": allocatable } }),

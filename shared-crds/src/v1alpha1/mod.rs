@@ -5,9 +5,11 @@ mod in_force;
 mod node_pool;
 mod provider;
 mod repair;
+mod rollout;
 mod scale_down;
 mod status;
 mod template;
+mod template_hash;
 pub mod validity;
 
 pub use autoscaler::{
@@ -21,10 +23,11 @@ pub use provider::{
     MachineRequirementOperator, NodeClassReference, ProviderLie, ProviderSpec, SimulatedProvider,
 };
 pub use repair::{ConditionStatus, RepairCondition, RepairSpec};
+pub use rollout::{RolloutSpec, RolloutType};
 pub use scale_down::ScaleDownPlan;
 pub use status::{
     ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedMachines, ContestedReplicas, Decision,
-    DiscoveredResources, NodePoolStatus, NodesSummary, ProvisioningStatus, Recommendation, ScaleEvent,
-    UnneededNode,
+    DiscoveredResources, NodePoolStatus, NodesSummary, ProvisioningStatus, Recommendation, RolloutStatus,
+    ScaleEvent, UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};

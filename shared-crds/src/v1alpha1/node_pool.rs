@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::provider::ProviderSpec;
 use super::repair::RepairSpec;
+use super::rollout::RolloutSpec;
 use super::status::NodePoolStatus;
 use super::template::NodeTemplate;
 
@@ -147,6 +148,10 @@ pub struct NodePoolSpec {
     /// False or Unknown for 600 s, while no more than 20% of the nodes are unhealthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<RepairSpec>,
+    /// rollout says how nodes that are out of date are replaced. When absent: step by step, one node more than wanted at a
+    /// time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutSpec>,
     /// provisioningTimeoutSeconds is how long a new node may take to become Ready before it is replaced, and how long
     /// the planner counts on it. nodepool-operator replaces only nodes that it has watched for that long, so after a
     /// restart of the operator the full time starts again for nodes that are starting.

@@ -51,6 +51,11 @@ impl ProviderSpec {
         }
     }
 
+    /// Whether the provider replaces machines of an earlier template by itself.
+    pub const fn replaces_machines(&self) -> bool {
+        self.cluster_api.is_some()
+    }
+
     /// The labels, which are also annotations, that every node has because of its provider, whatever the template says.
     pub const fn node_labels(&self) -> &'static [(&'static str, &'static str)] {
         if self.simulated.is_some() { KWOK_NODE } else { &[] }

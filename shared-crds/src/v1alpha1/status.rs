@@ -35,7 +35,7 @@ pub struct NodePoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ready_replicas: Option<i32>,
-    /// upToDateReplicas is the number of those that were created from the current template.
+    /// upToDateReplicas is the number of those that are up to date, as spec.rollout says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub up_to_date_replicas: Option<i32>,
@@ -54,6 +54,9 @@ pub struct NodePoolStatus {
     /// of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioning: Option<ProvisioningStatus>,
+    /// rollout is how far the replacement of nodes that are out of date has come; absent when there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
     /// autoscaling is what the Autoscaler operator decided about this pool. Only the Autoscaler writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<AutoscalingStatus>,
@@ -83,6 +86,20 @@ pub struct NodesSummary {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub draining: i32,
+}
+
+/// How far a rollout has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// outdatedNodes is the number of nodes that are out of date, those included that are being drained.
+    #[schemars(range(min = 0))]
+    pub outdated_nodes: i32,
+    /// availableNodes is the largest number of available nodes that are up to date, since outdatedNodes last changed.
+    #[schemars(range(min = 0))]
+    pub available_nodes: i32,
+    /// progressTime is when one of the two last changed. spec.rollout.progressDeadlineSeconds counts from here.
+    pub progress_time: Time,
 }
 
 /// What the NodePool operator remembers about the provider of a pool.

@@ -1,9 +1,7 @@
 //! The template of a pool's nodes, with which planning works from zero nodes.
 
 use std::collections::BTreeMap;
-use std::hash::Hasher as _;
 
-use fnv::FnvHasher;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use schemars::JsonSchema;
@@ -20,16 +18,6 @@ pub struct NodeTemplate {
     pub metadata: Option<NodeTemplateMetadata>,
     /// spec holds what the scheduler uses: taints and capacity.
     pub spec: NodeTemplateSpec,
-}
-
-impl NodeTemplate {
-    /// Hash of the template as canonical JSON: maps are sorted, absent fields are left out, so a new optional field of a later
-    /// version does not make every node look out of date. `None` when the template cannot be written as JSON.
-    pub fn hash(&self) -> Option<String> {
-        let mut hasher = FnvHasher::default();
-        hasher.write(&serde_json::to_vec(self).ok()?);
-        Some(format!("{:016x}", hasher.finish()))
-    }
 }
 
 /// Labels and annotations of the pool's nodes.

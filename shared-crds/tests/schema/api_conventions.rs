@@ -17,6 +17,7 @@ const WAIVERS: &[(&str, &str, &str)] = &[
         "spec.drain.onTimeout",
         "says what happens at the end of spec.drain.timeoutSeconds, and is no time",
     ),
+    ("name", "spec.rollout.after", "Cluster API calls it the same"),
     ("name", "spec.template.spec", "the shape of every pod and machine template"),
 ];
 

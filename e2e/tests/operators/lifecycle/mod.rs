@@ -10,6 +10,7 @@ mod leaders;
 mod owed;
 mod refused;
 mod repairs;
+mod rollouts;
 mod several;
 mod silent;
 mod startup;

@@ -9,10 +9,11 @@ use super::{
     add_label, add_taints, annotate, annotation, is_same_object, label, label_path, later_second,
     remove_annotation,
 };
+use crate::plan::decision::Cause;
 
 /// Cordons the node, taints it, takes it out of external load balancers and annotates the start of its drain, with what
-/// another writer had done of this before.
-pub(crate) fn cordon(node: &Node, now: Timestamp) -> Value {
+/// another writer had done of this before, and the `cause` if there is one.
+pub(crate) fn cordon(node: &Node, now: Timestamp, cause: Option<Cause>) -> Value {
     let metadata = &node.metadata;
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let excluded = label(metadata, names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL).is_some();
@@ -20,6 +21,7 @@ pub(crate) fn cordon(node: &Node, now: Timestamp) -> Value {
     let draining =
         annotation(metadata, names::DRAIN_STARTED_ANNOTATION).is_some() || has_draining_taint(node);
     let mut notes = vec![(names::DRAIN_STARTED_ANNOTATION, later_second(now).to_string())];
+    notes.extend(cause.map(|cause| (names::DISRUPTION_REASON_ANNOTATION, cause.as_str().to_owned())));
     let given_back = names::GIVEN_BACK_ANNOTATION;
     let mut outdated: Vec<&str> = annotation(metadata, given_back).map(|_| given_back).into_iter().collect();
     let before = [(names::WAS_CORDONED_ANNOTATION, cordoned), (names::WAS_EXCLUDED_ANNOTATION, excluded)];
@@ -64,6 +66,7 @@ fn cancelled(node: &Node) -> Vec<Value> {
         names::WAS_CORDONED_ANNOTATION,
         names::WAS_EXCLUDED_ANNOTATION,
         names::DRAIN_WAITS_ANNOTATION,
+        names::DISRUPTION_REASON_ANNOTATION,
     ];
     patch.extend(notes.into_iter().filter(has).flat_map(|note| remove_annotation(metadata, note)));
     let label_name = names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL;
@@ -169,9 +172,9 @@ mod tests {
             let mut cordoned_by_user = node(0);
             cordoned_by_user.metadata.annotations = annotations;
             cordoned_by_user.spec.as_mut().unwrap().unschedulable = Some(true);
-            let draining = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5)));
+            let draining = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5), None));
             // The operator may cordon it again, for instance because its annotation was damaged.
-            let again = patched(&draining, cordon(&draining, at(6)));
+            let again = patched(&draining, cordon(&draining, at(6), None));
             let uncordoned = patched(&again, uncordon(&again));
             assert!(cordoned(&uncordoned));
             let left = |name| annotation(&uncordoned.metadata, name);
@@ -182,9 +185,9 @@ mod tests {
 
     #[test]
     fn a_cancelled_drain_uncordons_a_node_that_the_operator_cordoned() {
-        let draining = patched(&node(0), cordon(&node(0), at(5)));
+        let draining = patched(&node(0), cordon(&node(0), at(5), None));
         assert_eq!(annotation(&draining.metadata, names::WAS_CORDONED_ANNOTATION), None);
-        let again = patched(&draining, cordon(&draining, at(6)));
+        let again = patched(&draining, cordon(&draining, at(6), None));
         assert!(!cordoned(&patched(&again, uncordon(&again))));
     }
 
@@ -192,9 +195,9 @@ mod tests {
     fn a_cordon_that_a_user_removed_during_the_drain_does_not_come_back() {
         let mut cordoned_by_user = node(0);
         cordoned_by_user.spec.as_mut().unwrap().unschedulable = Some(true);
-        let mut uncordoned = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5)));
+        let mut uncordoned = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5), None));
         uncordoned.spec.as_mut().unwrap().unschedulable = None;
-        let again = patched(&uncordoned, cordon(&uncordoned, at(6)));
+        let again = patched(&uncordoned, cordon(&uncordoned, at(6), None));
         assert!(!cordoned(&patched(&again, uncordon(&again))));
     }
 
@@ -205,7 +208,7 @@ mod tests {
             let mut before = node(0);
             before.spec.as_mut().unwrap().taints = taints.clone();
             before.metadata.labels = before.metadata.labels.filter(|_| labels);
-            let draining = patched(&before, cordon(&before, at(5)));
+            let draining = patched(&before, cordon(&before, at(5), None));
             let keys = |node: &Node| -> Vec<String> {
                 let taints = node.spec.as_ref().unwrap().taints.clone().unwrap_or_default();
                 taints.into_iter().map(|taint| taint.key).collect()
@@ -215,7 +218,7 @@ mod tests {
                 |node: &Node| label(&node.metadata, names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL).is_some();
             assert!(excluded(&draining));
             // Also when it is cordoned again, and when somebody adds a taint meanwhile.
-            let mut again = patched(&draining, cordon(&draining, at(6)));
+            let mut again = patched(&draining, cordon(&draining, at(6), None));
             again.spec.as_mut().unwrap().taints.as_mut().unwrap().insert(0, taint("first"));
             let after = patched(&again, uncordon(&again));
             assert!(!excluded(&after) && !cordoned(&after));
@@ -230,7 +233,7 @@ mod tests {
         let mut excluded = node(0);
         let label_name = names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL;
         excluded.metadata.labels.as_mut().unwrap().insert(label_name.into(), "yes".into());
-        let draining = patched(&excluded, cordon(&excluded, at(5)));
+        let draining = patched(&excluded, cordon(&excluded, at(5), None));
         let after = patched(&draining, uncordon(&draining));
         assert_eq!(label(&after.metadata, label_name).map(String::as_str), Some("yes"));
         assert_eq!(annotation(&after.metadata, names::WAS_EXCLUDED_ANNOTATION), None);
@@ -239,7 +242,7 @@ mod tests {
     #[test]
     fn what_is_left_of_a_drain_that_a_user_cancelled_is_removed_and_their_cordon_stays() {
         for unschedulable in [None, Some(true)] {
-            let mut left = patched(&node(0), cordon(&node(0), at(5)));
+            let mut left = patched(&node(0), cordon(&node(0), at(5), None));
             left.metadata.annotations.as_mut().unwrap().remove(names::DRAIN_STARTED_ANNOTATION);
             left.spec.as_mut().unwrap().unschedulable = unschedulable;
             let tidy = patched(&left, uncordon(&left));
@@ -247,14 +250,14 @@ mod tests {
             assert_eq!(label(&tidy.metadata, names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL), None);
             assert_eq!(tidy.spec.unwrap().unschedulable, unschedulable);
             // If it is drained again before that, what is there is still known to be the operator's.
-            let again = patched(&left, cordon(&left, at(6)));
+            let again = patched(&left, cordon(&left, at(6), None));
             assert_eq!(annotation(&again.metadata, names::WAS_EXCLUDED_ANNOTATION), None);
         }
     }
 
     #[test]
     fn a_label_that_version_0_1_left_to_its_user_stays_when_its_drain_is_cancelled() {
-        let mut old = patched(&node(0), cordon(&node(0), at(5)));
+        let mut old = patched(&node(0), cordon(&node(0), at(5), None));
         old.spec.as_mut().unwrap().taints = None;
         let after = patched(&old, uncordon(&old));
         assert!(label(&after.metadata, names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL).is_some());
@@ -262,7 +265,7 @@ mod tests {
 
     #[test]
     fn what_a_drain_waits_for_is_noted_changed_and_taken_off() {
-        let draining = patched(&node(0), cordon(&node(0), at(5)));
+        let draining = patched(&node(0), cordon(&node(0), at(5), None));
         let waits = |node: &Node| annotation(&node.metadata, names::DRAIN_WAITS_ANNOTATION).cloned();
         let noted = patched(&draining, drain_waits(&draining, Some("a pod")));
         let changed = patched(&noted, drain_waits(&noted, Some("another")));
@@ -272,7 +275,7 @@ mod tests {
         let time = |node: &Node| annotation(&node.metadata, names::GIVEN_BACK_ANNOTATION).cloned();
         assert_eq!((waits(&given_back), cordoned(&given_back)), (None, false));
         assert_eq!(time(&given_back).as_deref(), Some("1970-01-01T00:00:07Z"));
-        let again = patched(&given_back, cordon(&given_back, at(9)));
+        let again = patched(&given_back, cordon(&given_back, at(9), None));
         assert_eq!((time(&again), cordoned(&again)), (None, true));
     }
 }

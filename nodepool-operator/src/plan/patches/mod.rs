@@ -56,7 +56,8 @@ pub(crate) fn mark_ready(node: &Node, now: Timestamp) -> Value {
 }
 
 /// The labels that a kubelet sets on its own Node, again and again: what the template says of them is for planning only.
-const KUBELETS_LABELS: [&str; 3] = ["kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"];
+pub(crate) const KUBELETS_LABELS: [&str; 3] =
+    ["kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"];
 
 /// Makes a Node that registered itself a node of the pool with these `marks`, as the one of `machine`: labels,
 /// annotations, taints and the finalizer in one write, provided that it is in no pool and has not been deleted. Taints
@@ -114,7 +115,7 @@ fn add_taints(node: &Node, taints: &[Taint]) -> Vec<Value> {
         .collect()
 }
 
-fn is_same_object(metadata: &ObjectMeta) -> Vec<Value> {
+pub(super) fn is_same_object(metadata: &ObjectMeta) -> Vec<Value> {
     vec![json!({ "op": "test", "path": "/metadata/uid", "value": metadata.uid })]
 }
 
@@ -172,11 +173,11 @@ fn remove_annotation(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
     ]
 }
 
-fn annotation_path(name: &str) -> String {
+pub(super) fn annotation_path(name: &str) -> String {
     format!("/metadata/annotations/{}", escaped(name))
 }
 
-fn label_path(name: &str) -> String {
+pub(super) fn label_path(name: &str) -> String {
     format!("/metadata/labels/{}", escaped(name))
 }
 

@@ -237,6 +237,7 @@ impl SizedProvider for ClusterApi {
                     name: name_of(machine).to_owned(),
                     progress,
                     provider_id: machine.provider_id(),
+                    template_hash: None,
                 };
                 (listed, marked)
             };
@@ -245,7 +246,7 @@ impl SizedProvider for ClusterApi {
             let missing = wanted.saturating_sub(observed.staying().count());
             machines.extend((0..missing).map(|number| {
                 let name = promised(name, number);
-                (ListedMachine { name, progress: Progress::Starting(None), provider_id: None }, false)
+                (ListedMachine { name, progress: Progress::Starting(None), provider_id: None, template_hash: None }, false)
             }));
             let size = Size {
                 replicas: deployment.replicas(),
@@ -254,7 +255,9 @@ impl SizedProvider for ClusterApi {
             let own = |_: &i32| NODEPOOL_OPERATOR.to_owned();
             let written = || self.written(pool, name).filter(|written| *written == size.replicas);
             let size_writer = deployment.replicas_writer().or_else(|| written().as_ref().map(own));
-            Ok(SizedList { size, size_writer, capacity: deployment.capacity(), machines, removals_wait })
+            let rolling = deployment.rolling_out().map(|how| format!("MachineDeployment {name}: {how}"));
+            let capacity = deployment.capacity();
+            Ok(SizedList { size, size_writer, capacity, machines, removals_wait, rolling })
         }
         .boxed()
     }

@@ -124,8 +124,12 @@ impl MachineDeployment {
         let (observed, now) = (observed.unwrap_or_default(), self.metadata.generation.unwrap_or_default());
         let behind =
             (observed != now).then(|| format!("its controller has seen generation {observed} of {now}"));
-        let rolling = self.holds("RollingOut").map(|condition| condition.message.replace('\n', " "));
-        rolling.or(behind)
+        self.rolling_out().or(behind)
+    }
+
+    /// The message of its condition `RollingOut`, while that is `True`.
+    pub(super) fn rolling_out(&self) -> Option<String> {
+        self.holds("RollingOut").map(|condition| condition.message.replace('\n', " "))
     }
 
     fn replicas_writers(&self) -> impl Iterator<Item = &ManagedFieldsEntry> {

@@ -37,6 +37,9 @@ pub(super) enum Operation<'a> {
         parameters: &'a BTreeMap<String, String>,
         /// What its Node should look like.
         template: &'a NodeTemplate,
+        /// What the machine is made from, to be given back in a list; absent where the spec cannot be written as JSON.
+        #[serde(rename = "templateHash", skip_serializing_if = "Option::is_none")]
+        template_hash: Option<String>,
     },
     /// List the machines of the pool.
     List,
@@ -54,7 +57,7 @@ impl<'a> Operation<'a> {
     /// Make the machine that `spec` describes.
     pub(super) fn create(spec: &'a NodePoolSpec, machine: &'a str) -> Self {
         let parameters = spec.provider.exec.as_ref().map_or(&NONE, |exec| &exec.parameters);
-        Self::Create { machine, parameters, template: &spec.template }
+        Self::Create { machine, parameters, template: &spec.template, template_hash: spec.template_hash() }
     }
 }
 
@@ -100,6 +103,7 @@ pub(super) struct MachineAnswer {
     provider_id: Option<String>,
     ready_in_seconds: Option<u32>,
     message: Option<String>,
+    template_hash: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -143,7 +147,7 @@ impl MachineAnswer {
             }
         };
         let provider_id = self.provider_id.filter(|id| !id.is_empty());
-        ListedMachine { name: self.name, progress, provider_id }
+        ListedMachine { name: self.name, progress, provider_id, template_hash: self.template_hash.filter(|hash| !hash.is_empty()) }
     }
 }
 

@@ -56,6 +56,7 @@ async fn a_list_is_read_with_states_times_and_provider_ids() {
         name: name.to_owned(),
         progress,
         provider_id,
+        template_hash: None,
     });
     assert_eq!(machines, expected);
 }

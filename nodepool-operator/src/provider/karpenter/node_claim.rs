@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
-use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, TEMPLATE_HASH_ANNOTATION};
 use shared_crds::v1alpha1::{KarpenterProvider, MachineRequirement, NodeClassReference, NodePoolSpec};
 
 use crate::plan::PoolKey;
@@ -82,7 +82,14 @@ impl NodeClaim {
         let mut all = template.metadata.as_ref().map(|metadata| metadata.labels.clone()).unwrap_or_default();
         all.extend(labels(pool).map(|(key, value)| (key.to_owned(), value.to_owned())));
         Self {
-            metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(all), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(all),
+                annotations: spec
+                    .template_hash()
+                    .map(|hash| BTreeMap::from([(TEMPLATE_HASH_ANNOTATION.to_owned(), hash)])),
+                ..ObjectMeta::default()
+            },
             spec: NodeClaimSpec {
                 node_class_ref: provider.node_class_ref.clone(),
                 requirements: provider.requirements.clone(),
@@ -141,6 +148,7 @@ impl NodeClaim {
             Progress::Starting(None)
         };
         let provider_id = self.status.and_then(|status| status.provider_id).filter(|id| !id.is_empty());
-        ListedMachine { name: self.metadata.name.unwrap_or_default(), progress, provider_id }
+        let template_hash = self.metadata.annotations.and_then(|mut all| all.remove(TEMPLATE_HASH_ANNOTATION));
+        ListedMachine { name: self.metadata.name.unwrap_or_default(), progress, provider_id, template_hash }
     }
 }

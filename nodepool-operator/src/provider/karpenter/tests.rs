@@ -164,6 +164,7 @@ async fn states_follow_karpenters_conditions() {
         name: name.to_owned(),
         progress,
         provider_id: id.map(str::to_owned),
+        template_hash: None,
     });
     assert_eq!(listed, expected);
 }

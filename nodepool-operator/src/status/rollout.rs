@@ -1,0 +1,138 @@
+//! What is said about nodes that are out of date.
+
+use shared_crds::NodePool;
+use shared_crds::conditions::{ConditionType, Reason, Statement};
+
+use super::facts::{Facts, RolloutFacts};
+use crate::plan::numbers::nodes;
+
+/// Whether nodes are being replaced because they are out of date. The Autoscaler removes none meanwhile.
+pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
+    let say = |status: bool, reason, message: String| {
+        Statement::new(ConditionType::RollingOut, status, reason, message)
+    };
+    if facts.deleting {
+        return say(false, Reason::Deleting, "the pool is being deleted".to_owned());
+    }
+    if let Some(how) = &facts.rolling {
+        return say(true, Reason::RollingOut, format!("the provider replaces its machines: {how}"));
+    }
+    let Some(rollout) = &facts.rollout else {
+        return say(false, Reason::UpToDate, "no node is out of date".to_owned());
+    };
+    let outdated = number_of(rollout);
+    if pool.spec.paused {
+        say(false, Reason::Paused, format!("{outdated}; spec.paused is set"))
+    } else if !rollout.is_active {
+        say(
+            false,
+            Reason::OnDelete,
+            format!("{outdated} until somebody removes them: spec.rollout.type is OnDelete"),
+        )
+    } else if let Some(why) = stuck(facts) {
+        say(true, Reason::ProgressDeadlineExceeded, why)
+    } else {
+        say(true, Reason::RollingOut, outdated)
+    }
+}
+
+/// How many nodes are out of date; `None` when none is.
+pub(super) fn outdated(facts: &Facts) -> Option<String> {
+    facts.rollout.as_ref().map(number_of)
+}
+
+/// The same where they stay until somebody removes them.
+pub(super) fn on_delete(facts: &Facts) -> Option<String> {
+    facts.rollout.as_ref().filter(|rollout| !rollout.is_active).map(number_of)
+}
+
+/// What to say about a rollout that goes on; `None` when there is none.
+pub(super) fn progress(facts: &Facts) -> Option<String> {
+    facts
+        .rolling
+        .clone()
+        .or_else(|| facts.rollout.as_ref().filter(|rollout| rollout.is_active).map(number_of))
+}
+
+/// Why a rollout is said to be stuck; `None` while it makes progress.
+pub(super) fn stuck(facts: &Facts) -> Option<String> {
+    let rollout = facts.rollout.as_ref().filter(|rollout| rollout.is_active && rollout.is_stuck)?;
+    let since = rollout.record.as_ref().map(|record| record.progress_time.0)?;
+    Some(format!(
+        "{}, and there has been no progress since {since}: see what new nodes and drains wait for",
+        number_of(rollout)
+    ))
+}
+
+fn number_of(rollout: &RolloutFacts) -> String {
+    let are = if rollout.outdated == 1 { "is" } else { "are" };
+    format!("{} {are} out of date", nodes(rollout.outdated))
+}
+
+#[cfg(test)]
+mod tests {
+    use ConditionType::{NodesReady, Ready, Reconciling, RollingOut, Stalled};
+    use k8s_openapi::api::core::v1::Node;
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use shared_crds::v1alpha1::{RolloutSpec, RolloutStatus, RolloutType};
+
+    use super::*;
+    use crate::outcome::Applied;
+    use crate::plan::Observed;
+    use crate::plan::testing::{self, at, node, observed, pool, supply};
+    use crate::status::statements;
+
+    fn changed(replicas: i32) -> NodePool {
+        let mut pool = pool(replicas);
+        pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+        pool
+    }
+
+    /// Status and reason of these conditions.
+    fn said(pool: &NodePool, rolling: Option<&str>, nodes: Vec<Node>) -> [(Option<bool>, Reason); 5] {
+        let supply = crate::plan::Supply { rolling: rolling.map(str::to_owned), ..supply() };
+        let facts = testing::facts(&Observed { supply, ..observed(pool.clone(), nodes) });
+        let all = statements(pool, &facts, &Applied::default());
+        [RollingOut, Ready, NodesReady, Reconciling, Stalled].map(|type_| {
+            let found = all.iter().find(|statement| statement.type_ == type_).unwrap();
+            (found.status, found.reason)
+        })
+    }
+
+    #[test]
+    fn a_rollout_is_said_by_every_condition_that_people_wait_for() {
+        let (yes, no) = (Some(true), Some(false));
+        let settled = (no, Reason::Settled);
+        let all_ready = (yes, Reason::AllNodesReady);
+        let rolling = (yes, Reason::RollingOut);
+        let not_ready = (no, Reason::RollingOut);
+        let two = || vec![node(0), node(1)];
+        assert_eq!(
+            said(&pool(2), None, two()),
+            [(no, Reason::UpToDate), all_ready, all_ready, settled, settled]
+        );
+        assert_eq!(said(&changed(2), None, two()), [rolling, not_ready, all_ready, rolling, settled]);
+        assert_eq!(
+            said(&pool(2), Some("machine 1 of 2"), two()),
+            [rolling, not_ready, all_ready, rolling, settled],
+            "the provider's own"
+        );
+        let mut paused = changed(2);
+        paused.spec.paused = true;
+        let is_paused = (no, Reason::Paused);
+        assert_eq!(said(&paused, None, two()), [is_paused, is_paused, all_ready, is_paused, settled]);
+        let mut on_delete = changed(2);
+        on_delete.spec.rollout = Some(RolloutSpec { type_: RolloutType::OnDelete, ..RolloutSpec::default() });
+        assert_eq!(
+            said(&on_delete, None, two()),
+            [(no, Reason::OnDelete), all_ready, all_ready, settled, settled]
+        );
+        let mut stuck = changed(2);
+        stuck.status.get_or_insert_default().rollout =
+            Some(RolloutStatus { outdated_nodes: 2, available_nodes: 0, progress_time: Time(at(-1800)) });
+        let late = (yes, Reason::ProgressDeadlineExceeded);
+        let not_reconciling = (no, Reason::ProgressDeadlineExceeded);
+        assert_eq!(said(&stuck, None, two()), [late, not_ready, all_ready, not_reconciling, late]);
+    }
+}
