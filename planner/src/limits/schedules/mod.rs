@@ -1,18 +1,13 @@
 //! The schedules of an autoscaler: which bounds replace a pool's own at some time, when that changes next, and which
 //! schedules cannot be followed.
 
-mod cron;
-mod zone;
-
-use k8s_openapi::jiff::tz::TimeZone;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePoolAutoscaler;
+use shared_crds::schedule::RecurringWindows;
 use shared_crds::v1alpha1::{AutoscalerMode, Schedule};
 
-use self::cron::Cron;
 use crate::input::observed::{Observed, key};
 use crate::numbers::count;
-use crate::time::later;
 
 /// The result of an autoscaler's schedules at some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,45 +45,25 @@ impl Schedules {
         schedules.sort_by(|a, b| a.name.cmp(&b.name));
         let mut all = Self::default();
         for schedule in schedules {
-            match Readable::of(schedule) {
-                Ok(readable) => all.add(schedule, &readable, now),
+            let Schedule { schedule: cron, time_zone, duration_seconds, .. } = schedule;
+            match RecurringWindows::parse(cron, time_zone.as_deref(), *duration_seconds) {
+                Ok(windows) => all.add(schedule, &windows, now),
                 Err(problem) => all.problems.push(format!("schedule {}: {problem}", schedule.name)),
             }
         }
         all
     }
 
-    fn add(&mut self, schedule: &Schedule, readable: &Readable, now: Timestamp) {
-        let Readable { cron, zone, duration } = readable;
-        let mut moments = vec![zone::next(cron, zone, now)];
-        let earliest = now.checked_sub(*duration).unwrap_or(Timestamp::MIN);
-        if let Some(began) = zone::last(cron, zone, earliest, now) {
-            moments.push(Some(later(began, schedule.duration_seconds)));
+    fn add(&mut self, schedule: &Schedule, windows: &RecurringWindows, now: Timestamp) {
+        let active = windows.active(now);
+        if active.is_some() {
             let (min, max) = (schedule.min_replicas.map(count), schedule.max_replicas.map(count));
             self.bounds.min = self.bounds.min.max(min);
             self.bounds.max = [self.bounds.max, max].into_iter().flatten().min();
             self.bounds.names.push(schedule.name.clone());
         }
-        self.next = moments.into_iter().chain([self.next]).flatten().min();
-    }
-}
-
-/// The parsed parts of a schedule.
-struct Readable {
-    cron: Cron,
-    zone: TimeZone,
-    duration: SignedDuration,
-}
-
-impl Readable {
-    fn of(schedule: &Schedule) -> Result<Self, String> {
-        let cron = Cron::parse(&schedule.schedule)?;
-        let zone = schedule.time_zone.as_deref().map_or(Ok(TimeZone::UTC), zone::zone)?;
-        let seconds = schedule.duration_seconds;
-        if seconds < 1 {
-            return Err(format!("durationSeconds is {seconds}; write 1 or more"));
-        }
-        Ok(Self { cron, zone, duration: SignedDuration::from_secs(seconds.into()) })
+        let moments = [active.map(|window| window.ends), windows.next_beginning(now), self.next];
+        self.next = moments.into_iter().flatten().min();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests of when schedules are active, also across clock changes, and of the messages for those that cannot be parsed.
+//! Tests of which bounds schedules set and when, and of the messages for those that cannot be followed.
 
 use serde_json::{Value, json};
 
@@ -23,19 +23,6 @@ fn schedule(
 
 fn at(time: &str) -> Timestamp {
     time.parse().unwrap()
-}
-
-/// The beginnings of a schedule between two times.
-fn beginnings(cron: &str, zone: &str, from: &str, to: &str) -> Vec<String> {
-    let (cron, zone) = (Cron::parse(cron).unwrap(), zone::zone(zone).unwrap());
-    let mut all = Vec::new();
-    let mut moment = at(from);
-    while let Some(next) = zone::next(&cron, &zone, moment).filter(|&next| next < at(to)) {
-        assert_eq!(zone::last(&cron, &zone, moment, next), Some(next), "both ways give the same");
-        all.push(next.to_string());
-        moment = next;
-    }
-    all
 }
 
 #[test]
@@ -70,99 +57,6 @@ fn a_window_may_last_longer_than_it_takes_to_begin_again() {
 }
 
 #[test]
-fn where_clocks_are_put_forward_a_skipped_time_begins_when_the_gap_ends() {
-    for (cron, zone, from, to, expected) in [
-        // 02:00 becomes 03:00 at 01:00 UTC.
-        (
-            "30 2 * * *",
-            "Europe/Berlin",
-            "2026-03-28T12:00:00Z",
-            "2026-03-30T12:00:00Z",
-            vec!["2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"],
-        ),
-        (
-            "0 3 * * *",
-            "Europe/Berlin",
-            "2026-03-28T12:00:00Z",
-            "2026-03-29T12:00:00Z",
-            vec!["2026-03-29T01:00:00Z"],
-        ),
-        (
-            "*/20 2 * * *",
-            "Europe/Berlin",
-            "2026-03-28T12:00:00Z",
-            "2026-03-29T12:00:00Z",
-            vec!["2026-03-29T01:00:00Z"],
-        ),
-        // 02:00 becomes 03:00 at 07:00 UTC.
-        (
-            "15 2 * * *",
-            "America/New_York",
-            "2026-03-07T12:00:00Z",
-            "2026-03-09T12:00:00Z",
-            vec!["2026-03-08T07:00:00Z", "2026-03-09T06:15:00Z"],
-        ),
-        // Every hour means elapsed time: nothing is made up for.
-        (
-            "30 * * * *",
-            "Europe/Berlin",
-            "2026-03-29T00:00:00Z",
-            "2026-03-29T03:00:00Z",
-            vec!["2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z", "2026-03-29T02:30:00Z"],
-        ),
-        // A whole day that was skipped.
-        (
-            "0 9 30 12 *",
-            "Pacific/Apia",
-            "2011-12-28T00:00:00Z",
-            "2012-01-02T00:00:00Z",
-            vec!["2011-12-30T10:00:00Z"],
-        ),
-    ] {
-        assert_eq!(beginnings(cron, zone, from, to), expected, "{cron} in {zone}");
-    }
-}
-
-#[test]
-fn where_clocks_are_put_back_a_repeated_time_begins_once() {
-    for (cron, zone, from, to, expected) in [
-        // 03:00 becomes 02:00 at 01:00 UTC.
-        (
-            "30 2 * * *",
-            "Europe/Berlin",
-            "2026-10-24T12:00:00Z",
-            "2026-10-26T12:00:00Z",
-            vec!["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"],
-        ),
-        (
-            "0 3 * * *",
-            "Europe/Berlin",
-            "2026-10-24T12:00:00Z",
-            "2026-10-25T12:00:00Z",
-            vec!["2026-10-25T02:00:00Z"],
-        ),
-        // 02:00 becomes 01:00 at 06:00 UTC.
-        (
-            "0,30 1 * * *",
-            "America/New_York",
-            "2026-10-31T12:00:00Z",
-            "2026-11-01T12:00:00Z",
-            vec!["2026-11-01T05:00:00Z", "2026-11-01T05:30:00Z"],
-        ),
-        // Every hour means elapsed time: the hour occurs twice.
-        (
-            "30 * * * *",
-            "Europe/Berlin",
-            "2026-10-25T00:00:00Z",
-            "2026-10-25T03:00:00Z",
-            vec!["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:30:00Z"],
-        ),
-    ] {
-        assert_eq!(beginnings(cron, zone, from, to), expected, "{cron} in {zone}");
-    }
-}
-
-#[test]
 fn a_duration_is_elapsed_time_also_where_clocks_change() {
     // Three hours from 01:00 end at 05:00 on the clock in spring, at 03:00 in autumn.
     let night = schedule("night", "0 1 * * *", Some("Europe/Berlin"), 10_800, (Some(1), None));
@@ -175,14 +69,6 @@ fn a_duration_is_elapsed_time_also_where_clocks_change() {
         let schedules = Schedules::of(std::slice::from_ref(&night), at(now));
         assert_eq!(!schedules.bounds.names.is_empty(), active, "{now}");
     }
-}
-
-#[test]
-fn a_leap_day_is_waited_for_also_over_a_century_without_one() {
-    assert_eq!(
-        beginnings("0 0 29 2 *", "UTC", "2096-03-01T00:00:00Z", "2109-01-01T00:00:00Z"),
-        ["2104-02-29T00:00:00Z", "2108-02-29T00:00:00Z"]
-    );
 }
 
 #[test]

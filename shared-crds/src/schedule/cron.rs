@@ -91,12 +91,10 @@ impl Cron {
 
     /// The times of a day that it matches, in order.
     pub(super) fn times(&self) -> impl Iterator<Item = Time> + '_ {
-        let minutes = |hour: i8| (0..60_i8).map(move |minute| Time::constant(hour, minute, 0, 0));
-        let named = |time: &Time| {
-            holds(self.hours, time.hour().unsigned_abs().into())
-                && holds(self.minutes, time.minute().unsigned_abs().into())
-        };
-        (0..24_i8).flat_map(minutes).filter(named)
+        let has = |set: Set, value: i8| holds(set, value.unsigned_abs().into());
+        let hours = (0..24_i8).filter(move |hour| has(self.hours, *hour));
+        let minutes = move || (0..60_i8).filter(move |minute| has(self.minutes, *minute));
+        hours.flat_map(move |hour| minutes().map(move |minute| Time::constant(hour, minute, 0, 0)))
     }
 
     /// Whether it matches every hour, and so means elapsed time rather than a time of day.
