@@ -5,6 +5,7 @@
 //! Tandem's objects can depend on this crate alone.
 
 pub mod conditions;
+pub mod disruption;
 pub mod names;
 mod owner;
 pub mod ownership;

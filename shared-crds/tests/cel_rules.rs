@@ -111,3 +111,52 @@ fn labels_that_planning_from_zero_needs_and_labels_of_ones_own_are_accepted() {
         assert_eq!(validate(&labelled(key)), Ok(()), "{key}");
     }
 }
+
+/// What is said of a pool with this budget.
+fn budget(budget: &Value) -> Result<(), String> {
+    let mut pool = pool(0, 1, None);
+    pool["spec"]["disruption"] = json!({ "budgets": [{ "nodes": 1, "effect": "Limit" }, budget] });
+    validate(&pool)
+}
+
+#[test]
+fn disruption_budgets_that_say_something_are_accepted() {
+    for nodes in [json!(0), json!(1), json!(100_000), json!("0%"), json!("7%"), json!("10%"), json!("100%")] {
+        assert_eq!(budget(&json!({ "nodes": nodes, "effect": "Limit" })), Ok(()), "{nodes}");
+    }
+    for effect in ["Limit", "AllowOnly"] {
+        let windows = json!({
+            "nodes": "10%", "effect": effect, "reasons": ["Rollout", "Repair"],
+            "schedule": "0 22 * * *", "timeZone": "Europe/Berlin", "durationSeconds": 3600,
+        });
+        assert_eq!(budget(&windows), Ok(()));
+    }
+}
+
+#[test]
+fn disruption_budgets_that_say_nothing_or_two_things_are_refused() {
+    let (schedule, always) = ("0 22 * * *", "Limit");
+    for (change, said) in [
+        (json!({ "nodes": -1, "effect": always }), "a number from 0 to 100000 or a percentage"),
+        (json!({ "nodes": 100_001, "effect": always }), "a number from 0 to 100000 or a percentage"),
+        (json!({ "nodes": "101%", "effect": always }), "a number from 0 to 100000 or a percentage"),
+        (json!({ "nodes": "ten%", "effect": always }), "a number from 0 to 100000 or a percentage"),
+        (json!({ "nodes": "05%", "effect": always }), "a number from 0 to 100000 or a percentage"),
+        (json!({ "nodes": "", "effect": always }), "a number from 0 to 100000 or a percentage"),
+        (json!({ "nodes": 1, "effect": always, "schedule": schedule }), "set both or neither"),
+        (json!({ "nodes": 1, "effect": always, "durationSeconds": 60 }), "set both or neither"),
+        (json!({ "nodes": 1, "effect": always, "timeZone": "UTC" }), "set schedule too"),
+        (json!({ "nodes": 1, "effect": "AllowOnly" }), "AllowOnly allows disruption in windows"),
+        (
+            json!({ "nodes": 0, "effect": "AllowOnly", "schedule": schedule, "durationSeconds": 60 }),
+            "AllowOnly with 0 nodes would never allow any",
+        ),
+        (
+            json!({ "nodes": "0%", "effect": "AllowOnly", "schedule": schedule, "durationSeconds": 60 }),
+            "AllowOnly with 0 nodes would never allow any",
+        ),
+    ] {
+        let refusal = budget(&change).expect_err(&change.to_string());
+        assert!(refusal.contains(said), "{change}: {refusal}");
+    }
+}

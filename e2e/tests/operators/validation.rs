@@ -60,6 +60,7 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
         let condition = json!({"type": type_, "status": status, "seconds": 60});
         json!({"spec": {"repair": {"conditions": [condition]}}})
     };
+    let budget = |budget: Value| json!({"spec": {"disruption": {"budgets": [budget]}}});
     for (change, expected) in [
         (json!({"spec": {"minReplicas": 7}}), "minReplicas must not be above maxReplicas"),
         (json!({"spec": {"replicas": 9}}), "replicas must lie between minReplicas and maxReplicas"),
@@ -95,6 +96,23 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
         (max_unhealthy(json!("20")), "a percentage from 1% to 100%"),
         (max_unhealthy(json!("x")), "a percentage from 1% to 100%"),
         (unhealthy("Ready", "True"), "Ready True is the state of a healthy node"),
+        (
+            budget(json!({"nodes": -1})),
+            "nodes must be a number from 0 to 100000 or a percentage from 0% to 100%",
+        ),
+        (budget(json!({"nodes": 3_000_000_000_i64})), "nodes must be a number from 0 to 100000"),
+        (budget(json!({"nodes": "101%"})), "nodes must be a number from 0 to 100000 or a percentage"),
+        (budget(json!({"nodes": "5"})), "spec.disruption.budgets[0].nodes in body should match '%$'"),
+        (budget(json!({"nodes": 1, "schedule": "0 22 * * *"})), "set both or neither"),
+        (budget(json!({"nodes": 1, "timeZone": "UTC"})), "set schedule too, or leave timeZone out"),
+        (budget(json!({"nodes": 1, "effect": "AllowOnly"})), "AllowOnly allows disruption in windows"),
+        (
+            budget(
+                json!({"nodes": 0, "effect": "AllowOnly", "schedule": "0 22 * * *", "durationSeconds": 60}),
+            ),
+            "AllowOnly with 0 nodes would never allow any",
+        ),
+        (budget(json!({"nodes": 1, "reasons": ["Repair", "Repair"]})), "Duplicate value"),
         (json!({"spec": {"maxReplica": 3}}), "unknown field"),
     ] {
         let refusal = apply(&namespace, &change).await.expect_err(&format!("{change} was accepted"));
@@ -129,6 +147,23 @@ async fn labels_that_planning_from_zero_needs_are_accepted_as_many_as_fit() {
         labels[format!("{prefix}/{number:0>63}")] = json!("x".repeat(63));
     }
     apply(&namespace, &json!({"spec": {"template": {"metadata": {"labels": labels}}}})).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn disruption_budgets_are_accepted_as_many_as_fit() {
+    let namespace = namespace().await;
+    let windows = |number: i32| {
+        json!({
+            "nodes": if number % 2 == 0 { json!(number) } else { json!(format!("{number}%")) },
+            "effect": if number == 0 { "Limit" } else { "AllowOnly" },
+            "reasons": ["ScaleDown", "Rollout", "Repair", "Expiry"],
+            "schedule": "0 22 * * *",
+            "timeZone": "Europe/Berlin",
+            "durationSeconds": 28_800,
+        })
+    };
+    let budgets: Vec<_> = (0..31).map(windows).chain([json!({"nodes": 1})]).collect();
+    apply(&namespace, &json!({"spec": {"disruption": {"budgets": budgets}}})).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

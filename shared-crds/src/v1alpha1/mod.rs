@@ -1,6 +1,7 @@
 //! `tandem.dev/v1alpha1`: the two kinds.
 
 mod autoscaler;
+mod disruption;
 mod in_force;
 mod node_pool;
 mod provider;
@@ -17,6 +18,7 @@ pub use autoscaler::{
     OnContested, PoolSummary, ScaleDownSpec, ScalingBehavior, ScalingPolicy, ScalingPolicyType, ScalingRules,
     Schedule, SelectPolicy,
 };
+pub use disruption::{DisruptionBudget, DisruptionEffect, DisruptionReason, DisruptionSpec};
 pub use node_pool::{DrainSpec, DrainTimeoutAction, NodePool, NodePoolSpec, ProtectedNodes};
 pub use provider::{
     ClusterApiProvider, ExecProvider, KarpenterProvider, MachineDeploymentReference, MachineRequirement,

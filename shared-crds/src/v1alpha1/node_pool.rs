@@ -10,6 +10,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::disruption::{DisruptionBudget, DisruptionSpec};
 use super::provider::ProviderSpec;
 use super::repair::RepairSpec;
 use super::rollout::RolloutSpec;
@@ -152,6 +153,10 @@ pub struct NodePoolSpec {
     /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutSpec>,
+    /// disruption bounds how many nodes may be disrupted at a time by decisions of the operators, why, and when. Deleting
+    /// the pool or a Node is not held up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<DisruptionSpec>,
     /// provisioningTimeoutSeconds is how long a new node may take to become Ready before it is replaced, and how long
     /// the planner counts on it. nodepool-operator replaces only nodes that it has watched for that long, so after a
     /// restart of the operator the full time starts again for nodes that are starting.
@@ -254,6 +259,11 @@ impl NodePoolSpec {
     /// [`effective_replicas`](Self::effective_replicas), but an unset count means the existing ones.
     pub fn replicas_or(&self, present: i32) -> i32 {
         self.within_bounds(self.replicas.unwrap_or(present))
+    }
+
+    /// The budgets of `spec.disruption`; empty when it is absent.
+    pub fn disruption_budgets(&self) -> &[DisruptionBudget] {
+        self.disruption.as_ref().map_or(&[], |disruption| &disruption.budgets)
     }
 
     /// The number nearest to `replicas` within the bounds.
