@@ -253,6 +253,33 @@ fn budgets_that_leave_no_moment_are_named_once() {
     );
 }
 
+#[test]
+fn the_examples_of_the_guide_can_be_followed() {
+    let guide = include_str!("../../../docs/guides/disruption.md");
+    let blocks = guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut examples: Vec<String> = Vec::new();
+    for block in blocks {
+        match block
+            .strip_prefix("spec:\n  disruption:\n")
+            .unwrap_or(block)
+            .trim_start()
+            .strip_prefix("budgets:")
+        {
+            Some(budgets) => examples.push(budgets.to_owned()),
+            // It goes on with the one before.
+            None => examples.last_mut().unwrap().push_str(block),
+        }
+    }
+    // Rooms of a pool of 11 on a Thursday at 13:00 in Berlin.
+    let expected = [[2; 4], [2; 4], [ANY, 0, ANY, 0], [0, ANY, 1, ANY], [0; 4]];
+    assert_eq!(examples.len(), expected.len());
+    for (example, expected) in examples.iter().zip(expected) {
+        let budgets: Vec<DisruptionBudget> = serde_saphyr::from_str(example).unwrap();
+        let account = Account::new(&budgets, 11, [], at(NOON));
+        assert_eq!((rooms(&account), account.problems()), (expected, Vec::new()), "{example}");
+    }
+}
+
 /// When a budget changes between allowing nodes and allowing none, and whether it does then.
 fn changes(budget: &Value, from: &str, to: &str) -> Vec<(String, bool)> {
     let budgets = budgets(json!([budget]));
