@@ -63,7 +63,11 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
 fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<Facts> {
     let observed = &seen.observed;
     let facts = Facts::count(observed, observed.pool.as_deref()?, plan, applied);
-    if facts.all_ready() && !facts.is_rolling() && seen.failed_machines.is_empty() {
+    let backs_off = ctx.provisioner.last_failure(&observed.key).is_some_and(|it| it.retry_at > observed.now);
+    // What the provider refuses to a rollout for lack of room it may refuse again: its backoff is kept.
+    let is_complete =
+        if facts.is_rolling() { facts.is_between_steps() && !backs_off } else { facts.all_ready() };
+    if is_complete && seen.failed_machines.is_empty() {
         ctx.provisioner.pool_complete(&observed.key);
     }
     let (failure, provisioning) =

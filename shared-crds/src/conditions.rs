@@ -46,6 +46,8 @@ api_names! {
         ProvisioningHealthy,
         /// Nodes that are out of date are being replaced.
         RollingOut,
+        /// Every budget of `spec.disruption` can be followed, and none contradicts another.
+        BudgetsValid,
         /// `spec.replicas` is outside the bounds, and the operators act on the nearest bound instead.
         ReplicasClamped,
         /// Another writer has changed the number of machines that the provider keeps, since the operator last wrote it.
@@ -73,6 +75,7 @@ impl ConditionType {
             | Self::NodesReady
             | Self::ProvisioningHealthy
             | Self::RollingOut
+            | Self::BudgetsValid
             | Self::ReplicasClamped
             | Self::MachinesContested => Some(Owner::NodepoolOperator),
             Self::AbleToScale | Self::ScalingActive | Self::ScalingLimited | Self::ReplicasContested => {
@@ -99,6 +102,10 @@ api_names! {
         ProgressDeadlineExceeded,
         /// No node is out of date.
         UpToDate,
+        /// Every budget can be followed, and none contradicts another.
+        BudgetsRead,
+        /// A budget cannot be followed, or budgets contradict each other, so that nodes are kept.
+        InvalidBudget,
         /// Nodes are out of date and stay until somebody removes them, because `spec.rollout.type` is `OnDelete`.
         OnDelete,
         /// The pool is being deleted.

@@ -81,6 +81,7 @@ pub const NODE_POOL: &[Rule] = &[
     rule("status.observedGeneration", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.nodes", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.provisioning", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.disruption", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.rollout", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.autoscaling", Owner::AutoscalerOperator, Endpoint::Status, OWN_MANAGER),
     rule(

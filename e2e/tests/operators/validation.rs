@@ -60,6 +60,7 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
         let condition = json!({"type": type_, "status": status, "seconds": 60});
         json!({"spec": {"repair": {"conditions": [condition]}}})
     };
+    let rollout = |rollout: Value| json!({"spec": {"rollout": rollout}});
     let budget = |budget: Value| json!({"spec": {"disruption": {"budgets": [budget]}}});
     for (change, expected) in [
         (json!({"spec": {"minReplicas": 7}}), "minReplicas must not be above maxReplicas"),
@@ -90,6 +91,17 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
         (label("node-role.kubernetes.io/control-plane"), "use a prefix of your own"),
         (label("node-restriction.kubernetes.io/trusted"), "a kubelet may set itself"),
         (label("sigs.k8s.io/x"), "a kubelet may set itself"),
+        (rollout(json!({"maxSurge": 0})), "maxSurge and maxUnavailable must not both be 0"),
+        (rollout(json!({"maxSurge": "0%", "maxUnavailable": "0%"})), "must not both be 0"),
+        (rollout(json!({"maxSurge": "101%"})), "maxSurge must be a number of nodes or a percentage"),
+        (rollout(json!({"maxSurge": -1})), "maxSurge must be a number of nodes or a percentage"),
+        (rollout(json!({"maxUnavailable": 3_000_000_000_i64})), "maxUnavailable must be a number of nodes"),
+        (rollout(json!({"minReadySeconds": 1800})), "progressDeadlineSeconds must be above minReadySeconds"),
+        (
+            rollout(json!({"minReadySeconds": 90, "maxAgeSeconds": 90})),
+            "maxAgeSeconds must be above minReadySeconds",
+        ),
+        (rollout(json!({"type": "Recreate"})), "Unsupported value"),
         (max_unhealthy(json!(0)), "maxUnhealthy must be a number above 0"),
         (max_unhealthy(json!("0%")), "maxUnhealthy must be a number above 0"),
         (max_unhealthy(json!("101%")), "a percentage from 1% to 100%"),

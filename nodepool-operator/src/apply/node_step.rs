@@ -7,6 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::Api;
 use kube::runtime::reflector::ObjectRef;
 use shared_crds::names;
+use shared_crds::v1alpha1::DisruptionReason;
 use shared_runtime::write::Outcome;
 
 use super::drain_step;
@@ -14,7 +15,7 @@ use super::node_write::{delete, patch, provided, written};
 use crate::context::Context;
 use crate::error::Error;
 use crate::outcome::{Applied, Blocked, Extent};
-use crate::plan::{Blocker, Cause, NodeAction, NodeStep, PoolKey, patches};
+use crate::plan::{Blocker, NodeAction, NodeStep, PoolKey, patches};
 use crate::provider::{Deletion, ProviderError};
 
 /// From when on a machine takes long to end: clouds take a minute or two.
@@ -43,7 +44,7 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             ctx.drains.drop_list(&name());
             if patch(ctx, node, patches::cordon(node, now, step.cause), &mut applied).await? {
                 applied.cordoned.push(name());
-                if matches!(step.cause, Some(Cause::Rollout | Cause::Expiry)) {
+                if matches!(step.cause, Some(DisruptionReason::Rollout | DisruptionReason::Expiry)) {
                     applied.outdated.push(name());
                 }
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::drain_limits::DrainLimits;
 use super::membership::{self, Leaving, Member};
 use super::sizing::{self, Sizing};
-use super::{NodeAction, Observed, ObservedPods, PodReads, drain, repair};
+use super::{NodeAction, Observed, ObservedPods, PodReads, budgets, drain, repair};
 
 /// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
 /// to them triggers the next pass, for the others.
@@ -47,8 +47,9 @@ pub(crate) fn classify(observed: &Observed) -> Classified {
                 members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));
             let start_timeout = membership::start_timeout(pool);
             let unverified = members.iter().filter(|it| it.has_timed_out(start_timeout, observed.now));
+            let account = budgets::account(observed, pool, &members, sizing.wanted);
             let reads = PodReads {
-                undecided: sizing.undecided(observed, &members),
+                undecided: sizing.undecided(observed, &members, &account),
                 unverified: unverified.take(MAX_UNVERIFIED).map(|it| it.name().to_owned()).collect(),
                 ..of_drains(observed, leaving, DrainLimits::of(pool))
             };

@@ -1,5 +1,6 @@
 //! The planner's output, as data.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
@@ -8,36 +9,6 @@ use serde_json::Value;
 use shared_crds::conditions::Reason;
 
 use super::{NodeStep, PoolStep, RepairWait};
-
-/// Why a node is drained although nothing is wrong with it, in the words of the annotation on its Node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cause {
-    /// There are too many.
-    ScaleDown,
-    /// It is of another template.
-    Rollout,
-    /// It is too old.
-    Expiry,
-}
-
-impl Cause {
-    /// Every cause.
-    const ALL: [Self; 3] = [Self::ScaleDown, Self::Rollout, Self::Expiry];
-
-    /// The cause as an annotation says it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ScaleDown => "ScaleDown",
-            Self::Rollout => "Rollout",
-            Self::Expiry => "Expiry",
-        }
-    }
-
-    /// The cause that the annotation says; `None` for one that this version does not know.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cause| cause.as_str() == text)
-    }
-}
 
 /// A Node that registered itself and becomes a node of the pool.
 #[derive(Clone, Debug)]
@@ -76,6 +47,10 @@ pub(crate) struct Plan {
     pub held: Vec<(String, String)>,
     /// Why unhealthy nodes stay; `None` when none does.
     pub repair_waits: Option<RepairWait>,
+    /// Nodes that lack something of the template that can be changed on them, by name.
+    pub not_updated: BTreeSet<String>,
+    /// What is wrong with the budgets of `spec.disruption`.
+    pub budget_problems: Vec<String>,
     /// Nodes that ask to be left alone, as far as their pods were listed in this pass, by name, and why.
     pub protected: Vec<(String, String)>,
     /// Machines to request from the provider, by node name.

@@ -4,99 +4,88 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared_crds::v1alpha1::NodeTaint;
 use shared_crds::{NodePool, names};
 
-use super::hash;
+use super::applied_template::{AppliedTemplate, hashed};
 use super::membership::Member;
-use super::patches::{self, KUBELETS_LABELS};
+use super::patches;
 use super::template::Marks;
 
-/// What a node has from the template, in the annotation that says so. Of annotations, the hash of the value: they may be long.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct AppliedTemplate {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    labels: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    taints: Vec<NodeTaint>,
+/// What the nodes of a pool should have from its template.
+#[derive(Debug)]
+pub(crate) struct InPlace<'a> {
+    pool: &'a NodePool,
+    marks: &'a Marks,
+    wanted: AppliedTemplate,
+    text: Option<String>,
 }
 
-impl AppliedTemplate {
-    /// What every node of `pool` has from its template, apart from what the pool, the provider or the kubelet decides.
-    pub(crate) fn of(pool: &NodePool) -> Self {
-        let template = &pool.spec.template;
-        let metadata = template.metadata.clone().unwrap_or_default();
-        let of_provider = |key: &str| pool.spec.provider.node_labels().iter().any(|(other, _)| *other == key);
-        let is_own =
-            |key: &str| key.starts_with("tandem.") || of_provider(key) || KUBELETS_LABELS.contains(&key);
-        let labels = metadata.labels.into_iter().filter(|(key, _)| !is_own(key));
-        let annotations = metadata.annotations.into_iter().filter(|(key, _)| !is_own(key));
-        let mut taints = template.spec.taints.clone();
-        taints.sort();
-        Self {
-            labels: labels.collect(),
-            annotations: annotations.map(|(key, value)| (key, hashed(&value))).collect(),
-            taints,
+impl<'a> InPlace<'a> {
+    /// What those of `pool` should have, whose nodes carry `marks`.
+    pub(crate) fn new(pool: &'a NodePool, marks: &'a Marks) -> Self {
+        let wanted = AppliedTemplate::of(&pool.spec);
+        let text = wanted.text();
+        Self { pool, marks, wanted, text }
+    }
+
+    /// Whether the node of `member` lacks something of that, or has too much; never a node that was not made for the pool.
+    /// `is_outdated` says that it is replaced anyway.
+    pub(crate) fn is_due(&self, member: &Member, is_outdated: bool) -> bool {
+        let Some(annotations) = &member.node.metadata.annotations else { return false };
+        let is_noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION) == self.text.as_ref();
+        let is_other = |hash: &String| !is_outdated && *hash != self.marks.hash;
+        member.template_hash.as_ref().is_some_and(|hash| !is_noted || is_other(hash))
+    }
+
+    /// The patch that brings the node of `member` there; `None` when nothing [`is_due`](Self::is_due).
+    pub(crate) fn update(&self, member: &Member, is_outdated: bool) -> Option<Value> {
+        self.is_due(member, is_outdated).then(|| self.patch(member, is_outdated))?
+    }
+
+    fn patch(&self, member: &Member, is_outdated: bool) -> Option<Value> {
+        let Self { pool, marks, wanted, text } = self;
+        let node = &*member.node;
+        let hash = member.template_hash.as_ref()?;
+        let annotations = node.metadata.annotations.as_ref()?;
+        let noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION);
+        let other_hash = (!is_outdated && *hash != marks.hash).then_some(&marks.hash);
+        let known: Option<AppliedTemplate> = noted.and_then(|noted| serde_json::from_str(noted).ok());
+        // Version 0.1 did not note it; what a node of the present template had then is what it has to have.
+        let known = known.unwrap_or_else(|| {
+            if pool.spec.is_hash_of_version_0_1(hash) { wanted.clone() } else { AppliedTemplate::default() }
+        });
+        let mut patch = patches::is_same_object(&node.metadata);
+        let labels = node.metadata.labels.clone().unwrap_or_default();
+        patch.extend(changed(&known.labels, &wanted.labels).flat_map(|key| {
+            let wanted = wanted.labels.get(key);
+            let is_untouched = labels.get(key) == known.labels.get(key);
+            entry(&patches::label_path(key), labels.get(key), wanted, is_untouched)
+        }));
+        patch.extend(changed(&known.annotations, &wanted.annotations).flat_map(|key| {
+            let wanted = marks.annotations.get(key).filter(|_| wanted.annotations.contains_key(key));
+            let is_untouched =
+                annotations.get(key).map(|value| hashed(value)) == known.annotations.get(key).cloned();
+            entry(&patches::annotation_path(key), annotations.get(key), wanted, is_untouched)
+        }));
+        patch.extend(retaint(node, &known.taints, &wanted.taints));
+        let annotated = [
+            (names::TEMPLATE_APPLIED_ANNOTATION, text.clone()),
+            (names::TEMPLATE_HASH_ANNOTATION, other_hash.cloned()),
+        ];
+        for (note, value) in annotated {
+            if value.is_some() || note == names::TEMPLATE_APPLIED_ANNOTATION {
+                patch.extend(entry(
+                    &patches::annotation_path(note),
+                    annotations.get(note),
+                    value.as_ref(),
+                    true,
+                ));
+            }
         }
+        Some(Value::Array(patch))
     }
-
-    /// As an annotation; `None` where there is nothing to note.
-    pub(crate) fn text(&self) -> Option<String> {
-        serde_json::to_string(self).ok().filter(|_| *self != Self::default())
-    }
-}
-
-fn hashed(value: &str) -> String {
-    format!("{:016x}", hash::fnv1a(value.as_bytes()))
-}
-
-/// The patch that brings the node of `member` to what a new one of `pool` would have; `None` when it has it, and for a node that
-/// was not made for the pool. `is_outdated` says that it is replaced anyway.
-pub(crate) fn update(member: &Member, pool: &NodePool, marks: &Marks, is_outdated: bool) -> Option<Value> {
-    let node = &*member.node;
-    let hash = member.template_hash.as_ref()?;
-    let annotations = node.metadata.annotations.as_ref()?;
-    let wanted = AppliedTemplate::of(pool);
-    let noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION);
-    let other_hash = (!is_outdated && *hash != marks.hash).then_some(&marks.hash);
-    let is_noted = noted.cloned() == wanted.text();
-    if is_noted && other_hash.is_none() {
-        return None;
-    }
-    let known: Option<AppliedTemplate> = noted.and_then(|noted| serde_json::from_str(noted).ok());
-    // Version 0.1 did not note it; what a node of the present template had then is what it has to have.
-    let known = known.unwrap_or_else(|| {
-        if pool.spec.is_hash_of_version_0_1(hash) { wanted.clone() } else { AppliedTemplate::default() }
-    });
-    let mut patch = patches::is_same_object(&node.metadata);
-    let labels = node.metadata.labels.clone().unwrap_or_default();
-    patch.extend(changed(&known.labels, &wanted.labels).flat_map(|key| {
-        let wanted = wanted.labels.get(key);
-        let is_untouched = labels.get(key) == known.labels.get(key);
-        entry(&patches::label_path(key), labels.get(key), wanted, is_untouched)
-    }));
-    patch.extend(changed(&known.annotations, &wanted.annotations).flat_map(|key| {
-        let wanted = marks.annotations.get(key).filter(|_| wanted.annotations.contains_key(key));
-        let is_untouched =
-            annotations.get(key).map(|value| hashed(value)) == known.annotations.get(key).cloned();
-        entry(&patches::annotation_path(key), annotations.get(key), wanted, is_untouched)
-    }));
-    patch.extend(retaint(node, &known.taints, &wanted.taints));
-    let notes = [
-        (names::TEMPLATE_APPLIED_ANNOTATION, wanted.text()),
-        (names::TEMPLATE_HASH_ANNOTATION, other_hash.cloned()),
-    ];
-    for (note, value) in notes {
-        if value.is_some() || note == names::TEMPLATE_APPLIED_ANNOTATION {
-            patch.extend(entry(&patches::annotation_path(note), annotations.get(note), value.as_ref(), true));
-        }
-    }
-    Some(Value::Array(patch))
 }
 
 /// The keys whose value the template has changed, set or taken off.
@@ -125,7 +114,7 @@ fn retaint(node: &Node, known: &[NodeTaint], wanted: &[NodeTaint]) -> Vec<Value>
     let present = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let is_at =
         |taint: &Taint, other: &NodeTaint| taint.key == other.key && taint.effect == other.effect.as_str();
-    let is_it = |taint: &Taint, other: &NodeTaint| {
+    let is_same = |taint: &Taint, other: &NodeTaint| {
         is_at(taint, other)
             && taint.value.as_deref().unwrap_or_default() == other.value.as_deref().unwrap_or_default()
     };
@@ -133,12 +122,12 @@ fn retaint(node: &Node, known: &[NodeTaint], wanted: &[NodeTaint]) -> Vec<Value>
     let set: Vec<&NodeTaint> = wanted.iter().filter(|taint| !known.contains(taint)).collect();
     let mut taints: Vec<Taint> = present
         .iter()
-        .filter(|taint| !removed.iter().any(|old| is_it(taint, old)))
-        .filter(|taint| !set.iter().any(|new| is_at(taint, new) && !is_it(taint, new)))
+        .filter(|taint| !removed.iter().any(|old| is_same(taint, old)))
+        .filter(|taint| !set.iter().any(|new| is_at(taint, new) && !is_same(taint, new)))
         .cloned()
         .collect();
     for new in set {
-        if !taints.iter().any(|taint| is_it(taint, new)) {
+        if !taints.iter().any(|taint| is_same(taint, new)) {
             taints.push(Taint::from(new));
         }
     }

@@ -26,7 +26,7 @@ fn made(pool: &NodePool) -> Node {
 
 fn update_of(node: &Node, pool: &NodePool, is_outdated: bool) -> Option<Value> {
     let member = Member::read(&Arc::new(node.clone()), Timestamp::UNIX_EPOCH, ALWAYS);
-    update(&member, pool, &Marks::of(&key(), pool).unwrap(), is_outdated)
+    InPlace::new(pool, &Marks::of(&key(), pool).unwrap()).update(&member, is_outdated)
 }
 
 /// The node after its update, which must be applicable, and which is the only one that is due.

@@ -9,7 +9,7 @@ use shared_crds::names;
 use shared_crds::v1alpha1::{DrainSpec, DrainTimeoutAction, RolloutSpec, RolloutType};
 
 use super::model_cluster::ModelCluster;
-use super::supply::MachineState;
+use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{at, facts_after, machine, set_ready};
 use super::*;
 use crate::outcome::Applied;
@@ -142,6 +142,8 @@ fn calm(cluster: &mut ModelCluster) {
     let rollout = cluster.pool.spec.rollout.get_or_insert_default();
     rollout.type_ = RolloutType::RollingUpdate;
     cluster.attached.clear();
+    cluster.failure = None;
+    cluster.broken.clear();
     for name in cluster.nodes.keys().cloned().collect::<Vec<_>>() {
         cluster.protect(&name, false, false);
     }
@@ -172,6 +174,81 @@ fn run_until_idle(cluster: &mut ModelCluster) -> usize {
         cluster.second += 2;
     }
     MANY_PASSES
+}
+
+/// One pass, in which every node is Ready.
+fn pass_with_ready_nodes(cluster: &mut ModelCluster) {
+    cluster.register();
+    cluster.become_ready(0);
+    let plan = cluster.plan();
+    cluster.apply(&plan, usize::MAX);
+    cluster.second += 2;
+}
+
+/// Whether the node was made from the template of a new model.
+fn is_of_first_template(node: &Node) -> bool {
+    let hash = testing::pool(0).spec.template_hash();
+    node.metadata.annotations.as_ref().and_then(|all| all.get(names::TEMPLATE_HASH_ANNOTATION))
+        == hash.as_ref()
+}
+
+/// What may happen during a rollout, to the node with this index.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    None,
+    Protect(usize, bool),
+    Break(usize),
+    Mend,
+    Budget(bool),
+    /// The provider fails for some seconds, for lack of quota or not.
+    Fail(bool, i64),
+    Scale(i32),
+    Template(u8),
+}
+
+fn trouble() -> impl Strategy<Value = Trouble> {
+    prop_oneof![
+        6 => Just(Trouble::None),
+        1 => (0..8_usize, any::<bool>()).prop_map(|(node, asks)| Trouble::Protect(node, asks)),
+        1 => (0..8_usize).prop_map(Trouble::Break),
+        1 => Just(Trouble::Mend),
+        1 => any::<bool>().prop_map(Trouble::Budget),
+        1 => (any::<bool>(), 0..6_i64).prop_map(|(quota, seconds)| Trouble::Fail(quota, seconds)),
+        1 => (0..8_i32).prop_map(Trouble::Scale),
+        1 => (4..7_u8).prop_map(Trouble::Template),
+    ]
+}
+
+impl Trouble {
+    fn happens(self, cluster: &mut ModelCluster) {
+        let nth = |index: usize| cluster.nodes.keys().nth(index).cloned();
+        match self {
+            Self::None => {}
+            Self::Protect(index, asks) => {
+                if let Some(name) = nth(index) {
+                    cluster.protect(&name, asks, false);
+                }
+            }
+            Self::Break(index) => {
+                if let Some(name) = nth(index) {
+                    // Not long enough for a repair, which has no regard to what is available.
+                    set_ready(cluster.nodes.get_mut(&name).unwrap(), "Unhealthy");
+                    cluster.broken.insert(name);
+                }
+            }
+            Self::Mend => cluster.broken.clear(),
+            Self::Budget(blocks) => cluster.budget_blocks = blocks,
+            Self::Fail(quota, seconds) => {
+                let reason = if quota { Reason::QuotaExceeded } else { Reason::ProviderUnreachable };
+                let retry_at = at(cluster.second + seconds);
+                cluster.failure = Some(ProvisioningFailure { reason, message: String::new(), retry_at });
+            }
+            Self::Scale(replicas) => {
+                cluster.pool.spec.replicas = Some(replicas.min(cluster.pool.spec.max_replicas));
+            }
+            Self::Template(cpus) => cluster.change_template(cpus, cpus),
+        }
+    }
 }
 
 fn rollout(surge: i32, missing: i32) -> RolloutSpec {
@@ -274,8 +351,7 @@ proptest! {
         surge in 0..3_i32,
         missing in 0..3_i32,
         max_replicas in 1..8_i32,
-        blocked in vec(any::<bool>(), 0..6),
-        writes in vec(0..5_usize, 0..12),
+        trouble in vec((trouble(), prop_oneof![Just(usize::MAX), 0..5_usize]), 0..30),
         registers_itself in any::<bool>(),
         template in 5..7_u8,
     ) {
@@ -286,31 +362,61 @@ proptest! {
         cluster.pool.spec.rollout = Some(rollout(surge, missing));
         prop_assert!(run_until_idle(&mut cluster) < MANY_PASSES);
         cluster.change_template(template, 1);
-        let wanted = cluster.wanted();
-        let room = usize::try_from(max_replicas).unwrap() - wanted;
-        let surge = usize::try_from(surge).unwrap().min(room);
-        let missing = usize::try_from(missing).unwrap().min(wanted).max(usize::from(surge == 0));
-        let mut blocked = blocked.into_iter();
-        for writes in writes.into_iter().chain(std::iter::repeat_n(usize::MAX, MANY_PASSES)) {
+        for (trouble, writes) in trouble {
+            trouble.happens(&mut cluster);
             cluster.register();
-            let now = at(cluster.second - SLOW_START);
-            for node in cluster.nodes.values_mut() {
-                if node.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 <= now) {
-                    set_ready(node, "True");
-                }
-            }
-            cluster.budget_blocks = blocked.next().unwrap_or(false);
+            cluster.become_ready(SLOW_START);
+            let (all_before, ready_before) = (cluster.all(), cluster.ready());
             let plan = cluster.plan();
             cluster.apply(&plan, writes);
-            let without_node = cluster.machines.keys().filter(|name| !cluster.has_member(name)).count();
-            let all = cluster.members().count() + without_node;
-            prop_assert!(all <= wanted + surge, "{all} nodes and machines, {wanted} wanted, surge {surge}");
-            let ready = cluster.ready();
-            prop_assert!(ready + missing >= wanted, "{ready} ready, {wanted} wanted, {missing} may be missing");
+
+            let wanted = cluster.wanted();
+            let room = usize::try_from(max_replicas).unwrap().saturating_sub(wanted);
+            let has_no_quota = cluster.failure.as_ref().is_some_and(|it| it.reason == Reason::QuotaExceeded);
+            let surge = usize::try_from(surge).unwrap().min(room);
+            let one = usize::from(surge == 0 || has_no_quota);
+            let missing = usize::try_from(missing).unwrap().min(wanted).max(one);
+            let (all, ready) = (cluster.all(), cluster.ready());
+            prop_assert!(all <= (wanted + surge).max(all_before), "{all} of {wanted}, surge {surge}, before {all_before}");
+            let least = ready_before.min(wanted.saturating_sub(missing));
+            prop_assert!(ready >= least, "{ready} ready, before {ready_before}, {wanted} wanted, {missing} may be missing");
             cluster.second += 2;
         }
+        calm(&mut cluster);
+        prop_assert!(run_until_idle(&mut cluster) < MANY_PASSES, "{:?}", actions_now(&cluster));
         prop_assert!(all_up_to_date(&cluster), "{:?}", actions_now(&cluster));
-        prop_assert_eq!((cluster.staying(), cluster.nodes.len()), (wanted, wanted));
+        prop_assert_eq!((cluster.staying(), cluster.nodes.len()), (cluster.wanted(), cluster.wanted()));
+    }
+
+    #[test]
+    fn a_node_that_asks_to_be_left_alone_keeps_no_other_one(
+        replicas in 0..5_i32,
+        max_replicas in 5..7_i32,
+        surge in 0..3_i32,
+        registers_itself in any::<bool>(),
+    ) {
+        let mut cluster = ModelCluster::new(registers_itself);
+        cluster.pool.spec.replicas = Some(5);
+        cluster.pool.spec.max_replicas = max_replicas;
+        cluster.pool.spec.rollout = Some(rollout(surge, 1));
+        prop_assert!(run_until_idle(&mut cluster) < MANY_PASSES);
+        let protected = cluster.nodes.keys().next().unwrap().clone();
+        cluster.protect(&protected, true, false);
+        cluster.change_template(6, 0);
+        for _ in 0..MANY_PASSES / 4 {
+            pass_with_ready_nodes(&mut cluster);
+        }
+        cluster.pool.spec.replicas = Some(replicas);
+        for _ in 0..MANY_PASSES / 4 {
+            pass_with_ready_nodes(&mut cluster);
+        }
+        // The one that stays, and its successor where there is room for it.
+        let wanted = usize::try_from(replicas).unwrap();
+        let names: Vec<&String> = cluster.nodes.keys().collect();
+        prop_assert!(cluster.nodes.contains_key(&protected));
+        prop_assert!(cluster.nodes.len() <= wanted + 1, "{names:?} of {wanted}");
+        let new = cluster.nodes.values().filter(|node| !is_of_first_template(node)).count();
+        prop_assert!(new + 1 >= wanted.min(usize::try_from(max_replicas).unwrap()), "{new} new ones of {wanted}");
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
-use super::decision::Cause;
 use super::drain_limits::DrainLimits;
 use super::observed_time::{NodeTime, due};
 use super::pods;
@@ -75,7 +75,7 @@ pub(crate) struct Member {
     /// Hash of the template it was made from; `None` on nodes that this operator did not make.
     pub template_hash: Option<String>,
     /// Why it was drained; `None` where somebody deleted it, and for one that stays.
-    pub cause: Option<Cause>,
+    pub cause: Option<DisruptionReason>,
     /// The node is unschedulable.
     pub cordoned: bool,
     /// It has the taint of a drain.
@@ -134,7 +134,7 @@ impl Member {
             marked_ready,
             leaving,
             template_hash,
-            cause: drain.and(annotation(names::DISRUPTION_REASON_ANNOTATION)).and_then(|it| Cause::parse(it)),
+            cause: drain.and(annotation(names::DISRUPTION_REASON_ANNOTATION)).and_then(|it| reason_of(it)),
             cordoned,
             tainted,
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
@@ -209,6 +209,11 @@ impl Member {
         let start_deadline = timeout.and_then(|timeout| self.start_deadline(timeout, now));
         self.stays() && start_deadline.is_some_and(|at| at <= now)
     }
+}
+
+/// The reason that the annotation of a drain says; `None` for one that this version does not know.
+fn reason_of(annotation: &str) -> Option<DisruptionReason> {
+    DisruptionReason::ALL.into_iter().find(|reason| reason.as_str() == annotation)
 }
 
 /// How long a node may take until it is Ready; `None` for a pool that is being deleted, which needs none.

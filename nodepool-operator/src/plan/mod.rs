@@ -11,25 +11,30 @@
 //! | `membership` | the state of each node |
 //! | `pods` | which pods keep a node |
 //! | `observed_time` | whether this process itself has measured that a time has passed |
+//! | `frozen` | why nothing may be changed |
 //! | `contested` | whether another writer has set the number of machines, and what follows |
 //! | `sizing` | how many nodes are missing or in excess |
+//! | `budgets` | which nodes count as disrupted, and why |
 //! | `victims` | which nodes are removed |
 //! | `repair` | which nodes are replaced because they are unhealthy |
 //! | `rollout` | which nodes are out of date, and how many of them may go |
-//! | `in_place` | what of a changed template reaches existing nodes |
+//! | `in_place`, `applied_template` | what of a changed template reaches existing nodes |
 //! | `drain`, `drain_limits`, `attached` | the next step of a leaving node |
 //! | `slots`, `template`, `hash` | name and content of a new node |
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
 //! | `visits` | when to come back without an event |
 //! | `numbers` | nothing: it writes numbers of nodes |
 
+pub(crate) mod applied_template;
 mod attached;
 mod blocker;
+pub(crate) mod budgets;
 mod classify;
 pub(crate) mod contested;
 mod decision;
 pub(crate) mod drain;
 mod drain_limits;
+mod frozen;
 pub(crate) mod hash;
 mod in_place;
 mod keys;
@@ -76,12 +81,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
+use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
 pub(crate) use self::blocker::Blocker;
 pub(crate) use self::classify::{Classified, classify};
-pub(crate) use self::decision::{Cause, JoinStep, Plan, Stall};
+pub(crate) use self::decision::{JoinStep, Plan, Stall};
 use self::drain_limits::DrainLimits;
+use self::in_place::InPlace;
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
@@ -89,7 +96,7 @@ pub(crate) use self::model::{
 };
 use self::repair::Repair;
 pub(crate) use self::repair::RepairWait;
-use self::rollout::{Outdated, Standard};
+use self::rollout::Standard;
 use self::sizing::{Sizing, Victims};
 use self::supply::Machine;
 pub(crate) use self::supply::Supply;
@@ -101,10 +108,6 @@ const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
 /// Polling interval of the pods that protect their nodes: pods are not watched.
 const PROTECTED_POLL: SignedDuration = SignedDuration::from_secs(15);
 
-/// How many machines more than it was asked for a provider may have before nothing is made or removed: what a request
-/// whose answer was lost may add. Machine Controller Manager allows two as well (its `safety-up`).
-const TOLERATED_SURPLUS: usize = 2;
-
 /// Decides what happens to a pool. `pods` are those that [`classify()`] asked for, as far as they could be read.
 pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {
     let Classified { reads: _, mut members, sizing } = classified;
@@ -114,7 +117,7 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
         }
     }
     let Some(pool) = observed.pool.as_deref() else { return without_pool(observed, members, pods) };
-    let frozen = frozen(observed, pool, &members);
+    let frozen = frozen::frozen(observed, pool, &members);
     // The deletion of a pool goes on: each node is deleted by the provider that made it.
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
     match sizing.filter(|_| !is_held) {
@@ -151,10 +154,16 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
         (true, false) => NodeAction::Keep,
         (false, _) => NodeAction::Wait,
     };
-    let (template_hash, invalid) = reported(&Blueprint::of(&observed.key, pool, &observed.supply.source));
+    let blueprint = Blueprint::of(&observed.key, pool, &observed.supply.source);
+    let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.marks));
+    let not_updated = not_updated(in_place.as_ref(), &Standard::of(pool, observed.now), &members);
+    let (template_hash, invalid) = reported(&blueprint);
     let stalled = frozen.or(invalid);
+    let wanted = sizing::wanted(observed, pool, &members);
     Plan {
-        wanted: sizing::wanted(observed, pool, &members),
+        wanted,
+        budget_problems: budgets::problems(observed, pool, wanted),
+        not_updated,
         template_hash,
         stalled,
         nodes: steps(members, action),
@@ -163,55 +172,16 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
     }
 }
 
-/// Why nothing may be changed although the pool is not paused.
-fn frozen(observed: &Observed, pool: &NodePool, members: &[Member]) -> Option<Stall> {
-    let another = another_provider(observed, pool, members)
-        .map(|message| Stall { reason: Reason::InvalidSpec, message });
-    let too_many = || {
-        too_many_machines(observed, pool, members)
-            .map(|message| Stall { reason: Reason::TooManyMachines, message })
-    };
-    another.or_else(too_many)
-}
-
-/// What to say about a pool whose provider lists more machines than it was asked for, by more than [`TOLERATED_SURPLUS`]:
-/// something is wrong there, so neither are more requested nor are these removed. A number that the provider keeps is
-/// judged by its writer instead.
-fn too_many_machines(observed: &Observed, pool: &NodePool, members: &[Member]) -> Option<String> {
-    if observed.supply.size.is_some() {
-        return None;
-    }
-    let known = pool.status.as_ref()?.provisioning.as_ref()?.machines?;
-    let wanted = sizing::wanted(observed, pool, members);
-    let standard = Standard::of(pool, observed.now);
-    let is_rolling = members.iter().any(|member| standard.replaces(member));
-    let surge = if is_rolling { standard.surge(wanted) } else { 0 };
-    let asked = usize::try_from(known).unwrap_or_default().max(wanted + surge);
-    let without_node = observed.in_flight().count() + observed.joining().len();
-    let staying = members.iter().filter(|member| member.stays()).count() + observed.unread().count();
-    let unasked = (staying + without_node).saturating_sub(asked).min(without_node);
-    (unasked > TOLERATED_SURPLUS).then(|| {
-        format!(
-            "the provider lists {unasked} machines more than it was asked for: delete them there, or raise \
-             spec.replicas if they are wanted; until then nothing is made or removed"
-        )
-    })
-}
-
-/// What to say about a pool whose provider was changed while it had nodes or machines: which of them to delete, and
-/// where, depends on who made them.
-fn another_provider(observed: &Observed, pool: &NodePool, members: &[Member]) -> Option<String> {
-    let current = pool.spec.provider.reference().unwrap_or_default();
-    let made_by = members.iter().filter_map(Member::made_by);
-    let all: BTreeSet<&str> = made_by.chain(observed.supply.former.iter().map(String::as_str)).collect();
-    let others: Vec<&str> = all.into_iter().filter(|provider| *provider != current).collect();
-    (!others.is_empty()).then(|| {
-        let others = others.join(" and ");
-        format!(
-            "spec.provider was changed to {current} while the pool has nodes or machines of {others}: set it back, and \
-             use another pool for {current}; until then nothing is made or removed"
-        )
-    })
+/// The nodes that lack something of the template that can be changed on them.
+fn not_updated(
+    in_place: Option<&InPlace<'_>>,
+    standard: &Standard<'_>,
+    members: &[Member],
+) -> BTreeSet<String> {
+    let Some(in_place) = in_place else { return BTreeSet::new() };
+    // Leaving ones may come back in this pass.
+    let due = members.iter().filter(|member| in_place.is_due(member, standard.outdated(member).is_some()));
+    due.map(|member| member.name().to_owned()).collect()
 }
 
 fn active(
@@ -241,13 +211,15 @@ fn active(
     };
     let lost = members.iter().filter(|member| is_lost(member) || goes(member));
     let lost: BTreeSet<String> = lost.map(|member| member.name().to_owned()).collect();
+    let mut account = budgets::account(observed, pool, &members, sizing.wanted);
     let Repair { names: repaired, waits: repair_waits, next: next_repair } =
-        repair::repair(observed, pool, &members, sizing.wanted, blueprint.is_ok());
+        repair::repair(observed, pool, &members, sizing.wanted, blueprint.is_ok(), &mut account);
     let replaced: BTreeSet<String> =
         [&never_started, &lost, &repaired].into_iter().flatten().cloned().collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
     let sizing = if replaced.is_empty() { sizing } else { sizing::size(observed, pool, &members, &replaced) };
-    let Victims { names: victims, held, protected, is_undecided } = sizing.victims(observed, &members, pods);
+    let Victims { names: victims, mut held, refused, protected, is_undecided } =
+        sizing.victims(observed, &members, pods, &mut account);
     let requeue_at = visits::next(observed, &members, start_timeout);
     let standard = Standard::of(pool, now);
     let next_rollout =
@@ -260,9 +232,11 @@ fn active(
         .filter(|member| member.leaving.is_some_and(|leaving| leaving.deleting))
         .filter_map(|member| names::machine_of(&member.node.metadata).map(str::to_owned))
         .collect();
-    let of_template = blueprint.as_ref().ok().map(|blueprint| &blueprint.marks);
-    let update =
-        |member: &Member| in_place::update(member, pool, of_template?, standard.outdated(member).is_some());
+    let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.marks));
+    let is_outdated = |member: &Member| standard.outdated(member).is_some();
+    let not_updated = not_updated(in_place.as_ref(), &standard, &members);
+    let update = |member: &Member| in_place.as_ref()?.update(member, is_outdated(member));
+    let sick: BTreeSet<String> = repair::unhealthy(pool, &members).into_iter().map(str::to_owned).collect();
     let nodes = steps(members, |member| {
         if lost.contains(member.name()) {
             NodeAction::ReplaceLost
@@ -292,8 +266,12 @@ fn active(
         }
     });
     let cause = |member: &Member| {
-        let outdated = standard.outdated(member).filter(|_| sizing.rollout.is_active);
-        victims.contains(member.name()).then(|| outdated.map_or(Cause::ScaleDown, Outdated::cause))
+        let is_repaired =
+            !deleting && sick.contains(member.name()) && member.leaving.is_some_and(|it| it.deleting);
+        let chosen = victims.contains(member.name()) && !deleting;
+        chosen
+            .then(|| sizing.rollout.cause(member.name()))
+            .or(is_repaired.then_some(DisruptionReason::Repair))
     };
     let with_cause = |step: NodeStep| {
         let cause = cause(&step.member).filter(|_| step.action == NodeAction::Cordon);
@@ -307,6 +285,8 @@ fn active(
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let held_until = (!held.is_empty()).then(|| now.checked_add(PROTECTED_POLL).unwrap_or(Timestamp::MAX));
     let held_until = held_until.into_iter().chain(is_undecided.then_some(now));
+    let held_until = held_until.chain(account.next().filter(|_| !deleting));
+    held.extend(refused);
     let (template_hash, stalled) = reported(&blueprint);
     let (register, request) = match blueprint {
         Ok(blueprint) => {
@@ -330,6 +310,8 @@ fn active(
         nodes,
         held,
         repair_waits,
+        budget_problems: budgets::problems(observed, pool, sizing.wanted),
+        not_updated,
         protected,
         request,
         withdraw: sizing.withdraw,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
 use super::blocker::Blocker;
-use super::decision::Cause;
 use super::keys::PoolKey;
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
@@ -264,7 +264,7 @@ pub(crate) struct NodeStep {
     /// The step for the node.
     pub action: NodeAction,
     /// Why it begins to drain; `None` for every other step, and where somebody has deleted the node.
-    pub cause: Option<Cause>,
+    pub cause: Option<DisruptionReason>,
 }
 
 /// What happens to the pool's finalizer.

@@ -15,8 +15,8 @@ use shared_crds::v1alpha1::RepairSpec;
 use shared_crds::{NodePool, names};
 
 use super::observed_time::{ConditionTimes, MachineTimes};
-use super::supply::{Machine, MachineState, NodeSource};
-use super::testing::{ALWAYS, always, at, key, pod, pool, supply};
+use super::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
+use super::testing::{ALWAYS, always, at, key, pod, pool, set_ready, supply};
 use super::*;
 use crate::outcome::Applied;
 
@@ -37,6 +37,10 @@ pub(super) struct ModelCluster {
     /// Machines outlive the operator's process and register their Nodes themselves.
     pub(super) registers_itself: bool,
     pub(super) budget_blocks: bool,
+    /// The provider's last failure.
+    pub(super) failure: Option<ProvisioningFailure>,
+    /// Nodes that are not Ready again by themselves.
+    pub(super) broken: BTreeSet<String>,
     /// Nodes to which a volume is attached.
     pub(super) attached: BTreeSet<String>,
     pub(super) second: i64,
@@ -52,6 +56,8 @@ impl ModelCluster {
             pods: BTreeMap::new(),
             machines: BTreeMap::new(),
             budget_blocks: false,
+            failure: None,
+            broken: BTreeSet::new(),
             attached: BTreeSet::new(),
             second: 1000,
             uids: 0,
@@ -91,7 +97,12 @@ impl ModelCluster {
             protected: BTreeMap::new(),
             sight: Sight::default(),
             condition_times: self.condition_times(),
-            supply: Supply { source, machines: self.machines.iter().map(machine).collect(), ..supply() },
+            supply: Supply {
+                source,
+                machines: self.machines.iter().map(machine).collect(),
+                failure: self.failure.clone(),
+                ..supply()
+            },
             now,
             machine_times: MachineTimes::default(),
         }
@@ -169,6 +180,25 @@ impl ModelCluster {
         members.filter(|member| member.stays() && member.readiness == membership::Readiness::Ready).count()
     }
 
+    /// Nodes and machines, without those that somebody else ends.
+    pub(super) fn all(&self) -> usize {
+        let now = at(self.second);
+        let members = self.members().map(|node| Member::read(&Arc::new(node.clone()), now, ALWAYS));
+        let counted = members.filter(|member| member.stays() || member.cause.is_some()).count();
+        counted + self.machines.keys().filter(|name| !self.has_member(name)).count()
+    }
+
+    /// Lets every node be Ready that was created so many seconds ago and is not broken.
+    pub(super) fn become_ready(&mut self, after: i64) {
+        let now = at(self.second - after);
+        for (name, node) in &mut self.nodes {
+            let is_old = node.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 <= now);
+            if is_old && !self.broken.contains(name) {
+                set_ready(node, "True");
+            }
+        }
+    }
+
     pub(super) fn wanted(&self) -> usize {
         usize::try_from(self.pool.spec.effective_replicas()).unwrap()
     }
@@ -195,6 +225,7 @@ impl ModelCluster {
             self.carry_out(step);
             let acknowledged = match step.action {
                 NodeAction::Cordon => &mut applied.cordoned,
+                NodeAction::Update(_) => &mut applied.updated,
                 NodeAction::Uncordon => &mut applied.uncordoned,
                 NodeAction::GiveBack => &mut applied.given_back,
                 NodeAction::Replace => &mut applied.replaced,
@@ -206,7 +237,6 @@ impl ModelCluster {
                 | NodeAction::Adopt
                 | NodeAction::Tidy
                 | NodeAction::MarkReady
-                | NodeAction::Update(_)
                 | NodeAction::EndMachine
                 | NodeAction::Drain(_) => continue,
             };

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
-use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+use shared_crds::disruption::Account;
+use shared_crds::v1alpha1::{ConditionStatus, DisruptionReason, RepairCondition, RepairSpec};
 
 use super::membership::{Member, Readiness};
 use super::observed_time::{ConditionKey, due};
@@ -57,13 +58,14 @@ fn has_machine(member: &Member) -> bool {
 }
 
 /// Decides which nodes are replaced, of those that have been Ready. `wanted` is the number of nodes that the pool should
-/// have. `can_make` says that new nodes can be made.
+/// have. `can_make` says that new nodes can be made. Each node that is replaced is taken out of the `account`.
 pub(crate) fn repair(
     observed: &Observed,
     pool: &NodePool,
     members: &[Member],
     wanted: usize,
     can_make: bool,
+    account: &mut Account,
 ) -> Repair {
     if pool.metadata.deletion_timestamp.is_some() || observed.supply.removals_wait.is_some() {
         return Repair::default();
@@ -104,12 +106,24 @@ pub(crate) fn repair(
         let next = next.into_iter().chain(again).min();
         return Repair { waits: Some(RepairWait::Held(why)), next, ..Repair::default() };
     }
+    let (mut names, mut refused) = (BTreeSet::new(), None);
+    for (member, _) in due {
+        match account.take(DisruptionReason::Repair) {
+            Ok(()) => {
+                names.insert(member.name().to_owned());
+            }
+            Err(refusal) => {
+                refused.get_or_insert(format!("unhealthy node {} has to wait: {refusal}", member.name()));
+            }
+        }
+    }
+    let next = next.into_iter().chain(refused.as_ref().and_then(|_| account.next())).min();
     let first = ailing.iter().min_by_key(|(member, ailment)| (ailment.since, member.name()));
     Repair {
-        names: due.iter().map(|(member, _)| member.name().to_owned()).collect(),
-        waits: first.map(|(member, ailment)| RepairWait::NotDue {
-            node: member.name().to_owned(),
-            why: ailment.to_string(),
+        names,
+        waits: refused.map(RepairWait::Held).or_else(|| {
+            let (member, ailment) = first?;
+            Some(RepairWait::NotDue { node: member.name().to_owned(), why: ailment.to_string() })
         }),
         next,
     }
@@ -126,10 +140,13 @@ pub(crate) fn is_unreachable(observed: &Observed, pool: &NodePool, member: &Memb
 }
 
 /// The names of the nodes that are unhealthy, for however short a time.
-pub(crate) fn unhealthy<'a>(pool: &NodePool, members: &'a [Member]) -> BTreeSet<&'a str> {
+pub(crate) fn unhealthy<'a>(
+    pool: &NodePool,
+    members: impl IntoIterator<Item = &'a Member>,
+) -> BTreeSet<&'a str> {
     let spec = spec(pool);
     let is_sick = |member: &&Member| !holding(&spec.conditions, &member.node).is_empty();
-    members.iter().filter(is_sick).map(Member::name).collect()
+    members.into_iter().filter(is_sick).map(Member::name).collect()
 }
 
 fn spec(pool: &NodePool) -> RepairSpec {

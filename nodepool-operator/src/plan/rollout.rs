@@ -3,36 +3,17 @@
 //! Nodes are out of date that were made from another template or are too old. A few nodes more than wanted are made first,
 //! and as many old ones go as there are available nodes too many. Which ones, `victims` decides, as for every removal.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
-use shared_crds::v1alpha1::{RolloutSpec, RolloutType};
+use shared_crds::v1alpha1::{DisruptionReason, NodePoolSpec, RolloutSpec, RolloutType};
+use shared_crds::{NodePool, names};
 
 use super::Observed;
-use super::decision::Cause;
 use super::membership::{Member, Readiness};
-
-/// Why a node is out of date.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outdated {
-    /// It was made from another template, or before `spec.rollout.after`.
-    Template,
-    /// It is older than `spec.rollout.maxAgeSeconds`.
-    Age,
-}
-
-impl Outdated {
-    /// The reason of a drain because of it.
-    pub(crate) const fn cause(self) -> Cause {
-        match self {
-            Self::Template => Cause::Rollout,
-            Self::Age => Cause::Expiry,
-        }
-    }
-}
+use super::template::Blueprint;
 
 /// By what a node of the pool is found to be out of date.
 #[derive(Clone, Debug)]
@@ -51,20 +32,30 @@ impl<'a> Standard<'a> {
         Self { pool, spec, hash: pool.spec.template_hash(), now }
     }
 
-    /// Why the node is out of date; `None` when it is not, as every node that somebody else made.
-    pub(crate) fn outdated(&self, member: &Member) -> Option<Outdated> {
+    /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, or it is too old. `None`
+    /// when it is not, as every node that somebody else made.
+    pub(crate) fn outdated(&self, member: &Member) -> Option<DisruptionReason> {
         let hash = member.template_hash.as_deref()?;
         // The machines of a number that the provider keeps are made from a template of the provider's own, which replaces them.
         if self.pool.spec.provider.replaces_machines() {
             return None;
         }
-        let is_other = self.hash.as_deref().is_some_and(|own| own != hash)
-            && !self.pool.spec.is_hash_of_version_0_1(hash);
+        let is_other =
+            NodePoolSpec::knows_template_hash(hash) && self.hash.as_deref().is_some_and(|own| own != hash);
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
         if is_other || after.is_some_and(|after| member.created < after) {
-            return Some(Outdated::Template);
+            return Some(DisruptionReason::Rollout);
         }
-        self.expires(member).filter(|at| *at <= self.now).map(|_| Outdated::Age)
+        self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)
+    }
+
+    fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
+        let state = match member.readiness {
+            Readiness::Starting => OutdatedState::NeverReady,
+            _ if self.is_available(member) => OutdatedState::Working,
+            _ => OutdatedState::Broken,
+        };
+        Some(OutdatedNode { reason: self.outdated(member)?, state })
     }
 
     /// How many nodes more than `wanted` there may be while nodes are replaced.
@@ -77,9 +68,10 @@ impl<'a> Standard<'a> {
         self.spec.type_ == RolloutType::RollingUpdate && self.outdated(member).is_some()
     }
 
-    /// When the node becomes too old; `None` when it never does.
+    /// When the node becomes too old; `None` when it never does. One that has not started is given up elsewhere.
     fn expires(&self, member: &Member) -> Option<Timestamp> {
-        member.created.checked_add(seconds(self.spec.max_age_seconds?)).ok()
+        let age = seconds(self.spec.max_age_seconds.filter(|_| member.readiness != Readiness::Starting)?);
+        member.created.checked_add(age).ok()
     }
 
     /// Since when the node has been available; `None` while it is not Ready or has a startup taint. A time to come is when it
@@ -91,14 +83,19 @@ impl<'a> Standard<'a> {
         let is_starting = startup.iter().any(|startup| {
             taints.iter().any(|taint| taint.key == startup.key && taint.effect == startup.effect.as_str())
         });
+        if member.readiness != Readiness::Ready || is_starting {
+            return None;
+        }
+        let Some(rest) = self.spec.min_ready_seconds.filter(|rest| *rest > 0) else {
+            return Some(Timestamp::MIN);
+        };
         let status = member.node.status.as_ref();
         let ready =
             status.and_then(|status| status.conditions.iter().flatten().find(|it| it.type_ == "Ready"));
-        let since =
-            ready.and_then(|ready| ready.last_transition_time.as_ref()).map_or(Timestamp::MIN, |at| at.0);
-        let rest = seconds(self.spec.min_ready_seconds.unwrap_or_default());
-        (member.readiness == Readiness::Ready && !is_starting)
-            .then(|| since.checked_add(rest).unwrap_or(Timestamp::MAX))
+        let since = ready.and_then(|ready| ready.last_transition_time.as_ref()).map(|at| at.0);
+        // A time to come is from a node whose clock is ahead: since when this operator has known it to be Ready counts then.
+        let since = since.filter(|since| *since <= self.now).or_else(|| ready_time(member));
+        Some(since.unwrap_or(Timestamp::MIN).checked_add(seconds(rest)).unwrap_or(Timestamp::MAX))
     }
 
     /// Whether pods can be placed on the node, and have been able to for `minReadySeconds`.
@@ -122,96 +119,182 @@ pub(crate) fn deadline(pool: &NodePool) -> Option<Timestamp> {
     progress.checked_add(seconds(spec.progress_deadline_seconds)).ok()
 }
 
+/// When the operator first saw the node Ready, as its annotation says.
+fn ready_time(member: &Member) -> Option<Timestamp> {
+    member.node.metadata.annotations.as_ref()?.get(names::READY_TIME_ANNOTATION)?.parse().ok()
+}
+
 fn seconds(seconds: i32) -> SignedDuration {
     SignedDuration::from_secs(i64::from(seconds))
+}
+
+/// The state of a staying node that is out of date, as far as it matters for who goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutdatedState {
+    /// It has never been Ready, so it has never run pods.
+    NeverReady,
+    /// It was available and is not now, or not yet again.
+    Broken,
+    /// It is available.
+    Working,
+}
+
+/// A staying node that is out of date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutdatedNode {
+    /// Why it is.
+    pub reason: DisruptionReason,
+    /// Its state.
+    pub state: OutdatedState,
+}
+
+/// How many nodes that are out of date may go, by state: the place of a broken one is none for a working one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MayGo {
+    never_ready: usize,
+    broken: usize,
+    working: usize,
+}
+
+impl MayGo {
+    /// All of them together.
+    pub(crate) const fn count(self) -> usize {
+        self.never_ready + self.broken + self.working
+    }
+
+    const fn of(&mut self, state: OutdatedState) -> &mut usize {
+        match state {
+            OutdatedState::NeverReady => &mut self.never_ready,
+            OutdatedState::Broken => &mut self.broken,
+            OutdatedState::Working => &mut self.working,
+        }
+    }
+
+    /// Whether a node of this state may go.
+    pub(crate) const fn has(mut self, state: OutdatedState) -> bool {
+        *self.of(state) > 0
+    }
+
+    /// Notes that one goes; `None` for one that is not out of date.
+    pub(crate) const fn take(&mut self, state: Option<OutdatedState>) {
+        if let Some(state) = state {
+            let left = self.of(state);
+            *left = left.saturating_sub(1);
+        }
+    }
 }
 
 /// How far nodes that are out of date may be replaced now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rollout {
     /// The staying nodes that are out of date, by name. They are the first to go also where no rollout replaces them.
-    pub outdated: BTreeSet<String>,
+    pub outdated: BTreeMap<String, OutdatedNode>,
     /// Such nodes are being replaced, or the last of them is being drained.
     pub is_active: bool,
     /// How many nodes more than wanted there should be now.
     pub surge: usize,
     /// How many there may be, those included that are being drained for it.
-    pub most_surge: usize,
+    most_surge: usize,
     /// How many staying nodes that are out of date may go now.
-    pub may_go: usize,
+    pub may_go: MayGo,
     /// Number of nodes that are being drained for it.
     pub draining: usize,
+    /// Number of nodes that are being drained for it, or because they are too many.
+    leaving: usize,
 }
 
 impl Rollout {
-    /// Decides for `wanted` nodes, of which `others` are machines without a Node.
+    /// Decides for `wanted` nodes, of which `others` are machines without a Node. The nodes called `resting` are not drained
+    /// now.
     pub(crate) fn of(
         observed: &Observed,
         pool: &NodePool,
         members: &[Member],
-        staying: &[&Member],
+        (staying, resting): (&[&Member], &[(&str, Timestamp)]),
         (wanted, others): (usize, usize),
     ) -> Self {
         let standard = Standard::of(pool, observed.now);
-        let (outdated, current): (Vec<&Member>, Vec<&Member>) =
-            staying.iter().copied().partition(|member| standard.outdated(member).is_some());
-        let names = outdated.iter().map(|member| member.name().to_owned()).collect();
-        let draining = members.iter().filter(|member| is_drained_for_it(member)).count();
+        let outdated: BTreeMap<String, OutdatedNode> = staying
+            .iter()
+            .filter_map(|member| Some((member.name().to_owned(), standard.outdated_node(member)?)))
+            .collect();
+        let draining = members.iter().filter(|member| is_for_rollout(member.cause)).count();
+        let leaving = members.iter().filter(|member| member.cause.is_some()).count();
         let is_held =
             pool.metadata.deletion_timestamp.is_some() || standard.spec.type_ == RolloutType::OnDelete;
         let is_active = !is_held && (!outdated.is_empty() || draining > 0);
         if !is_active {
-            return Self { outdated: names, draining, ..Self::default() };
+            return Self { outdated, draining, ..Self::default() };
         }
+        let failure = observed.supply.failure.as_ref();
+        let has_no_quota = failure.is_some_and(|failure| failure.reason == Reason::QuotaExceeded);
+        let backs_off = failure.is_some_and(|failure| failure.retry_at > observed.now);
+        let is_full =
+            has_no_quota && (backs_off || draining > 0) && staying.len() + others + draining <= wanted;
         let room = usize::try_from(pool.spec.max_replicas).unwrap_or_default().saturating_sub(wanted);
-        let most_surge = standard.spec.surge(wanted).min(room);
-        let failure = observed.supply.failure.as_ref().map(|failure| failure.reason);
-        let is_full = failure == Some(Reason::QuotaExceeded) && staying.len() + others + draining <= wanted;
+        let most_surge = if is_full || wanted == 0 { 0 } else { standard.spec.surge(wanted).min(room) };
         let unavailable = match standard.spec.unavailable(wanted).min(wanted) {
             // Nothing is taken away while nothing can be made in its place, unless only its going makes room.
-            _ if failure.is_some_and(|reason| reason != Reason::QuotaExceeded) => 0,
-            0 if most_surge == 0 || is_full => 1,
+            _ if backs_off && !has_no_quota => 0,
+            0 if most_surge == 0 => 1,
             unavailable => unavailable,
         };
-        let may_go = if observed.supply.is_unknown {
-            0
+        let can_make = Blueprint::of(&observed.key, pool, &observed.supply.source).is_ok();
+        let may_go = if observed.supply.is_unknown || !can_make {
+            MayGo::default()
         } else {
-            may_go(&standard, &outdated, &current, wanted.saturating_sub(unavailable))
+            let current = staying.iter().filter(|member| !outdated.contains_key(member.name()));
+            let is_resting = |name: &str| resting.iter().any(|(other, _)| *other == name);
+            let least = wanted.saturating_sub(unavailable);
+            may_go(&standard, &outdated, current.copied(), is_resting, least)
         };
         let surge = most_surge.min(outdated.len());
-        Self { outdated: names, is_active, surge, most_surge, may_go, draining }
+        Self { outdated, is_active, surge, most_surge, may_go, draining, leaving }
     }
 
-    /// The number of machines that may be requested, of `missing` ones: those that are drained for a rollout still use their
-    /// room. `present` are all others.
+    /// Why the staying node would be drained: it is replaced, or there are too many.
+    pub(crate) fn cause(&self, node: &str) -> DisruptionReason {
+        let outdated = self.outdated.get(node).filter(|_| self.is_active);
+        outdated.map_or(DisruptionReason::ScaleDown, |outdated| outdated.reason)
+    }
+
+    /// The number of machines that may be requested, of `missing` ones: those that are drained still use their room. `present`
+    /// are all others.
     pub(crate) fn may_request(&self, missing: usize, wanted: usize, present: usize) -> usize {
         if self.is_active {
-            missing.min((wanted + self.most_surge).saturating_sub(present + self.draining))
+            missing.min((wanted + self.most_surge).saturating_sub(present + self.leaving))
         } else {
             missing
         }
     }
 }
 
-/// Whether the operator drains the node because it was out of date, and its Node is still there.
-fn is_drained_for_it(member: &Member) -> bool {
-    !member.stays() && matches!(member.cause, Some(Cause::Rollout | Cause::Expiry))
+/// Whether a drain for this reason replaces a node that is out of date.
+pub(crate) fn is_for_rollout(cause: Option<DisruptionReason>) -> bool {
+    matches!(cause, Some(DisruptionReason::Rollout | DisruptionReason::Expiry))
 }
 
 /// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many
 /// as there are now.
-fn may_go(standard: &Standard<'_>, outdated: &[&Member], current: &[&Member], least: usize) -> usize {
-    let staying = outdated.len() + current.len();
-    let available = |of: &[&Member]| of.iter().filter(|member| standard.is_available(member)).count();
-    let (old, new) = (available(outdated), available(current));
-    // They never had pods.
-    let never_ready = outdated.iter().filter(|member| member.readiness == Readiness::Starting).count();
-    let broken = outdated.len() - old - never_ready;
-    // If new nodes do not become available either, something else is wrong than old nodes.
+fn may_go<'a>(
+    standard: &Standard<'_>,
+    outdated: &BTreeMap<String, OutdatedNode>,
+    current: impl Iterator<Item = &'a Member>,
+    is_resting: impl Fn(&str) -> bool,
+    least: usize,
+) -> MayGo {
+    let (available, unavailable): (Vec<&Member>, Vec<&Member>) =
+        current.partition(|member| standard.is_available(member));
+    let of = |state: OutdatedState| outdated.iter().filter(move |(_, node)| node.state == state);
+    let candidates = |state: OutdatedState| of(state).filter(|(name, _)| !is_resting(name)).count();
+    let never_ready = of(OutdatedState::NeverReady).count();
+    let staying = outdated.len() + available.len() + unavailable.len();
     let room = (staying - never_ready).saturating_sub(least);
-    let broken = if new == current.len() { broken.min(room) } else { 0 };
-    let working = old.min((old + new).saturating_sub(least)).min(room - broken);
-    never_ready + broken + working
+    // If new nodes do not become available either, something else is wrong than old nodes.
+    let broken = if unavailable.is_empty() { candidates(OutdatedState::Broken).min(room) } else { 0 };
+    let too_many = (of(OutdatedState::Working).count() + available.len()).saturating_sub(least);
+    let working = candidates(OutdatedState::Working).min(too_many).min(room - broken);
+    MayGo { never_ready: candidates(OutdatedState::NeverReady), broken, working }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Which nodes go in a rollout, and how many.
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use shared_crds::names;
@@ -19,11 +20,7 @@ use crate::plan::{NodeAction, Plan};
 fn changed(replicas: i32, spec: RolloutSpec) -> NodePool {
     let mut pool = pool(replicas);
     pool.spec.rollout = Some(spec);
-    pool.spec
-        .template
-        .spec
-        .capacity
-        .insert("cpu".into(), k8s_openapi::apimachinery::pkg::api::resource::Quantity("8".into()));
+    pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
     pool
 }
 
@@ -42,7 +39,7 @@ fn new(mut node: Node) -> Node {
     node
 }
 
-fn leaves(mut node: Node, cause: Cause) -> Node {
+fn leaves(mut node: Node, cause: DisruptionReason) -> Node {
     annotate(&mut node, names::DISRUPTION_REASON_ANNOTATION, cause.as_str());
     node
 }
@@ -62,7 +59,7 @@ fn nodes_are_made_first_and_go_as_new_ones_become_available() {
     let old = |count: usize| (0..count).map(node);
     let fresh = |count: usize| (10..10 + count).map(node).map(new);
     let not_ready = || new(starting(20));
-    let going = || leaves(draining(30, 90), Cause::Rollout);
+    let going = || leaves(draining(30, 90), DisruptionReason::Rollout);
     for (what, spec, nodes, expected) in [
         ("one more is made", surge(1, 0), old(3).collect::<Vec<_>>(), (1, 0)),
         ("all at once", surge(3, 0), old(3).collect(), (3, 0)),
@@ -100,7 +97,7 @@ fn without_room_for_one_more_one_goes_first() {
     let mut full = changed(3, surge(1, 0));
     full.spec.max_replicas = 3;
     assert_eq!(step(full.clone(), (0..3).map(node).collect()), (0, 1), "maxReplicas is reached");
-    let going = leaves(draining(2, 90), Cause::Rollout);
+    let going = leaves(draining(2, 90), DisruptionReason::Rollout);
     assert_eq!(step(full.clone(), vec![node(0), node(1), going]), (0, 0), "its machine is still there");
     assert_eq!(step(full, vec![node(0), node(1)]), (1, 0));
 
@@ -172,7 +169,7 @@ fn a_new_node_is_available_after_its_time_and_without_startup_taints() {
 
 #[test]
 fn a_template_that_is_reverted_brings_back_what_is_being_drained() {
-    let going = leaves(draining(2, 90), Cause::Rollout);
+    let going = leaves(draining(2, 90), DisruptionReason::Rollout);
     // Of the three nodes of the present template, one is being drained; the fourth is of the template in between.
     let plan = plan(&observed(pool(3), [node(0), node(1), going, new(node(10))]));
     assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-002"]);
@@ -187,7 +184,7 @@ fn testing_plan<const N: usize>(pool: NodePool, nodes: [Node; N]) -> Plan {
 
 #[test]
 fn a_drain_for_a_rollout_is_not_cancelled_to_have_more_nodes() {
-    let going = leaves(draining(2, 90), Cause::Rollout);
+    let going = leaves(draining(2, 90), DisruptionReason::Rollout);
     let plan = plan(&observed(changed(5, surge(1, 0)), [node(0), node(1), going]));
     assert!(with_action(&plan, &NodeAction::Uncordon).is_empty());
     assert_eq!(
@@ -203,7 +200,7 @@ fn on_delete_replaces_nothing_and_gives_old_nodes_up_first() {
     assert_eq!(step(changed(2, on_delete.clone()), vec![node(0), node(1)]), (0, 0));
     let plan = plan(&observed(changed(1, on_delete), [node(0), new(node(1))]));
     assert_eq!(with_action(&plan, &NodeAction::Cordon), ["n-000"]);
-    assert_eq!(plan.nodes[0].cause, Some(Cause::ScaleDown));
+    assert_eq!(plan.nodes[0].cause, Some(DisruptionReason::ScaleDown));
 }
 
 #[test]
@@ -223,9 +220,9 @@ fn nodes_are_replaced_that_are_too_old_or_older_than_a_time() {
         (with_action(&plan, &NodeAction::Cordon), cause.flatten(), plan.requeue_at)
     };
     let age = |seconds| RolloutSpec { max_age_seconds: Some(seconds), ..RolloutSpec::default() };
-    assert_eq!(old(age(100)), (vec!["n-000".to_owned()], Some(Cause::Expiry), Some(at(195))));
+    assert_eq!(old(age(100)), (vec!["n-000".to_owned()], Some(DisruptionReason::Expiry), Some(at(195))));
     let after = |second| RolloutSpec { after: Some(Time(at(second))), ..RolloutSpec::default() };
-    assert_eq!(old(after(90)), (vec!["n-000".to_owned()], Some(Cause::Rollout), None));
+    assert_eq!(old(after(90)), (vec!["n-000".to_owned()], Some(DisruptionReason::Rollout), None));
     let young = |spec: RolloutSpec| {
         let mut pool = pool(1);
         pool.spec.rollout = Some(spec);
@@ -294,6 +291,7 @@ fn the_new_node_is_not_withdrawn_for_being_one_too_many() {
 #[test]
 fn the_facts_say_how_far_it_has_come_and_when_it_is_stuck() {
     let mut pool = changed(2, surge(1, 0));
+    pool.spec.provisioning_timeout_seconds = 86_400;
     let seen = observed(pool.clone(), [node(0), node(1), new(starting(2))]);
     let begun = facts(&seen).rollout.unwrap();
     let record = begun.record.clone().unwrap();
@@ -304,9 +302,120 @@ fn the_facts_say_how_far_it_has_come_and_when_it_is_stuck() {
         let third = if ready { node(2) } else { starting(2) };
         let mut seen = observed(pool.clone(), [node(0), node(1), new(third)]);
         seen.now = at(now);
-        pool.spec.provisioning_timeout_seconds = 86_400;
         let found = facts(&seen).rollout.unwrap();
         assert_eq!(found.is_stuck, is_stuck, "{now} {ready}");
     }
     assert_eq!(facts(&observed(self::pool(1), [node(0)])).rollout, None);
+}
+
+/// Not Ready, and asks to be left alone.
+fn protected_and_broken(index: usize) -> Node {
+    let mut node = node(index);
+    set_ready(&mut node, "Unhealthy");
+    annotate(&mut node, shared_crds::protection::DO_NOT_DISRUPT, "true");
+    node
+}
+
+#[test]
+fn no_working_node_goes_in_the_place_of_a_broken_one_that_stays() {
+    let nodes = [node(0), node(1), protected_and_broken(2), new(node(10))];
+    let plan = testing_plan(changed(3, surge(1, 0)), nodes);
+    assert_eq!(cordoned(&plan), 0, "{:?}", actions(&plan));
+    assert_eq!(plan.held.len(), 1);
+}
+
+#[test]
+fn a_node_that_stays_keeps_no_other_one_when_there_are_too_many() {
+    let mut asks = node(0);
+    annotate(&mut asks, shared_crds::protection::DO_NOT_DISRUPT, "true");
+    let of = |replicas: i32, nodes: Vec<Node>| plan(&observed(changed(replicas, surge(1, 0)), nodes));
+    let down = of(0, vec![asks.clone(), new(node(1))]);
+    assert_eq!(with_action(&down, &NodeAction::Cordon), ["n-001"]);
+    let after = of(0, vec![asks.clone(), new(draining(1, 90)), new(draining(2, 90))]);
+    assert!(with_action(&after, &NodeAction::Uncordon).is_empty() && after.request.is_empty());
+    let fewer = of(4, [asks].into_iter().chain((1..6).map(node).map(new)).collect());
+    assert_eq!(cordoned(&fewer), 1);
+}
+
+#[test]
+fn nothing_goes_for_a_template_of_which_no_node_can_be_made() {
+    let mut pool = changed(2, surge(0, 1));
+    pool.spec.template.spec.reserved.insert("cpu".into(), Quantity("99".into()));
+    let plan = testing_plan(pool, [node(0), starting(1)]);
+    assert!(plan.stalled.is_some());
+    assert_eq!(cordoned(&plan), 0, "{:?}", actions(&plan));
+}
+
+#[test]
+fn a_failure_that_is_over_holds_up_nothing() {
+    let cordons_after = |retry_at: i64| {
+        let mut seen = observed(changed(2, surge(0, 1)), [node(0), node(1)]);
+        let (reason, message) = (Reason::ProviderUnreachable, String::new());
+        seen.supply.failure =
+            Some(crate::plan::supply::ProvisioningFailure { reason, message, retry_at: at(retry_at) });
+        cordoned(&plan(&seen))
+    };
+    assert_eq!((cordons_after(101), cordons_after(100)), (0, 1));
+}
+
+#[test]
+fn nodes_whose_hash_says_nothing_about_the_present_template_are_not_replaced() {
+    for hash in ["0123456789abcdef", "v3-0123456789abcdef"] {
+        let mut other = node(0);
+        annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, hash);
+        let plan = testing_plan(changed(1, surge(1, 0)), [other]);
+        assert!(plan.request.is_empty(), "{hash}");
+        assert!(matches!(plan.nodes[0].action, NodeAction::Update(_)), "it gets the present one");
+    }
+}
+
+#[test]
+fn a_drain_of_too_many_nodes_is_cancelled_also_for_one_that_is_out_of_date() {
+    let going = leaves(draining(1, 90), DisruptionReason::ScaleDown);
+    let of = |replicas: i32| testing_plan(changed(replicas, surge(1, 0)), [node(0), going.clone()]);
+    assert_eq!(with_action(&of(2), &NodeAction::Uncordon), ["n-001"]);
+    assert!(with_action(&of(1), &NodeAction::Uncordon).is_empty(), "it is no use as the one more");
+}
+
+#[test]
+fn a_node_that_starts_is_not_too_old_and_a_clock_that_is_ahead_holds_up_nothing() {
+    let mut pool = pool(1);
+    pool.spec.rollout = Some(RolloutSpec { max_age_seconds: Some(60), ..RolloutSpec::default() });
+    assert_eq!(cordoned(&testing_plan(pool, [starting(0)])), 0);
+    let ready_since = |second: i64| {
+        let mut node = new(node(1));
+        let status = node.status.as_mut().unwrap();
+        status.conditions.as_mut().unwrap()[0].last_transition_time = Some(Time(at(second)));
+        node
+    };
+    assert_eq!(step(changed(1, surge(1, 0)), vec![node(0), ready_since(5000)]), (0, 1));
+    // Its annotation says that it was Ready at second 5.
+    let patient = |seconds| RolloutSpec { min_ready_seconds: Some(seconds), ..surge(1, 0) };
+    assert_eq!(step(changed(1, patient(60)), vec![node(0), ready_since(5000)]), (0, 1));
+    assert_eq!(step(changed(1, patient(99)), vec![node(0), ready_since(5000)]), (0, 0));
+}
+
+#[test]
+fn a_rollout_to_another_template_has_its_time_again() {
+    let mut pool = changed(1, surge(1, 0));
+    let stuck = shared_crds::v1alpha1::RolloutStatus {
+        template_hash: "v2-before".into(),
+        outdated_nodes: 1,
+        available_nodes: 0,
+        progress_time: Time(at(-5000)),
+    };
+    let found = |status: shared_crds::v1alpha1::RolloutStatus| {
+        pool.status.get_or_insert_default().rollout = Some(status);
+        let rollout = facts(&observed(pool.clone(), [node(0)])).rollout.unwrap();
+        (rollout.is_stuck, rollout.record.unwrap().progress_time.0)
+    };
+    let mut found = found;
+    assert_eq!(found(stuck.clone()), (false, at(100)));
+    let template_hash = changed(1, surge(1, 0)).spec.template_hash().unwrap();
+    let same = shared_crds::v1alpha1::RolloutStatus { template_hash, ..stuck };
+    assert_eq!(found(same.clone()), (true, at(-5000)));
+    let fewer = shared_crds::v1alpha1::RolloutStatus { outdated_nodes: 2, ..same.clone() };
+    assert_eq!(found(fewer), (false, at(100)));
+    let more = shared_crds::v1alpha1::RolloutStatus { outdated_nodes: 0, ..same };
+    assert_eq!(found(more), (true, at(-5000)), "one that has become too old is no progress");
 }

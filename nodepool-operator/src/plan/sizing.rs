@@ -8,17 +8,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::v1alpha1::ProtectedNodes;
+use shared_crds::disruption::Account;
+use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
 use shared_crds::{NodePool, protection};
 
 use super::contested::MachinesWriter;
 use super::drain_limits::DrainLimits;
 use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
-use super::rollout::{Rollout, Standard};
+use super::rollout::{MayGo, Rollout, Standard};
 use super::supply::{Machine, MachineState};
 use super::victims::Consent;
-use super::{Observed, ObservedPods, repair, slots, victims};
+use super::{Observed, ObservedPods, repair, rollout, slots, victims};
 
 /// Maximum number of nodes whose pods are listed in one pass to choose victims, one request each. Further ones are looked
 /// at in the next pass.
@@ -60,6 +61,8 @@ pub(crate) struct Victims {
     pub names: BTreeSet<String>,
     /// The nodes that would be removed and stay for now, by name, and why.
     pub held: Vec<(String, String)>,
+    /// The same because of a budget of `spec.disruption`.
+    pub refused: Vec<(String, String)>,
     /// The nodes that ask to be left alone, as far as their pods were listed in this pass, by name, and why.
     pub protected: Vec<(String, String)>,
     /// There are nodes whose pods are to be listed in the next pass, because too few of the others may go.
@@ -67,9 +70,15 @@ pub(crate) struct Victims {
 }
 
 impl Sizing {
-    /// The nodes to remove. Which of the candidates these are may depend on their pods.
-    pub(crate) fn victims(&self, observed: &Observed, members: &[Member], pods: &ObservedPods) -> Victims {
-        let asked = self.undecided(observed, members);
+    /// The nodes to remove, as far as budgets allow. Which of the candidates these are may depend on their pods.
+    pub(crate) fn victims(
+        &self,
+        observed: &Observed,
+        members: &[Member],
+        pods: &ObservedPods,
+        account: &mut Account,
+    ) -> Victims {
+        let asked = self.undecided(observed, members, account);
         let consent = |member: &Member| match self.protected {
             Some(_) => Consent::of(member, observed, &asked, pods),
             None => Consent::Free,
@@ -85,50 +94,110 @@ impl Sizing {
         };
         // The Autoscaler chose the named ones: no other node goes in the place of one that stays.
         for member in members.iter().filter(|member| self.named.contains(member.name())) {
+            if let Some(refusal) = self.refusal(member, account) {
+                victims.refused.push((member.name().to_owned(), refusal));
+                continue;
+            }
             let consent = looked_at(member);
             victims.is_undecided |= waits && consent == Consent::NotAsked;
-            match consent.why_not().filter(|_| waits) {
-                Some(why) => victims.held.push((member.name().to_owned(), why)),
-                None => victims.names.extend([member.name().to_owned()]),
+            if let Some(why) = consent.why_not().filter(|_| waits) {
+                victims.held.push((member.name().to_owned(), why));
+            } else {
+                self.take(member, account);
+                victims.names.extend([member.name().to_owned()]);
             }
         }
         let candidates = members.iter().filter(|member| self.candidates.contains(member.name())).collect();
-        let (mut rest, mut others, mut not_asked) = (self.excess, Vec::new(), 0);
+        let (mut rest, mut may_go) = (self.excess, self.rollout.may_go);
+        let (mut others, mut refused, mut not_asked) = (Vec::new(), Vec::new(), 0);
         for member in victims::in_order(candidates, &pods.by_node, &self.rollout.outdated) {
-            let (name, consent) = (member.name().to_owned(), looked_at(member));
+            let name = member.name().to_owned();
+            let state = self.rollout.outdated.get(&name).map(|outdated| outdated.state);
+            let may_be_replaced = state.is_some_and(|state| may_go.has(state));
+            if rest == 0 && !may_be_replaced {
+                looked_at(member);
+                continue;
+            }
+            if let Some(refusal) = self.refusal(member, account) {
+                refused.push((name, refusal));
+                continue;
+            }
+            let consent = looked_at(member);
             match consent.why_not() {
-                None if rest > 0 => {
-                    rest -= 1;
+                None => {
+                    rest = rest.saturating_sub(1);
+                    may_go.take(state);
+                    self.take(member, account);
                     victims.names.insert(name);
                 }
-                None => {}
                 Some(_) if consent == Consent::NotAsked => not_asked += 1,
-                Some(why) => others.push((name, why)),
+                Some(why) => others.push((member, why)),
             }
         }
-        let others = others.into_iter().take(rest);
-        let is_undecided = rest > 0 && not_asked > 0;
+        let left = rest.max(may_go.count());
+        let is_undecided = left > 0 && not_asked > 0;
         victims.is_undecided |= is_undecided;
         if waits {
-            victims.held.extend(others);
+            let others = others.into_iter().take(left);
+            victims.held.extend(others.map(|(member, why)| (member.name().to_owned(), why)));
         } else if !is_undecided {
-            victims.names.extend(others.map(|(name, _)| name));
+            for (member, _) in others {
+                let state = self.rollout.outdated.get(member.name()).map(|outdated| outdated.state);
+                if rest == 0 && !state.is_some_and(|state| may_go.has(state)) {
+                    continue;
+                }
+                if let Some(refusal) = self.refusal(member, account) {
+                    refused.push((member.name().to_owned(), refusal));
+                    continue;
+                }
+                rest = rest.saturating_sub(1);
+                may_go.take(state);
+                self.take(member, account);
+                victims.names.insert(member.name().to_owned());
+            }
         }
+        victims.refused.extend(refused.into_iter().take(rest.max(may_go.count())));
         victims
     }
 
-    /// The nodes whose pods help to choose the victims, or may protect them, without those that are known to be protected.
-    pub(crate) fn undecided(&self, observed: &Observed, members: &[Member]) -> BTreeSet<String> {
+    /// Why a budget keeps the node now; `None` when none does. Nothing is asked for a node that has never run pods, or when all go.
+    fn refusal(&self, member: &Member, account: &Account) -> Option<String> {
+        let asks = self.protected.is_some() && member.readiness != Readiness::Starting;
+        let refusal = account.refusal(self.rollout.cause(member.name())).filter(|_| asks)?;
+        Some(format!("has to wait: {refusal}"))
+    }
+
+    /// Notes that the node goes, where [`Self::refusal`] has found nothing against it.
+    fn take(&self, member: &Member, account: &mut Account) {
+        if member.readiness != Readiness::Starting {
+            // A pool that is deleted asks nobody.
+            let _ = account.take(self.rollout.cause(member.name()));
+        }
+    }
+
+    /// The nodes whose pods help to choose the victims, or may protect them, without those that are known to be protected, or
+    /// kept by a budget.
+    pub(crate) fn undecided(
+        &self,
+        observed: &Observed,
+        members: &[Member],
+        account: &Account,
+    ) -> BTreeSet<String> {
         let Some(policy) = self.protected else { return BTreeSet::new() };
+        let has_room: Vec<DisruptionReason> =
+            DisruptionReason::ALL.into_iter().filter(|reason| account.room(*reason) > 0).collect();
         let is_open = |member: &&Member| {
-            protection::of_node(&member.node.metadata).is_none()
+            let is_free = member.readiness == Readiness::Starting
+                || has_room.contains(&self.rollout.cause(member.name()));
+            is_free
+                && protection::of_node(&member.node.metadata).is_none()
                 && !observed.protected.contains_key(member.name())
         };
         let with_name = |names: &BTreeSet<String>| -> Vec<&Member> {
             members.iter().filter(|member| names.contains(member.name())).filter(is_open).collect()
         };
         let named = if policy == ProtectedNodes::Wait { with_name(&self.named) } else { Vec::new() };
-        let candidates = if self.excess > 0 { with_name(&self.candidates) } else { Vec::new() };
+        let candidates = with_name(&self.candidates);
         let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated);
         let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
         all.map(|member| member.name().to_owned()).collect()
@@ -175,23 +244,23 @@ pub(crate) fn size(
     // Their machines cannot be withdrawn any more.
     let joining = observed.joining().len();
     let others = machines.len() + joining;
-    sizing.rollout = Rollout::of(observed, pool, members, &staying, (sizing.wanted, others));
-    let Rollout { is_active, may_go, .. } = sizing.rollout;
+    let resting = resting(pool, staying.iter().copied(), observed.now);
+    sizing.rollout = Rollout::of(observed, pool, members, (&staying, &resting), (sizing.wanted, others));
+    let is_rolling = sizing.rollout.is_active && !sizing.rollout.outdated.is_empty();
     let most = sizing.wanted + sizing.rollout.surge;
     let excess = (staying.len() + others).saturating_sub(most);
     let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
     let excess = if observed.supply.removals_wait.is_none() { excess } else { 0 };
-    let resting = resting(pool, staying.iter().copied(), observed.now);
     let is_rested = |member: &&&Member| resting.iter().all(|(resting, _)| *resting != member.name());
     // While nodes are replaced, those go that are out of date.
-    let named = if is_active { Vec::new() } else { victims::named(pool, &staying) };
+    let named = if is_rolling { Vec::new() } else { victims::named(pool, &staying) };
     let named: Vec<&Member> = named.iter().filter(is_rested).copied().collect();
     // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
     let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);
     let machines_too_many = if may_remove { machines_too_many } else { 0 };
     sizing.withdraw = withdraw(&mut machines, machines_too_many);
-    sizing.has_excess = excess > sizing.withdraw.len() || is_active;
+    sizing.has_excess = excess > sizing.withdraw.len() || is_rolling;
     // Nodes whose drain was just called off keep their place in the excess: no other node is drained instead.
     let excess = (excess - sizing.withdraw.len()).saturating_sub(resting.len());
     sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
@@ -199,26 +268,26 @@ pub(crate) fn size(
     // them as soon as it is a member.
     sizing.excess = (excess - sizing.named.len()).saturating_sub(joining);
     staying.retain(|member| !sizing.named.contains(member.name()));
-    let may_go = if observed.supply.removals_wait.is_none() { may_go } else { 0 };
-    // Where more nodes are too many than are out of date, others go, too.
-    let of_rollout = is_active && sizing.excess <= sizing.rollout.outdated.len();
-    if of_rollout {
-        sizing.excess = sizing.excess.max(may_go);
+    if observed.supply.removals_wait.is_some() {
+        sizing.rollout.may_go = MayGo::default();
     }
-    if sizing.excess > 0 {
-        let is_candidate = |member: &&&Member| !of_rollout || sizing.rollout.outdated.contains(member.name());
+    if sizing.excess + sizing.rollout.may_go.count() > 0 {
+        let is_candidate =
+            |member: &&&Member| sizing.excess > 0 || sizing.rollout.outdated.contains_key(member.name());
         let candidates = staying.iter().filter(is_rested).filter(is_candidate);
         sizing.candidates = candidates.map(|member| member.name().to_owned()).collect();
     }
 
-    let unread = observed.unread().count();
-    let staying = staying.len().saturating_sub(sizing.excess);
-    let present = staying + machines.len() + joining + unread;
+    // Victims may have to wait, so they are there.
+    let present = staying.len() + machines.len() + joining + observed.unread().count();
     let missing = most.saturating_sub(present);
-    let uncordoned = drains_to_cancel(observed, pool, members).into_iter().take(missing);
-    sizing.uncordon = uncordoned.map(|member| member.name().to_owned()).collect();
+    let (current, outdated) = drains_to_cancel(observed, pool, members);
+    let current = current.into_iter().take(missing);
+    sizing.uncordon = current.map(|member| member.name().to_owned()).collect();
+    // One that is out of date is better than none, and no use in the place of one that is replaced.
+    let short = sizing.wanted.saturating_sub(present + sizing.uncordon.len() + sizing.rollout.draining);
+    sizing.uncordon.extend(outdated.into_iter().take(short).map(|member| member.name().to_owned()));
     let missing = missing - sizing.uncordon.len();
-    let present = present + sizing.excess;
     let missing = sizing.rollout.may_request(missing, sizing.wanted, present);
     if observed.supply.may_request(observed.now) {
         sizing.request = slots::lowest_free(&observed.key, &observed.occupied(), missing);
@@ -261,15 +330,22 @@ fn withdraw(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
 }
 
 /// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of
-/// their pods are still there. A deleted Node cannot be brought back, and one that is out of date would only be drained again.
-fn drains_to_cancel<'a>(observed: &Observed, pool: &NodePool, members: &'a [Member]) -> Vec<&'a Member> {
+/// their pods are still there. A deleted Node cannot be brought back, and one that is replaced would only be drained again.
+/// Those that are out of date and were drained because they were too many come second.
+fn drains_to_cancel<'a>(
+    observed: &Observed,
+    pool: &NodePool,
+    members: &'a [Member],
+) -> (Vec<&'a Member>, Vec<&'a Member>) {
     let (sick, standard) = (repair::unhealthy(pool, members), Standard::of(pool, observed.now));
     let leaving = members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting));
-    let mut nodes: Vec<&Member> = leaving.filter(|member| !standard.replaces(member)).collect();
+    let mut nodes: Vec<&Member> = leaving.collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
         let is_healthy = member.readiness == Readiness::Ready && !sick.contains(member.name());
         (!is_healthy, std::cmp::Reverse(started), member.name())
     });
-    nodes
+    let (outdated, current): (Vec<&Member>, Vec<&Member>) =
+        nodes.into_iter().partition(|member| standard.replaces(member));
+    (current, outdated.into_iter().filter(|member| !rollout::is_for_rollout(member.cause)).collect())
 }

@@ -13,7 +13,7 @@ use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplateSpec};
 use shared_crds::{NodePool, names};
 
 use super::PoolKey;
-use super::in_place::AppliedTemplate;
+use super::applied_template::AppliedTemplate;
 use super::supply::{Machine, NodeSource, NodeTraits};
 
 /// Why a pool's spec cannot be acted on. The text is for the user.
@@ -74,7 +74,7 @@ impl Marks {
         let mut annotations = metadata.annotations;
         annotations.extend(of_provider());
         annotations.insert(names::TEMPLATE_HASH_ANNOTATION.to_owned(), hash.clone());
-        let applied = AppliedTemplate::of(pool).text();
+        let applied = AppliedTemplate::of(&pool.spec).text();
         annotations.extend(applied.map(|applied| (names::TEMPLATE_APPLIED_ANNOTATION.to_owned(), applied)));
         Some(Self { hash, labels, annotations, taints: taints(&template.spec) })
     }

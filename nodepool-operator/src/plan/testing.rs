@@ -221,6 +221,11 @@ pub(crate) fn step(node: Node, action: NodeAction) -> NodeStep {
 pub(crate) fn done(plan: &Plan) -> Applied {
     Applied {
         cordoned: with_action(plan, &NodeAction::Cordon),
+        updated: actions(plan)
+            .into_iter()
+            .filter(|(_, action)| matches!(action, NodeAction::Update(_)))
+            .map(|(name, _)| name)
+            .collect(),
         uncordoned: with_action(plan, &NodeAction::Uncordon),
         given_back: with_action(plan, &NodeAction::GiveBack),
         removed: with_action(plan, &NodeAction::Remove),

@@ -9,6 +9,7 @@ use shared_crds::{NodePool, protection};
 
 use super::membership::{Member, Readiness};
 use super::pods::blocks_removal;
+use super::rollout::OutdatedNode;
 use super::{Observed, ObservedPods, PodName};
 
 /// The nodes that the Autoscaler named, while the pool's count was written by it: in its order, and only nodes with the
@@ -79,13 +80,13 @@ impl Consent {
 pub(crate) fn in_order<'a>(
     mut candidates: Vec<&'a Member>,
     pods: &BTreeMap<String, Vec<Pod>>,
-    outdated: &BTreeSet<String>,
+    outdated: &BTreeMap<String, OutdatedNode>,
 ) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
         let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(blocks_removal));
         // The names of a pool's slots differ in their number only, so that the longer one is the higher one.
         let slot = (member.name().len(), member.name());
-        let current = !outdated.contains(member.name());
+        let current = !outdated.contains_key(member.name());
         (
             member.readiness == Readiness::Ready,
             current,

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
-use shared_crds::v1alpha1::{ProvisioningStatus, RolloutStatus, RolloutType};
+use shared_crds::v1alpha1::{
+    DisruptedNodes, DisruptionReason, ProvisioningStatus, RolloutStatus, RolloutType,
+};
 
 use crate::outcome::Applied;
 use crate::plan::contested::MachinesWriter;
@@ -15,7 +17,7 @@ use crate::plan::numbers::number;
 use crate::plan::observed_time::NodeTime;
 use crate::plan::rollout::{self, Standard};
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{Observed, Plan, RepairWait, Stall, sizing};
+use crate::plan::{Observed, Plan, RepairWait, Stall, budgets, repair, sizing};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +62,14 @@ pub(crate) struct Facts {
     pub held: Vec<(String, String)>,
     /// What to say about unhealthy nodes that stay; `None` when there are none.
     pub repair_waits: Option<String>,
+    /// What is wrong with the budgets of `spec.disruption`.
+    pub budget_problems: Vec<String>,
+    /// The nodes that are being disrupted; `None` when there are none.
+    pub disrupted: Option<DisruptedNodes>,
+    /// Number of staying nodes that are not out of date and lack labels, annotations or taints of the template.
+    pub not_updated: usize,
+    /// Whether the provider replaces machines of an earlier template by itself.
+    pub is_sized: bool,
     /// How far the replacement of nodes that are out of date has come; `None` when there are none.
     pub rollout: Option<RolloutFacts>,
     /// How the provider says that it replaces machines of an earlier template of its own; `None` when it does not.
@@ -84,33 +94,78 @@ pub(crate) struct RolloutFacts {
 }
 
 impl RolloutFacts {
-    /// Counts the nodes of `pool` after a pass: those that stay, and those that are leaving and not gone.
-    fn count(pool: &NodePool, staying: &[&Member], leaving: &[&Member], now: Timestamp) -> Option<Self> {
+    /// Counts the nodes of `pool` after a pass: those that stay, and the number of those that are drained because they were out
+    /// of date. `hash` is that of the template.
+    fn count(
+        pool: &NodePool,
+        hash: Option<&String>,
+        staying: &[&Member],
+        drained: usize,
+        now: Timestamp,
+    ) -> Option<Self> {
         let standard = Standard::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
             staying.iter().partition(|member| standard.outdated(member).is_some());
-        let drained = leaving.iter().filter(|member| standard.outdated(member).is_some()).count();
         let outdated = old.len() + drained;
         if outdated == 0 {
             return None;
         }
         let available = new.into_iter().filter(|member| standard.is_available(member)).count();
         let spec = pool.spec.rollout.clone().unwrap_or_default();
-        let is_held = pool.metadata.deletion_timestamp.is_some() || spec.type_ == RolloutType::OnDelete;
-        let is_active = !is_held && (!old.is_empty() || drained > 0);
-        let record = (is_active && !pool.spec.paused).then(|| {
-            let before = pool.status.as_ref().and_then(|status| status.rollout.clone());
+        let is_active = pool.metadata.deletion_timestamp.is_none() && spec.type_ != RolloutType::OnDelete;
+        let before = pool.status.as_ref().and_then(|status| status.rollout.as_ref());
+        let record = hash.filter(|_| is_active && !pool.spec.paused).map(|hash| {
             let (outdated_nodes, available_nodes) = (number(outdated), number(available));
-            let same = before.filter(|before| {
-                before.outdated_nodes == outdated_nodes && before.available_nodes >= available_nodes
-            });
-            let begins = RolloutStatus { outdated_nodes, available_nodes, progress_time: Time(second(now)) };
-            same.unwrap_or(begins)
+            let begins = RolloutStatus {
+                template_hash: hash.clone(),
+                outdated_nodes,
+                available_nodes,
+                progress_time: Time(second(now)),
+            };
+            before.filter(|before| before.template_hash == *hash).map_or(begins.clone(), |before| {
+                let progressed =
+                    outdated_nodes < before.outdated_nodes || available_nodes > before.available_nodes;
+                RolloutStatus {
+                    available_nodes: available_nodes.max(before.available_nodes),
+                    progress_time: if progressed {
+                        begins.progress_time
+                    } else {
+                        before.progress_time.clone()
+                    },
+                    ..begins
+                }
+            })
         });
-        let is_stuck = record.is_some() && rollout::deadline(pool).is_some_and(|deadline| deadline <= now);
-        let is_stuck = is_stuck && record == pool.status.as_ref().and_then(|status| status.rollout.clone());
+        let is_stuck = record.as_ref().is_some_and(|record| {
+            let patience = SignedDuration::from_secs(i64::from(spec.progress_deadline_seconds));
+            record.progress_time.0.checked_add(patience).is_ok_and(|deadline| deadline <= now)
+        });
         Some(Self { outdated, staying: old.len(), is_active, record, is_stuck })
     }
+}
+
+/// The reasons of the `leaving` nodes that the next pass finds, those included that were `cordoned` or `deleted` in this one.
+fn reasons(
+    pool: &NodePool,
+    plan: &Plan,
+    leaving: &[&Member],
+    cordoned: &BTreeSet<String>,
+    deleted: &BTreeSet<String>,
+) -> Vec<DisruptionReason> {
+    let causes: BTreeMap<&str, DisruptionReason> = plan
+        .nodes
+        .iter()
+        .filter(|step| cordoned.contains(step.member.name()))
+        .filter_map(|step| Some((step.member.name(), step.cause?)))
+        .collect();
+    let sick = repair::unhealthy(pool, leaving.iter().copied());
+    let reason = |member: &&Member| {
+        let name = member.name();
+        let noted = causes.get(name).copied().or(member.cause);
+        let is_deleted = deleted.contains(name) || member.leaving.is_some_and(|leaving| leaving.deleting);
+        budgets::reason(member, noted, is_deleted, &sick)
+    };
+    leaving.iter().filter_map(reason).collect()
 }
 
 /// Kubernetes writes times as whole seconds.
@@ -126,6 +181,7 @@ impl Facts {
             created,
             joined,
             cordoned,
+            updated,
             uncordoned,
             given_back,
             removed,
@@ -161,9 +217,18 @@ impl Facts {
         let leaving: Vec<&Member> =
             leaving.into_iter().filter(|member| !removed.contains(member.name())).collect();
         let all: Vec<&Member> = staying.iter().copied().chain(&joined).collect();
-        let rollout = RolloutFacts::count(pool, &all, &leaving, observed.now);
+        let reasons = reasons(pool, plan, &leaving, &named(&[cordoned]), &named(&[replaced, lost, repaired]));
+        let drained = reasons.iter().filter(|reason| rollout::is_for_rollout(Some(**reason))).count();
+        let rollout = RolloutFacts::count(pool, plan.template_hash.as_ref(), &all, drained, observed.now);
+        let is_not_updated = |member: &&&Member| {
+            let (name, standard) = (member.name(), Standard::of(pool, observed.now));
+            plan.not_updated.contains(name)
+                && !updated.contains(&member.name().to_owned())
+                && standard.outdated(member).is_none()
+        };
+        let not_updated = staying.iter().filter(is_not_updated).count();
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
-        let current = if plan.template_hash.is_some() { staying.len() - outdated } else { 0 };
+        let current = if plan.template_hash.is_some() { staying.len() - outdated - not_updated } else { 0 };
         let created = created.len();
         Self {
             wanted: plan.wanted,
@@ -186,6 +251,10 @@ impl Facts {
             trouble: observed.supply.trouble.clone(),
             removals_wait: observed.supply.removals_wait.clone(),
             held: plan.held.clone(),
+            budget_problems: plan.budget_problems.clone(),
+            disrupted: DisruptedNodes::count(reasons),
+            not_updated,
+            is_sized: pool.spec.provider.replaces_machines(),
             rollout,
             rolling: observed.supply.rolling.clone(),
             repair_waits: plan.repair_waits.as_ref().and_then(|wait| match wait {
@@ -229,9 +298,24 @@ impl Facts {
             || self.rollout.as_ref().is_some_and(|rollout| rollout.is_active && rollout.staying > 0)
     }
 
+    /// Whether nodes are being brought to the present template, in place or by others.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.is_rolling() || self.not_updated > 0
+    }
+
     /// Whether as many nodes as wanted are Ready while a rollout has more.
     pub(crate) fn has_enough_ready(&self) -> bool {
         self.is_rolling() && self.ready >= self.wanted
+    }
+
+    /// Whether a rollout goes on, and nothing that was asked of the provider is missing.
+    pub(crate) fn is_between_steps(&self) -> bool {
+        self.has_enough_ready() && self.in_flight + self.starting == 0
+    }
+
+    /// Whether it is not known if the provider replaces machines.
+    pub(crate) const fn may_be_rolling(&self) -> bool {
+        self.is_sized && self.is_unknown
     }
 
     /// Whether nodes have to be made. Nodes that cannot be read count as existing.

@@ -52,6 +52,7 @@ pub(crate) fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
         observed_generation: None,
         conditions: Vec::new(),
         provisioning: provisioning::remembered(pool, facts),
+        disruption: facts.disrupted,
         rollout: facts.rollout.as_ref().and_then(|rollout| rollout.record.clone()),
         autoscaling: None,
     }
@@ -88,6 +89,7 @@ pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> V
         nodes_ready(facts),
         provisioning_healthy(facts, applied),
         rollout::rolling_out(pool, facts),
+        budgets_valid(facts),
         clamped::replicas_clamped(pool, facts),
         provisioning::machines_contested(pool, facts),
     ]
@@ -106,7 +108,9 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         )
     } else if let Some(Stall { reason, message }) = &facts.stalled {
         say(false, *reason, message.clone())
-    } else if facts.all_ready() && !facts.is_rolling() {
+    } else if let Some(rejected) = applied.rejected.as_ref().filter(|_| facts.not_updated > 0) {
+        say(false, rejected.reason, counts_and_repair(facts))
+    } else if facts.all_ready() && !facts.is_rolling() && facts.not_updated == 0 && !facts.may_be_rolling() {
         let on_delete = rollout::on_delete(facts).map(|those| format!("; {those}")).unwrap_or_default();
         say(true, Reason::AllNodesReady, format!("{}{on_delete}", all_ready(facts)))
     } else if pool.spec.paused {
@@ -137,7 +141,7 @@ fn all_ready(facts: &Facts) -> String {
 fn why_not_ready(facts: &Facts) -> Reason {
     match &facts.failure {
         Some(failure) if facts.too_few() => failure.reason,
-        _ if facts.is_rolling() && facts.not_ready == 0 => Reason::RollingOut,
+        _ if facts.is_changing() && facts.not_ready == 0 => Reason::RollingOut,
         _ if facts.too_few() || facts.starting > 0 => Reason::Provisioning,
         _ if facts.not_ready > 0 => Reason::NodesNotReady,
         _ if !facts.unreadable.is_empty() => Reason::Unreadable,
@@ -161,6 +165,12 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     if let Some(Rejected { write: _, reason, message }) = applied.lasting_rejection() {
         return say(false, *reason, message.clone());
     }
+    if let Some((Reason::ProgressDeadlineExceeded, mut message)) = stalled_reason(facts, applied) {
+        let blocked =
+            applied.blocked.iter().min().map(|blocked| format!("; node {} {}", blocked.node, blocked.by));
+        message.push_str(&blocked.unwrap_or_default());
+        return say(false, Reason::ProgressDeadlineExceeded, message);
+    }
     if let Some(blocked) = applied.blocked.iter().min() {
         let more = match applied.blocked.len() - 1 {
             0 => String::new(),
@@ -173,10 +183,7 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     if facts.deleting {
         return say(true, Reason::Deleting, waiting(facts));
     }
-    if let Some((Reason::ProgressDeadlineExceeded, message)) = stalled_reason(facts, applied) {
-        return say(false, Reason::ProgressDeadlineExceeded, message);
-    }
-    if facts.is_rolling() {
+    if facts.is_changing() {
         return say(true, Reason::RollingOut, waiting(facts));
     }
     if facts.leaving > 0 || facts.staying > facts.wanted {
@@ -253,6 +260,17 @@ fn nodes_ready(facts: &Facts) -> Statement {
     }
     let reason = if facts.not_ready > 0 { Reason::NodesNotReady } else { why_not_ready(facts) };
     Statement::new(ConditionType::NodesReady, false, reason, counts_and_repair(facts))
+}
+
+fn budgets_valid(facts: &Facts) -> Statement {
+    let say = |status: bool, reason, message: String| {
+        Statement::new(ConditionType::BudgetsValid, status, reason, message)
+    };
+    if facts.budget_problems.is_empty() {
+        say(true, Reason::BudgetsRead, "every budget of spec.disruption can be followed".to_owned())
+    } else {
+        say(false, Reason::InvalidBudget, facts.budget_problems.join("; "))
+    }
 }
 
 fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {

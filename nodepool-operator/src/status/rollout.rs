@@ -17,6 +17,10 @@ pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
     if let Some(how) = &facts.rolling {
         return say(true, Reason::RollingOut, format!("the provider replaces its machines: {how}"));
     }
+    if facts.may_be_rolling() {
+        let message = "it is not known whether the provider replaces machines: they cannot be listed";
+        return Statement::new(ConditionType::RollingOut, None, Reason::ProviderUnreachable, message);
+    }
     let Some(rollout) = &facts.rollout else {
         return say(false, Reason::UpToDate, "no node is out of date".to_owned());
     };
@@ -48,10 +52,17 @@ pub(super) fn on_delete(facts: &Facts) -> Option<String> {
 
 /// What to say about a rollout that goes on; `None` when there is none.
 pub(super) fn progress(facts: &Facts) -> Option<String> {
-    facts
-        .rolling
-        .clone()
-        .or_else(|| facts.rollout.as_ref().filter(|rollout| rollout.is_active).map(number_of))
+    let lack = |count: usize| {
+        format!(
+            "{} {} labels, annotations or taints of the template",
+            nodes(count),
+            if count == 1 { "lacks" } else { "lack" }
+        )
+    };
+    let not_updated = Some(facts.not_updated).filter(|count| *count > 0).map(lack);
+    let active = facts.rollout.as_ref().filter(|rollout| rollout.is_active).map(number_of);
+    let parts: Vec<String> = facts.rolling.clone().or(active).into_iter().chain(not_updated).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Why a rollout is said to be stuck; `None` while it makes progress.
@@ -129,8 +140,12 @@ mod tests {
             [(no, Reason::OnDelete), all_ready, all_ready, settled, settled]
         );
         let mut stuck = changed(2);
-        stuck.status.get_or_insert_default().rollout =
-            Some(RolloutStatus { outdated_nodes: 2, available_nodes: 0, progress_time: Time(at(-1800)) });
+        stuck.status.get_or_insert_default().rollout = Some(RolloutStatus {
+            template_hash: stuck.spec.template_hash().unwrap(),
+            outdated_nodes: 2,
+            available_nodes: 0,
+            progress_time: Time(at(-1800)),
+        });
         let late = (yes, Reason::ProgressDeadlineExceeded);
         let not_reconciling = (no, Reason::ProgressDeadlineExceeded);
         assert_eq!(said(&stuck, None, two()), [late, not_ready, all_ready, not_reconciling, late]);

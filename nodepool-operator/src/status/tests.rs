@@ -147,7 +147,7 @@ fn replicas_outside_the_bounds_are_reported_with_the_number_used() {
 #[test]
 fn counts_are_those_of_nodes_that_stay() {
     let mut outdated = node(1);
-    annotate(&mut outdated, names::TEMPLATE_HASH_ANNOTATION, "other");
+    annotate(&mut outdated, names::TEMPLATE_HASH_ANNOTATION, "v2-other");
     let mut pool = pool(3);
     pool.spec.rollout = Some(RolloutSpec { type_: RolloutType::OnDelete, ..RolloutSpec::default() });
     let facts =
@@ -217,7 +217,7 @@ fn what_was_done_is_in_the_status_of_the_same_pass() {
 #[test]
 fn only_what_was_acknowledged_counts() {
     let mut outdated = node(2);
-    annotate(&mut outdated, names::TEMPLATE_HASH_ANNOTATION, "other");
+    annotate(&mut outdated, names::TEMPLATE_HASH_ANNOTATION, "v2-other");
     let numbers = |facts: &Facts| {
         let Facts { staying, ready, up_to_date, starting, leaving, in_flight, .. } = *facts;
         [staying, ready, up_to_date, starting, leaving, in_flight]

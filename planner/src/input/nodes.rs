@@ -49,10 +49,16 @@ pub fn is_protected(node: &Node) -> bool {
     protection::of_node(&node.metadata).is_some()
 }
 
-/// Whether the `NodePool` operator is replacing the pool's nodes, as the pool's condition reports.
+/// Whether the pool's nodes are being replaced, or may be: as the pool's condition reports, or until it is about the present
+/// spec.
 pub fn is_rolling_out(pool: &NodePool) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|condition| condition.type_ == ROLLING_OUT && condition.status == "True")
+    let found = conditions.into_iter().find(|condition| condition.type_ == ROLLING_OUT);
+    found.is_some_and(|condition| {
+        let is_earlier =
+            condition.observed_generation.is_some_and(|seen| Some(seen) < pool.metadata.generation);
+        condition.status != "False" || is_earlier
+    })
 }
 
 /// When the node was created; `None` for objects that were never on an API server.

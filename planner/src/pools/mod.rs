@@ -100,9 +100,13 @@ impl Pool {
 
     /// The number of nodes from which the pool scales up. Nodes that exist beyond the requested number (the `NodePool`
     /// operator has not removed them yet) are counted; otherwise a scale-up would only keep them instead of creating a
-    /// node.
+    /// node. Those of a rollout are not: it makes and removes them itself.
     pub fn grown_from(&self) -> usize {
-        self.bounds.base.max(self.staying.len())
+        if nodes::is_rolling_out(&self.object) {
+            self.bounds.base
+        } else {
+            self.bounds.base.max(self.staying.len())
+        }
     }
 
     /// How many nodes may be added in this pass.

@@ -115,6 +115,8 @@ pub enum NodeReason {
     ScaleDownInProgress,
     /// The nodes of the pool are being replaced. The node itself could be removed.
     RolloutInProgress,
+    /// A budget of the pool's `spec.disruption` allows no more scale-down now. The node itself could be removed.
+    DisruptionBudget,
     /// The pool would fall below `spec.minReplicas`. The node itself could be removed.
     NodeGroupMinSizeReached,
     /// The pool would scale down faster than `behavior.scaleDown` allows. The node itself could be removed.
@@ -150,6 +152,7 @@ impl NodeReason {
             Self::ScaleUpInProgress => "ScaleUpInProgress",
             Self::ScaleDownInProgress => "ScaleDownInProgress",
             Self::RolloutInProgress => "RolloutInProgress",
+            Self::DisruptionBudget => "DisruptionBudget",
             Self::NodeGroupMinSizeReached => "NodeGroupMinSizeReached",
             Self::ScaleDownLimit => "ScaleDownLimit",
             Self::NodeGroupMaxDeletionCountReached => "NodeGroupMaxDeletionCountReached",
@@ -175,6 +178,7 @@ impl NodeReason {
             Self::ScaleUpInProgress => "the pool grows in this decision",
             Self::ScaleDownInProgress => "the pool has more nodes than were asked for and shrinks already",
             Self::RolloutInProgress => "the nodes of the pool are being replaced",
+            Self::DisruptionBudget => "a budget of the pool's spec.disruption allows no more now",
             Self::NodeGroupMinSizeReached => "the pool would fall below its lower bound",
             Self::ScaleDownLimit => "the pool would shrink faster than behavior.scaleDown allows",
             Self::NodeGroupMaxDeletionCountReached => "scaleDown.maxNodes other nodes go first",
@@ -196,6 +200,7 @@ impl NodeReason {
                 | Self::ScaleUpInProgress
                 | Self::ScaleDownInProgress
                 | Self::RolloutInProgress
+                | Self::DisruptionBudget
                 | Self::NodeGroupMinSizeReached
                 | Self::ScaleDownLimit
                 | Self::NodeGroupMaxDeletionCountReached

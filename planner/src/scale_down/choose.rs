@@ -3,6 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::disruption::Account;
+use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason};
+
 use super::candidates::Candidate;
 use super::{RemainingNodes, RemovalVerdict, ScaleDown, ScaleDownInput, pod_name, timing};
 use crate::numbers::count;
@@ -19,6 +23,7 @@ pub(super) fn choose(
     scale_down: &mut ScaleDown,
 ) {
     let mut allowances = allowances(input, pools);
+    let mut accounts: Vec<Account> = pools.iter().map(|pool| account(pool, input.now)).collect();
     let mut taken = going(pools);
     let mut reserves = input.reserves.to_vec();
     for candidate in candidates {
@@ -27,7 +32,9 @@ pub(super) fn choose(
         let gone = scale_down.victims[candidate.pool].len();
         let reserve = &mut reserves[candidate.pool];
         let awaited = || (!reserve.spares(candidate)).then(|| NodeReason::SpareForPendingPods.into());
+        let account = &mut accounts[candidate.pool];
         let verdict = limit(pool, gone, *taken)
+            .or_else(|| refused(account))
             .or_else(awaited)
             .or_else(|| shortage(input, candidate, &allowances))
             .or_else(|| {
@@ -39,11 +46,16 @@ pub(super) fn choose(
                 Some(RemovalVerdict { reason: NodeReason::PlacesTakenByOthers, message })
             });
         let is_awaited = verdict.as_ref().is_some_and(|v| v.reason == NodeReason::SpareForPendingPods);
+        if verdict.as_ref().is_some_and(|verdict| verdict.reason == NodeReason::DisruptionBudget) {
+            account.next().into_iter().for_each(|at| timing::sooner(&mut scale_down.next, at, input.now));
+        }
         if let Some(until) = reserve.until.filter(|_| is_awaited) {
             timing::sooner(&mut scale_down.next, until, input.now);
         }
         scale_down.verdicts[candidate.node] = Some(verdict.unwrap_or_else(|| {
             *taken += 1;
+            // There is room: nothing refused it above.
+            let _ = account.take(DisruptionReason::ScaleDown);
             reserve.take(candidate);
             scale_down.victims[candidate.pool].push(candidate.node);
             for &(budget, cost) in &candidate.disruptions {
@@ -52,6 +64,20 @@ pub(super) fn choose(
             unneeded(candidate)
         }));
     }
+}
+
+/// The account of a pool's `spec.disruption`, from which the `NodePool` operator has taken the nodes that it removes now.
+fn account(pool: &Pool, now: Timestamp) -> Account {
+    let spec = &pool.object.spec;
+    let disrupted = pool.object.status.as_ref().and_then(|status| status.disruption);
+    let reasons = disrupted.iter().flat_map(DisruptedNodes::reasons);
+    Account::new(spec.disruption_budgets(), count(spec.effective_replicas()), reasons, now)
+}
+
+/// The budget that allows no more scale-down of the pool.
+fn refused(account: &Account) -> Option<RemovalVerdict> {
+    let refusal = account.refusal(DisruptionReason::ScaleDown)?;
+    Some(RemovalVerdict { reason: NodeReason::DisruptionBudget, message: refusal.to_string() })
 }
 
 /// What is left of each budget after the nodes that are already being removed are drained.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::fixtures::{Read, TestCluster, merged};
+use crate::reasons::NodeReason;
 use crate::{NodeDecision, ScalingPlan};
 
 fn owned() -> Value {
@@ -345,6 +346,62 @@ fn a_node_is_unneeded_only_while_its_pods_have_a_place() {
     assert_eq!((plan.verdict("n1"), names(&plan)), ("Unneeded", vec!["n1".to_owned()]));
     let plan = cluster("3500m");
     assert_eq!((plan.verdict("n1"), names(&plan)), ("NoPlaceToMovePods", vec![]), "the count begins anew");
+}
+
+#[test]
+fn no_more_nodes_go_than_the_budgets_of_the_pool_leave() {
+    let limited = |disrupted: i32| {
+        json!({
+            "spec": { "disruption": { "budgets": [{ "nodes": 2, "reasons": ["ScaleDown", "Rollout"] }] } },
+            "status": { "disruption": { "rollout": disrupted } },
+        })
+    };
+    for (disrupted, desired) in [(0, 1), (1, 2), (2, 3)] {
+        let plan = (1..=3)
+            .fold(
+                TestCluster::eager().pool("a", merged(replicas(3), limited(disrupted))),
+                |cluster, number| cluster.node("a", &format!("n{number}"), none()),
+            )
+            .plan();
+        assert_eq!(plan.desired("a"), desired, "{disrupted}");
+        let kept: Vec<_> = (1..=3)
+            .map(|number| verdict(&plan, &format!("n{number}")))
+            .filter(|verdict| verdict.reason == NodeReason::DisruptionBudget)
+            .collect();
+        assert_eq!(kept.len(), usize::try_from(desired).unwrap());
+        assert!(
+            kept.iter().all(|verdict| verdict.message.contains("spec.disruption.budgets[0] allows 2 nodes"))
+        );
+        assert!(kept.iter().all(|verdict| verdict.reason.removable()));
+    }
+}
+
+#[test]
+fn a_pool_that_rolls_grows_from_what_was_asked_for() {
+    let rolling = |status: &str| json!({ "spec": { "maxReplicas": 9 }, "status": { "conditions": [{ "type": "RollingOut", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z" }] } });
+    for (status, desired) in [("True", 2), ("Unknown", 2), ("False", 3)] {
+        let plan = TestCluster::eager()
+            .pool("a", merged(replicas(1), rolling(status)))
+            .node("a", "n1", none())
+            .node("a", "n2", none())
+            .running("x", "n1", "3500m", owned())
+            .running("y", "n2", "3500m", owned())
+            .pending("z", 1, "3500m", &none())
+            .plan();
+        assert_eq!(plan.desired("a"), desired, "{status}");
+    }
+}
+
+#[test]
+fn nothing_goes_until_the_operator_has_seen_the_template() {
+    let seen = |generation: i64| json!({ "metadata": { "generation": 2 }, "status": { "conditions": [{ "type": "RollingOut", "status": "False", "reason": "R", "message": "", "observedGeneration": generation, "lastTransitionTime": "2026-01-01T11:00:00Z" }] } });
+    for (generation, verdict_of) in [(1, "RolloutInProgress"), (2, "Unneeded")] {
+        let plan = TestCluster::eager()
+            .pool("a", merged(replicas(1), seen(generation)))
+            .node("a", "n1", none())
+            .plan();
+        assert_eq!(plan.verdict("n1"), verdict_of);
+    }
 }
 
 #[test]

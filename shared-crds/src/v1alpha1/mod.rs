@@ -29,7 +29,7 @@ pub use rollout::{RolloutSpec, RolloutType};
 pub use scale_down::ScaleDownPlan;
 pub use status::{
     ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedMachines, ContestedReplicas, Decision,
-    DiscoveredResources, NodePoolStatus, NodesSummary, ProvisioningStatus, Recommendation, RolloutStatus,
-    ScaleEvent, UnneededNode,
+    DiscoveredResources, DisruptedNodes, NodePoolStatus, NodesSummary, ProvisioningStatus, Recommendation,
+    RolloutStatus, ScaleEvent, UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};

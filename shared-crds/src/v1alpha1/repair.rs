@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "type(self.maxUnhealthy) == int ? int(self.maxUnhealthy) > 0 : string(self.maxUnhealthy).matches('^([1-9][0-9]?|100)%$')",
+    "rule": "type(self.maxUnhealthy) == int ? int(self.maxUnhealthy) > 0 && int(self.maxUnhealthy) <= 100000 : string(self.maxUnhealthy).matches('^([1-9][0-9]?|100)%$')",
     "message": "maxUnhealthy must be a number above 0 or a percentage from 1% to 100%; to replace no node, set conditions to []",
     "fieldPath": ".maxUnhealthy"
 }]))]

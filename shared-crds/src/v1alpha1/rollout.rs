@@ -1,22 +1,25 @@
 //! `spec.rollout`: how nodes of an earlier template, and old ones, are replaced.
 
+#![expect(clippy::doc_markdown, reason = "these comments are also what kubectl explain prints")]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How nodes that are out of date are replaced. Out of date are nodes of another template, apart from its labels, annotations
-/// and taints, which change in place; nodes of another spec.provider; and those that after and maxAgeSeconds name.
+/// and taints, which change in place; nodes whose provider would make them from other parameters now; and those that after and
+/// maxAgeSeconds name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "type(self.maxSurge) == int ? int(self.maxSurge) >= 0 : string(self.maxSurge).matches('^([0-9]|[1-9][0-9]|100)%$')",
+        "rule": "type(self.maxSurge) == int ? int(self.maxSurge) >= 0 && int(self.maxSurge) <= 100000 : string(self.maxSurge).matches('^([0-9]|[1-9][0-9]|100)%$')",
         "message": "maxSurge must be a number of nodes or a percentage from 0% to 100%",
         "fieldPath": ".maxSurge"
     },
     {
-        "rule": "type(self.maxUnavailable) == int ? int(self.maxUnavailable) >= 0 : string(self.maxUnavailable).matches('^([0-9]|[1-9][0-9]|100)%$')",
+        "rule": "type(self.maxUnavailable) == int ? int(self.maxUnavailable) >= 0 && int(self.maxUnavailable) <= 100000 : string(self.maxUnavailable).matches('^([0-9]|[1-9][0-9]|100)%$')",
         "message": "maxUnavailable must be a number of nodes or a percentage from 0% to 100%",
         "fieldPath": ".maxUnavailable"
     },
@@ -24,6 +27,16 @@ use serde::{Deserialize, Serialize};
         "rule": "!((type(self.maxSurge) == int ? int(self.maxSurge) == 0 : string(self.maxSurge) == '0%') && (type(self.maxUnavailable) == int ? int(self.maxUnavailable) == 0 : string(self.maxUnavailable) == '0%'))",
         "message": "maxSurge and maxUnavailable must not both be 0, or no node could ever be replaced: raise one, or set type to OnDelete",
         "fieldPath": ".maxUnavailable"
+    },
+    {
+        "rule": "!has(self.minReadySeconds) || self.minReadySeconds < self.progressDeadlineSeconds",
+        "message": "progressDeadlineSeconds must be above minReadySeconds, or every rollout would be reported stuck",
+        "fieldPath": ".progressDeadlineSeconds"
+    },
+    {
+        "rule": "!has(self.maxAgeSeconds) || !has(self.minReadySeconds) || self.minReadySeconds < self.maxAgeSeconds",
+        "message": "maxAgeSeconds must be above minReadySeconds, or every node would be too old before it is available",
+        "fieldPath": ".maxAgeSeconds"
     }
 ]))]
 pub struct RolloutSpec {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{OnContested, ScaleDownPlan};
+use super::{DisruptionReason, OnContested, ScaleDownPlan};
 use crate::schema;
 
 /// Pods a node takes when its template does not say, the kubelet's default `--max-pods`.
@@ -54,6 +54,10 @@ pub struct NodePoolStatus {
     /// of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioning: Option<ProvisioningStatus>,
+    /// disruption counts the nodes that are being disrupted, by the reasons of spec.disruption.budgets; absent when there are
+    /// none. The Autoscaler draws on the same budgets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disruption: Option<DisruptedNodes>,
     /// rollout is how far the replacement of nodes that are out of date has come; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
@@ -88,17 +92,74 @@ pub struct NodesSummary {
     pub draining: i32,
 }
 
+/// The nodes that are being disrupted, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DisruptedNodes {
+    /// scaleDown nodes are too many.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub scale_down: i32,
+    /// rollout nodes are of another template.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub rollout: i32,
+    /// repair nodes are unhealthy.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub repair: i32,
+    /// expiry nodes are too old.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub expiry: i32,
+}
+
+impl DisruptedNodes {
+    /// Counts the reasons of nodes; `None` when there are none.
+    pub fn count(reasons: impl IntoIterator<Item = DisruptionReason>) -> Option<Self> {
+        let mut counts = Self::default();
+        for reason in reasons {
+            let count = match reason {
+                DisruptionReason::ScaleDown => &mut counts.scale_down,
+                DisruptionReason::Rollout => &mut counts.rollout,
+                DisruptionReason::Repair => &mut counts.repair,
+                DisruptionReason::Expiry => &mut counts.expiry,
+            };
+            *count = count.saturating_add(1);
+        }
+        (counts != Self::default()).then_some(counts)
+    }
+
+    /// One reason for each node.
+    pub fn reasons(&self) -> impl Iterator<Item = DisruptionReason> {
+        let Self { scale_down, rollout, repair, expiry } = *self;
+        let counts = [
+            (DisruptionReason::ScaleDown, scale_down),
+            (DisruptionReason::Rollout, rollout),
+            (DisruptionReason::Repair, repair),
+            (DisruptionReason::Expiry, expiry),
+        ];
+        counts.into_iter().flat_map(|(reason, count)| {
+            std::iter::repeat_n(reason, usize::try_from(count).unwrap_or_default())
+        })
+    }
+}
+
 /// How far a rollout has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
+    /// templateHash is that of the template that nodes are replaced for.
+    #[schemars(length(max = 64))]
+    pub template_hash: String,
     /// outdatedNodes is the number of nodes that are out of date, those included that are being drained.
     #[schemars(range(min = 0))]
     pub outdated_nodes: i32,
-    /// availableNodes is the largest number of available nodes that are up to date, since outdatedNodes last changed.
+    /// availableNodes is the largest number of available nodes that are up to date, since the rollout began.
     #[schemars(range(min = 0))]
     pub available_nodes: i32,
-    /// progressTime is when one of the two last changed. spec.rollout.progressDeadlineSeconds counts from here.
+    /// progressTime is when there were last fewer of the former or more of the latter, or when the rollout began.
+    /// spec.rollout.progressDeadlineSeconds counts from here.
     pub progress_time: Time,
 }
 

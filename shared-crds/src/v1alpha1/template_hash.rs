@@ -51,6 +51,12 @@ impl NodePoolSpec {
         Some(format!("{VERSION}{}", hash(&unchangeable)?))
     }
 
+    /// Whether the hash can be compared with [`template_hash`](Self::template_hash): another version of the operator may have
+    /// hashed other fields, and then a difference means nothing.
+    pub fn knows_template_hash(hash: &str) -> bool {
+        hash.starts_with(VERSION)
+    }
+
     /// Whether a node with this hash was made from what version 0.1 of the operator would have called the same template: it
     /// hashed the whole of it, labels and all.
     pub fn is_hash_of_version_0_1(&self, hash: &str) -> bool {

@@ -10,6 +10,7 @@ const ADVICE: &[Entry] = &[
         "BlockedByPod",
         "see the pod named; give it a controller, or annotate it cluster-autoscaler.kubernetes.io/safe-to-evict=true",
     ),
+    ("DisruptionBudget", "wait, or change spec.disruption.budgets of the NodePool"),
     ("NeededByHeadroom", "lower spec.headroom of the NodePoolAutoscaler"),
     ("NoPlaceToMovePods", "see below which of them has none"),
     ("NodeGroupMaxDeletionCountReached", "raise scaleDown.maxNodes of the NodePoolAutoscaler"),

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
+mod budgets;
 mod drains;
 mod hold;
 mod killed;

@@ -4,16 +4,16 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use shared_crds::names;
+use shared_crds::v1alpha1::DisruptionReason;
 
 use super::{
     add_label, add_taints, annotate, annotation, is_same_object, label, label_path, later_second,
     remove_annotation,
 };
-use crate::plan::decision::Cause;
 
 /// Cordons the node, taints it, takes it out of external load balancers and annotates the start of its drain, with what
 /// another writer had done of this before, and the `cause` if there is one.
-pub(crate) fn cordon(node: &Node, now: Timestamp, cause: Option<Cause>) -> Value {
+pub(crate) fn cordon(node: &Node, now: Timestamp, cause: Option<DisruptionReason>) -> Value {
     let metadata = &node.metadata;
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let excluded = label(metadata, names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL).is_some();

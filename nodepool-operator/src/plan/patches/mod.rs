@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
 pub(crate) use self::drain::{cordon, drain_waits, give_back, out_of_service, uncordon};
+use super::applied_template::KUBELETS_LABELS;
 use super::template::Marks;
 
 /// Adds the pool's finalizer.
@@ -55,10 +56,6 @@ pub(crate) fn mark_ready(node: &Node, now: Timestamp) -> Value {
     Value::Array(patch)
 }
 
-/// The labels that a kubelet sets on its own Node, again and again: what the template says of them is for planning only.
-pub(crate) const KUBELETS_LABELS: [&str; 3] =
-    ["kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"];
-
 /// Makes a Node that registered itself a node of the pool with these `marks`, as the one of `machine`: labels,
 /// annotations, taints and the finalizer in one write, provided that it is in no pool and has not been deleted. Taints
 /// that others set stay.
@@ -81,9 +78,12 @@ pub(crate) fn join(node: &Node, machine: &str, marks: &Marks) -> Value {
         patch.push(json!({ "op": "add", "path": "/metadata/labels", "value": labels }));
     }
     if metadata.annotations.is_some() {
+        // A machine that was requested with another template has what that says, and a note of it.
+        let is_noted =
+            |key: &str| key == names::TEMPLATE_APPLIED_ANNOTATION && annotation(metadata, key).is_some();
         let add =
             |(key, value): (&String, _)| json!({ "op": "add", "path": annotation_path(key), "value": value });
-        patch.extend(marks.annotations.iter().map(add));
+        patch.extend(marks.annotations.iter().filter(|(key, _)| !is_noted(key)).map(add));
     } else {
         patch.push(json!({ "op": "test", "path": "/metadata/annotations", "value": null }));
         patch.push(json!({ "op": "add", "path": "/metadata/annotations", "value": marks.annotations }));

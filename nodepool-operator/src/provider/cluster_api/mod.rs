@@ -246,7 +246,15 @@ impl SizedProvider for ClusterApi {
             let missing = wanted.saturating_sub(observed.staying().count());
             machines.extend((0..missing).map(|number| {
                 let name = promised(name, number);
-                (ListedMachine { name, progress: Progress::Starting(None), provider_id: None, template_hash: None }, false)
+                (
+                    ListedMachine {
+                        name,
+                        progress: Progress::Starting(None),
+                        provider_id: None,
+                        template_hash: None,
+                    },
+                    false,
+                )
             }));
             let size = Size {
                 replicas: deployment.replicas(),

@@ -147,7 +147,12 @@ impl MachineAnswer {
             }
         };
         let provider_id = self.provider_id.filter(|id| !id.is_empty());
-        ListedMachine { name: self.name, progress, provider_id, template_hash: self.template_hash.filter(|hash| !hash.is_empty()) }
+        ListedMachine {
+            name: self.name,
+            progress,
+            provider_id,
+            template_hash: self.template_hash.filter(|hash| !hash.is_empty()),
+        }
     }
 }
 

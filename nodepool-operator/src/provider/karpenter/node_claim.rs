@@ -7,10 +7,13 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
-use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, TEMPLATE_HASH_ANNOTATION};
+use shared_crds::names::{
+    NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, TEMPLATE_APPLIED_ANNOTATION, TEMPLATE_HASH_ANNOTATION,
+};
 use shared_crds::v1alpha1::{KarpenterProvider, MachineRequirement, NodeClassReference, NodePoolSpec};
 
 use crate::plan::PoolKey;
+use crate::plan::applied_template::AppliedTemplate;
 use crate::provider::{ListedMachine, Progress};
 
 /// What a machine should be.
@@ -69,6 +72,13 @@ pub(super) fn selector(pool: &PoolKey) -> String {
     labels(pool).map(|(key, value)| format!("{key}={value}")).join(",")
 }
 
+/// What the machine is made from. Karpenter copies the annotations to the Node.
+fn made_from(spec: &NodePoolSpec) -> BTreeMap<String, String> {
+    let hash = spec.template_hash().map(|hash| (TEMPLATE_HASH_ANNOTATION, hash));
+    let applied = AppliedTemplate::of(spec).text().map(|applied| (TEMPLATE_APPLIED_ANNOTATION, applied));
+    hash.into_iter().chain(applied).map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 impl NodeClaim {
     /// The claim for the machine `name`. Karpenter chooses a machine that has at least `requests` for pods.
     pub(super) fn of(
@@ -85,9 +95,7 @@ impl NodeClaim {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 labels: Some(all),
-                annotations: spec
-                    .template_hash()
-                    .map(|hash| BTreeMap::from([(TEMPLATE_HASH_ANNOTATION.to_owned(), hash)])),
+                annotations: Some(made_from(spec)),
                 ..ObjectMeta::default()
             },
             spec: NodeClaimSpec {
@@ -148,7 +156,8 @@ impl NodeClaim {
             Progress::Starting(None)
         };
         let provider_id = self.status.and_then(|status| status.provider_id).filter(|id| !id.is_empty());
-        let template_hash = self.metadata.annotations.and_then(|mut all| all.remove(TEMPLATE_HASH_ANNOTATION));
+        let template_hash =
+            self.metadata.annotations.and_then(|mut all| all.remove(TEMPLATE_HASH_ANNOTATION));
         ListedMachine { name: self.metadata.name.unwrap_or_default(), progress, provider_id, template_hash }
     }
 }
