@@ -50,12 +50,13 @@ impl<'a> Standard<'a> {
     }
 
     fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
+        let reason = self.outdated(member)?;
         let state = match member.readiness {
             Readiness::Starting => OutdatedState::NeverReady,
             _ if self.is_available(member) => OutdatedState::Working,
             _ => OutdatedState::Broken,
         };
-        Some(OutdatedNode { reason: self.outdated(member)?, state })
+        Some(OutdatedNode { reason, state })
     }
 
     /// How many nodes more than `wanted` there may be while nodes are replaced.

@@ -220,11 +220,11 @@ impl Facts {
         let reasons = reasons(pool, plan, &leaving, &named(&[cordoned]), &named(&[replaced, lost, repaired]));
         let drained = reasons.iter().filter(|reason| rollout::is_for_rollout(Some(**reason))).count();
         let rollout = RolloutFacts::count(pool, plan.template_hash.as_ref(), &all, drained, observed.now);
+        let (updated, standard) = (named(&[updated]), Standard::of(pool, observed.now));
         let is_not_updated = |member: &&&Member| {
-            let (name, standard) = (member.name(), Standard::of(pool, observed.now));
-            plan.not_updated.contains(name)
-                && !updated.contains(&member.name().to_owned())
-                && standard.outdated(member).is_none()
+            let name = member.name();
+            let is_due = plan.not_updated.contains(name) && !updated.contains(name);
+            is_due && standard.outdated(member).is_none()
         };
         let not_updated = staying.iter().filter(is_not_updated).count();
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
@@ -267,7 +267,7 @@ impl Facts {
             given_back: {
                 let resting = sizing::resting(pool, staying.iter().copied(), observed.now);
                 let resting = resting.into_iter().map(|(node, _)| node.to_owned());
-                let is_too_many = staying.len() > plan.wanted;
+                let is_too_many = staying.len() + joined.len() + created > plan.wanted;
                 resting.chain(given_back.iter().cloned()).filter(|_| is_too_many).collect()
             },
         }
