@@ -15,7 +15,7 @@ use crate::plan::testing::{
 };
 use crate::plan::{NodeAction, Plan, classify};
 
-fn limited(replicas: i32, budgets: Value) -> NodePool {
+fn limited(replicas: i32, budgets: &Value) -> NodePool {
     let mut pool = pool(replicas);
     pool.spec.disruption = Some(serde_json::from_value(json!({ "budgets": budgets })).unwrap());
     pool
@@ -33,7 +33,7 @@ fn cordoned(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn no_more_nodes_go_at_a_time_than_a_limit_allows_and_the_others_say_why() {
-    let pool = limited(1, json!([{ "nodes": 2 }]));
+    let pool = limited(1, &json!([{ "nodes": 2 }]));
     let seen = observed(pool.clone(), nodes(5));
     let first = plan(&seen);
     assert_eq!(cordoned(&first).len(), 2);
@@ -57,7 +57,7 @@ fn no_more_nodes_go_at_a_time_than_a_limit_allows_and_the_others_say_why() {
 fn nothing_begins_outside_of_windows_and_the_pool_is_visited_when_one_opens() {
     let window =
         json!({ "nodes": 1, "effect": "AllowOnly", "schedule": "0 1 * * *", "durationSeconds": 600 });
-    let mut seen = observed(limited(1, json!([window])), nodes(3));
+    let mut seen = observed(limited(1, &json!([window])), nodes(3));
     let closed = plan(&seen);
     assert!(cordoned(&closed).is_empty());
     assert_eq!(closed.requeue_at, Some(at(3600)));
@@ -75,7 +75,7 @@ fn nothing_begins_outside_of_windows_and_the_pool_is_visited_when_one_opens() {
 
 #[test]
 fn repair_comes_first_and_takes_from_the_same_account() {
-    let mut pool = limited(3, json!([{ "nodes": 1, "reasons": ["Repair", "Rollout"] }]));
+    let mut pool = limited(3, &json!([{ "nodes": 1, "reasons": ["Repair", "Rollout"] }]));
     pool.spec.rollout = Some(RolloutSpec::default());
     pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
     let mut sick = node(0);
@@ -108,7 +108,7 @@ fn repair_comes_first_and_takes_from_the_same_account() {
 fn an_unhealthy_node_says_which_budget_keeps_it() {
     let mut sick = node(0);
     set_ready(&mut sick, "Unknown");
-    let mut seen = observed(limited(1, json!([{ "nodes": 0, "reasons": ["Repair"] }])), [sick.clone()]);
+    let mut seen = observed(limited(1, &json!([{ "nodes": 0, "reasons": ["Repair"] }])), [sick.clone()]);
     seen.now = at(1000);
     let times = shared_crds::v1alpha1::RepairSpec::default().conditions;
     let times = times.iter().map(|it| (repair::key(it), SignedDuration::MAX)).collect();
@@ -122,8 +122,8 @@ fn an_unhealthy_node_says_which_budget_keeps_it() {
 #[test]
 fn nodes_that_never_ran_pods_and_those_of_a_deleted_pool_are_not_asked_about() {
     let none = json!([{ "nodes": 0 }]);
-    assert_eq!(cordoned(&plan(&observed(limited(1, none.clone()), [node(0), starting(1)]))), ["n-001"]);
-    let mut gone = limited(1, none);
+    assert_eq!(cordoned(&plan(&observed(limited(1, &none), [node(0), starting(1)]))), ["n-001"]);
+    let mut gone = limited(1, &none);
     gone.metadata.deletion_timestamp = deleted(node(0)).metadata.deletion_timestamp;
     let plan = plan(&observed(gone, nodes(2)));
     assert_eq!(cordoned(&plan).len(), 2);
@@ -133,8 +133,8 @@ fn nodes_that_never_ran_pods_and_those_of_a_deleted_pool_are_not_asked_about() {
 #[test]
 fn budgets_that_cannot_be_followed_are_reported() {
     let wrong = json!([{ "nodes": 1, "schedule": "0 0 30 2 *", "durationSeconds": 60 }]);
-    let seen = observed(limited(1, wrong), nodes(1));
+    let seen = observed(limited(1, &wrong), nodes(1));
     let problems = facts(&seen).budget_problems;
     assert!(problems[0].contains("spec.disruption.budgets[0]"), "{problems:?}");
-    assert!(facts(&observed(limited(1, json!([{ "nodes": "10%" }])), nodes(1))).budget_problems.is_empty());
+    assert!(facts(&observed(limited(1, &json!([{ "nodes": "10%" }])), nodes(1))).budget_problems.is_empty());
 }

@@ -10,11 +10,11 @@ use super::*;
 use crate::plan::template::Blueprint;
 use crate::plan::testing::{ALWAYS, SOURCE, annotate, key, pool};
 
-fn pool_with(labels: Value, annotations: Value, taints: Value) -> NodePool {
+fn pool_with(labels: &Value, annotations: &Value, taints: &Value) -> NodePool {
     let mut pool = pool(1);
     pool.spec.template.metadata =
         serde_json::from_value(json!({ "labels": labels, "annotations": annotations })).unwrap();
-    pool.spec.template.spec.taints = serde_json::from_value(taints).unwrap();
+    pool.spec.template.spec.taints = serde_json::from_value(taints.clone()).unwrap();
     pool
 }
 
@@ -46,7 +46,10 @@ fn updated(node: &Node, pool: &NodePool) -> Node {
     node
 }
 
-fn of(node: &Node) -> (Option<&String>, Option<&String>, Vec<(&str, Option<&str>)>) {
+/// Label, annotation and taints of a node.
+type Given<'a> = (Option<&'a String>, Option<&'a String>, Vec<(&'a str, Option<&'a str>)>);
+
+fn of(node: &Node) -> Given<'_> {
     let metadata = &node.metadata;
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     (
@@ -58,21 +61,21 @@ fn of(node: &Node) -> (Option<&String>, Option<&String>, Vec<(&str, Option<&str>
 
 fn first() -> NodePool {
     pool_with(
-        json!({ "a": "1" }),
-        json!({ "b": "1" }),
-        json!([{ "key": "t", "value": "1", "effect": "NoSchedule" }]),
+        &json!({ "a": "1" }),
+        &json!({ "b": "1" }),
+        &json!([{ "key": "t", "value": "1", "effect": "NoSchedule" }]),
     )
 }
 
 fn empty() -> NodePool {
-    pool_with(json!({}), json!({}), json!([]))
+    pool_with(&json!({}), &json!({}), &json!([]))
 }
 
 fn second() -> NodePool {
     pool_with(
-        json!({ "a": "2" }),
-        json!({ "b": "2" }),
-        json!([{ "key": "t", "value": "2", "effect": "NoSchedule" }]),
+        &json!({ "a": "2" }),
+        &json!({ "b": "2" }),
+        &json!([{ "key": "t", "value": "2", "effect": "NoSchedule" }]),
     )
 }
 
@@ -115,9 +118,9 @@ fn what_others_have_done_to_a_node_stays_unless_the_template_changes_it() {
 fn labels_of_the_pool_the_provider_and_the_kubelet_are_not_the_templates() {
     let claims = |value: &str| {
         pool_with(
-            json!({ names::NODEPOOL_LABEL: value, "kwok.x-k8s.io/node": value, "kubernetes.io/arch": value }),
-            json!({ names::TEMPLATE_HASH_ANNOTATION: value }),
-            json!([]),
+            &json!({ names::NODEPOOL_LABEL: value, "kwok.x-k8s.io/node": value, "kubernetes.io/arch": value }),
+            &json!({ names::TEMPLATE_HASH_ANNOTATION: value }),
+            &json!([]),
         )
     };
     let node = made(&claims("x"));
