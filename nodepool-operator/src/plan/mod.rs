@@ -90,7 +90,7 @@ pub(crate) use self::decision::{JoinStep, Plan, Stall};
 use self::drain_limits::DrainLimits;
 use self::in_place::InPlace;
 pub(crate) use self::keys::{PodName, PoolKey};
-use self::membership::Member;
+use self::membership::{Member, Readiness};
 pub(crate) use self::model::{
     AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep, Sight,
 };
@@ -266,8 +266,9 @@ fn active(
         }
     });
     let cause = |member: &Member| {
-        let is_repaired =
-            !deleting && sick.contains(member.name()) && member.leaving.is_some_and(|it| it.deleting);
+        let is_deleted = member.leaving.is_some_and(|it| it.deleting);
+        let has_run = member.readiness != Readiness::Starting;
+        let is_repaired = !deleting && is_deleted && has_run && sick.contains(member.name());
         let chosen = victims.contains(member.name()) && !deleting;
         chosen
             .then(|| sizing.rollout.cause(member.name()))

@@ -177,7 +177,7 @@ impl ModelCluster {
     pub(super) fn ready(&self) -> usize {
         let now = at(self.second);
         let members = self.members().map(|node| Member::read(&Arc::new(node.clone()), now, ALWAYS));
-        members.filter(|member| member.stays() && member.readiness == membership::Readiness::Ready).count()
+        members.filter(|member| member.stays() && member.readiness == Readiness::Ready).count()
     }
 
     /// Nodes and machines, without those that somebody else ends.

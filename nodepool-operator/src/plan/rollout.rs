@@ -176,11 +176,14 @@ impl MayGo {
         *self.of(state) > 0
     }
 
-    /// Notes that one goes; `None` for one that is not out of date.
+    /// Notes that one goes. One that is not out of date, `None`, leaves fewer of the others that can be missed.
     pub(crate) const fn take(&mut self, state: Option<OutdatedState>) {
         if let Some(state) = state {
             let left = self.of(state);
             *left = left.saturating_sub(1);
+        } else {
+            self.working = self.working.saturating_sub(1);
+            self.broken = self.broken.saturating_sub(1);
         }
     }
 }

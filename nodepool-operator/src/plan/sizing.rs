@@ -272,8 +272,11 @@ pub(crate) fn size(
         sizing.rollout.may_go = MayGo::default();
     }
     if sizing.excess + sizing.rollout.may_go.count() > 0 {
-        let is_candidate =
-            |member: &&&Member| sizing.excess > 0 || sizing.rollout.outdated.contains_key(member.name());
+        let may_be_replaced = |name: &str| {
+            let outdated = sizing.rollout.outdated.get(name);
+            outdated.is_some_and(|outdated| sizing.rollout.may_go.has(outdated.state))
+        };
+        let is_candidate = |member: &&&Member| sizing.excess > 0 || may_be_replaced(member.name());
         let candidates = staying.iter().filter(is_rested).filter(is_candidate);
         sizing.candidates = candidates.map(|member| member.name().to_owned()).collect();
     }

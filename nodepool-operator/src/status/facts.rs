@@ -228,13 +228,13 @@ impl Facts {
         };
         let not_updated = staying.iter().filter(is_not_updated).count();
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
-        let current = if plan.template_hash.is_some() { staying.len() - outdated - not_updated } else { 0 };
         let created = created.len();
+        let lagging = if plan.template_hash.is_some() { outdated + not_updated } else { staying.len() };
         Self {
             wanted: plan.wanted,
             staying: staying.len() + joined.len() + created,
             ready: with(Readiness::Ready),
-            up_to_date: current + joined.len() + created,
+            up_to_date: (staying.len() + joined.len() + created).saturating_sub(lagging),
             starting: with(Readiness::Starting) + created,
             not_ready: with(Readiness::NotReady),
             leaving: leaving.len(),
