@@ -1,5 +1,5 @@
-//! An HTTP proxy to the API server that injects faults: it silences watches or refuses requests on demand. It parses
-//! requests, unlike [`crate::lossy_proxy`], which loses bytes.
+//! An HTTP proxy to the API server that injects faults: it silences watches, refuses requests, or holds back the answers
+//! to writes on demand. It parses requests, unlike [`crate::lossy_proxy`], which loses bytes.
 //!
 //! A client connects without TLS and with its own token, which is forwarded, so it keeps its identity and its rights.
 
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, header, request};
 use axum::response::{IntoResponse as _, Response};
 use futures::{StreamExt as _, stream};
 use kube::Client;
@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 
 use crate::cluster::Cluster;
 use crate::process_supervisor::lock;
+use crate::write_gate::{GatedWrite, WriteGate};
 
 /// Requests that are refused.
 #[derive(Clone, Debug)]
@@ -53,6 +54,7 @@ struct Faults {
     /// Watches that are opened while this is true are silent, too.
     silent: watch::Sender<bool>,
     refusals: Arc<Mutex<Vec<Refused>>>,
+    writes: WriteGate,
 }
 
 /// A refusal and the number of requests that matched it.
@@ -77,6 +79,7 @@ impl FaultProxy {
             moment: Arc::default(),
             silent: watch::Sender::new(false),
             refusals: Arc::default(),
+            writes: WriteGate::default(),
         };
         let router = Router::new().fallback(pass).with_state(faults.clone());
         let serving = tokio::spawn(async move {
@@ -127,6 +130,11 @@ impl FaultProxy {
         lock(&self.faults.refusals).push(Refused(refusal, AtomicUsize::new(0)));
     }
 
+    /// Decides which writes pass.
+    pub fn writes(&self) -> &WriteGate {
+        &self.faults.writes
+    }
+
     /// Number of refused requests.
     pub fn refused(&self) -> usize {
         let refusals = lock(&self.faults.refusals);
@@ -165,7 +173,7 @@ async fn pass(State(faults): State<Faults>, request: Request) -> Response {
         std::future::pending::<()>().await;
     }
     let opened = *lock(&faults.moment);
-    match forwarded(&faults.upstream, request, &target).await {
+    match forwarded(&faults, request).await {
         Ok(response) if is_watch => {
             response.map(|body| silenced(body, opened, faults.silent_before.subscribe()))
         }
@@ -174,12 +182,21 @@ async fn pass(State(faults): State<Faults>, request: Request) -> Response {
     }
 }
 
-async fn forwarded(upstream: &Client, request: Request, target: &str) -> Result<Response> {
-    let (mut head, body) = request.into_parts();
+async fn forwarded(faults: &Faults, request: Request) -> Result<Response> {
+    let (head, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await?.to_vec();
+    let write = GatedWrite::of(&head.method, head.uri.path(), &body);
+    let answer = answered(faults.upstream.clone(), head, body);
+    match write {
+        Some(write) => faults.writes.pass(write, answer, Response::status).await,
+        None => answer.await,
+    }
+}
+
+async fn answered(upstream: Client, mut head: request::Parts, body: Vec<u8>) -> Result<Response> {
     head.headers.remove(header::HOST);
-    head.uri = target.parse()?;
-    let body = axum::body::to_bytes(body, usize::MAX).await?;
-    let request = http::Request::from_parts(head, kube::client::Body::from(body.to_vec()));
+    head.uri = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default().parse()?;
+    let request = http::Request::from_parts(head, kube::client::Body::from(body));
     Ok(upstream.send(request).await?.map(Body::new))
 }
 

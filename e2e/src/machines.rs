@@ -21,8 +21,14 @@ use crate::test_env::TestEnv;
 /// The name that pools use for the program.
 pub const PROGRAM: &str = "directory";
 
+/// The program of the documentation.
+const DOCUMENTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/exec/directory.sh");
+
 /// How often a kubelet looks whether its Node exists: a real one notices with its next heartbeat.
 const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// How often a test looks whether the program has done something.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The program and its machines. Everything ends when this is dropped.
 pub struct Machines {
@@ -85,8 +91,60 @@ impl Machines {
     /// # Errors
     /// When it cannot be written.
     pub fn tell_the_truth(&self) -> Result<()> {
-        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/exec/directory.sh");
-        self.answer(&format!("DIRECTORY={} exec {example}", self.all().display()))
+        self.answer(&format!("DIRECTORY={} exec {DOCUMENTED}", self.all().display()))
+    }
+
+    /// From now on the program is the documented one, except that it does not answer once it has made or deleted a
+    /// machine: it waits until the operator that runs it is dead.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn answer_no_changes(&self) -> Result<()> {
+        let (all, changes) = (self.all(), self.changes());
+        self.answer(&format!(
+            r#"request=$(cat)
+field() {{ printf '%s\n' "$request" | sed -n "s/^  \"$1\": \"\(.*\)\",*\$/\1/p"; }}
+machine={all}/$(field namespace)/$(field pool)/$(field machine)
+is_there() {{ [ -f "$machine" ] && echo yes; }}
+before=$(is_there)
+answer=$(printf '%s\n' "$request" | DIRECTORY={all} {DOCUMENTED})
+if [ "$before" != "$(is_there)" ]; then
+    operation=$(field operation)
+    echo "$operation" >>{changes}
+    looks=0
+    while [ $looks -lt 400 ] && kill -0 $PPID; do sleep 0.05; looks=$((looks + 1)); done
+    exit 1
+fi
+printf '%s\n' "$answer""#,
+            all = all.display(),
+            changes = changes.display(),
+        ))
+    }
+
+    /// What the program has done since the last call without an answer.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn unanswered(&self) -> Result<Vec<String>> {
+        let path = self.changes();
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        // Another one may add to it meanwhile.
+        let taken = path.with_extension("taken");
+        std::fs::rename(&path, &taken)?;
+        Ok(std::fs::read_to_string(&taken)?.lines().map(String::from).collect())
+    }
+
+    /// Waits until the program has done something that it does not answer.
+    pub async fn changed(&self) {
+        while std::fs::metadata(self.changes()).map_or(0, |file| file.len()) == 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn changes(&self) -> PathBuf {
+        self.directory.path().join("unanswered")
     }
 
     /// The names of the machines, of all pools, sorted.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::control_plane::go::inform;
 use crate::control_plane::{ready, toolbox};
 use crate::frozen;
-use crate::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
+use crate::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal, lock};
 
 /// Number of log lines at the end of an error about an operator.
 const TAIL: usize = 25;
@@ -113,7 +114,7 @@ pub struct Launch {
 /// A running operator. It is killed when this is dropped, and when the test ends in any other way.
 pub struct OperatorProcess {
     supervisor: ProcessSupervisor,
-    running: Running,
+    running: Mutex<Running>,
     /// The specification to start it again with the same name and log.
     spec: ProgramSpec,
 }
@@ -150,22 +151,26 @@ impl OperatorProcess {
         // It has its own supervisor, so that it also works on a cluster that this process did not start.
         let supervisor = ProcessSupervisor::spawn(None)?;
         let running = supervisor.start(spec.clone()).await?;
-        Ok(Self { supervisor, running, spec })
+        Ok(Self { supervisor, running: Mutex::new(running), spec })
+    }
+
+    fn running(&self) -> Running {
+        lock(&self.running).clone()
     }
 
     /// The operator's own process id.
     pub fn pid(&self) -> u32 {
-        self.running.pid
+        self.running().pid
     }
 
     /// How it ended; `None` while it runs.
     pub fn exit(&self) -> Option<Exit> {
-        self.running.exit()
+        self.running().exit()
     }
 
     /// Waits until it ends.
     pub async fn wait(&self) -> Exit {
-        self.running.wait().await
+        self.running().wait().await
     }
 
     /// Kills it like a power failure: none of its code runs any more when this returns.
@@ -173,7 +178,7 @@ impl OperatorProcess {
     /// # Errors
     /// When the operating system rejects the signal.
     pub async fn kill_9(&self) -> Result<Exit> {
-        self.running.kill().await
+        self.running().kill().await
     }
 
     /// Asks it to stop and waits up to `patience`.
@@ -181,11 +186,12 @@ impl OperatorProcess {
     /// # Errors
     /// When it had to be killed, with the end of its log.
     pub async fn stop(&self, patience: Duration) -> Result<Exit> {
-        self.running.signal(Signal::Terminate).await?;
-        if let Ok(exit) = tokio::time::timeout(patience, self.running.wait()).await {
+        let running = self.running();
+        running.signal(Signal::Terminate).await?;
+        if let Ok(exit) = tokio::time::timeout(patience, running.wait()).await {
             return Ok(exit);
         }
-        self.running.kill().await?;
+        running.kill().await?;
         bail!("{} did not stop within {patience:?}\n{}", self.spec.name, self.log_tail())
     }
 
@@ -194,7 +200,7 @@ impl OperatorProcess {
     /// # Errors
     /// When the operating system rejects it.
     pub async fn signal(&self, signal: Signal) -> Result<()> {
-        self.running.signal(signal).await?;
+        self.running().signal(signal).await?;
         match signal {
             Signal::Freeze => frozen::stopped(self.pid()).await,
             Signal::Terminate | Signal::Kill | Signal::Continue => Ok(()),
@@ -206,7 +212,24 @@ impl OperatorProcess {
     /// # Errors
     /// When it is still running or cannot be started.
     pub async fn start_again(&mut self) -> Result<()> {
-        self.running = self.supervisor.start(self.spec.clone()).await?;
+        self.start_next().await
+    }
+
+    /// Kills it, unless it has ended, calls `between` while nothing of it runs, and starts it again: also for a test that
+    /// uses it meanwhile.
+    ///
+    /// # Errors
+    /// When it cannot be killed or started, and those of `between`.
+    pub async fn kill_and_restart<T>(&self, between: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.kill_9().await?;
+        let result = between()?;
+        self.start_next().await?;
+        Ok(result)
+    }
+
+    async fn start_next(&self) -> Result<()> {
+        let next = self.supervisor.start(self.spec.clone()).await?;
+        *lock(&self.running) = next;
         Ok(())
     }
 

@@ -233,7 +233,7 @@ impl TestEnv {
     }
 
     /// Adds the ends of both operators' logs to an error.
-    fn with_logs(&self, error: anyhow::Error) -> anyhow::Error {
+    pub(crate) fn with_logs(&self, error: anyhow::Error) -> anyhow::Error {
         let (pools, scaler) = (self.operators.node_pool.log_tail(), self.operators.autoscaler.log_tail());
         error.context(format!("the operators' logs end with\n{pools}\n{scaler}"))
     }

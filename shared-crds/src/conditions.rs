@@ -98,6 +98,8 @@ api_names! {
         Draining,
         /// Nodes that are out of date are being replaced.
         RollingOut,
+        /// Nodes are out of date, and the budgets of `spec.disruption` let none of them go now.
+        WaitsForBudget,
         /// A rollout has made no progress for `spec.rollout.progressDeadlineSeconds`.
         ProgressDeadlineExceeded,
         /// No node is out of date.

@@ -13,6 +13,7 @@ mod guide;
 mod modules;
 mod package;
 mod purity;
+mod soak;
 mod spdx;
 mod style;
 mod suites;
@@ -75,6 +76,7 @@ enum Task {
     Package,
     Bench(bench::Args),
     Demo(demo::Args),
+    Soak(soak::Args),
     #[command(subcommand)]
     Dev(dev::Command),
 }
@@ -125,6 +127,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Deny => deny::run(),
         Task::Features => features::run(),
         Task::Demo(args) => demo::run(args).await,
+        Task::Soak(args) => soak::run(args).await,
         Task::Dev(command) => dev::run(command).await,
     }
 }

@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use deal::Deal;
 use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::inform;
+use e2e::memory::{self, Field};
 use e2e::operators::{OperatorKind, OperatorProcess};
 use e2e::tandem::{Release, RunningOperators};
 use e2e::wait::eventually;
@@ -25,7 +26,6 @@ use rand::{RngExt as _, SeedableRng as _};
 use row::{Memory, Row};
 use sample::{Sample, Sampler};
 
-use crate::memory::{self, Field};
 use crate::numbers::rounded;
 use crate::page;
 

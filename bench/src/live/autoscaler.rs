@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::Cluster;
 use e2e::karpenter;
+use e2e::memory::{self, Field};
 use e2e::operators::{OperatorKind, OperatorProcess};
 use e2e::tandem::{Release, RunningOperators};
 use serde_json::{Value, json};
 
 use super::objects::{self, NAME};
 use crate::cpu;
-use crate::memory::{self, Field};
 
 /// Namespace of Karpenter's service account and Lease.
 const KARPENTER: &str = "karpenter";

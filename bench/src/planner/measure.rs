@@ -5,14 +5,15 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use e2e::memory::{self, Field};
 use planner::{Observed, Planner, ScalingPlan};
 use serde::{Deserialize, Serialize};
 
 use super::case::{self, Case, Mix, Work};
 use super::check;
 use super::counts::Counts;
-use crate::memory::{self, Field};
 use crate::numbers::percentile;
+use crate::processor_cache::last_level_cache;
 
 /// Passes of a row: the p99 of fewer than a hundred is the longest of them.
 const PASSES: usize = 200;
@@ -126,7 +127,7 @@ struct Caches(Vec<u8>);
 
 impl Caches {
     fn new() -> Self {
-        let size = 2 * memory::last_level_cache().unwrap_or_default();
+        let size = 2 * last_level_cache().unwrap_or_default();
         let mut caches = Self(vec![0; size.clamp(*CACHES.start(), *CACHES.end())]);
         caches.fill();
         caches

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::audit::AuditLog;
+use crate::control_plane::layout::AuditScope;
 use crate::control_plane::locate::{BinarySource, locate};
 use crate::control_plane::toolbox::{Tool, Toolbox};
 use crate::process_supervisor::ProcessSupervisor;
@@ -48,6 +49,8 @@ pub struct ClusterOptions {
     pub controller_manager_flags: Vec<String>,
     /// Additional flags of kwok (private only).
     pub kwok_flags: Vec<String>,
+    /// What the audit log has the contents of (private only).
+    pub audit_scope: AuditScope,
     /// Where the programs are found or built.
     pub toolbox: Toolbox,
 }
@@ -62,6 +65,7 @@ impl Default for ClusterOptions {
             api_server_flags: Vec::new(),
             controller_manager_flags: Vec::new(),
             kwok_flags: Vec::new(),
+            audit_scope: AuditScope::Ordinary,
             toolbox: Toolbox::from_environment(),
         }
     }

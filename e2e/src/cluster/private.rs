@@ -213,7 +213,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 
 /// Writes the files that the programs read into the directory.
 fn prepare(root: &Path, options: &ClusterOptions) -> Result<Components> {
-    let layout = Layout::create(root)?;
+    let layout = Layout::create(root, options.audit_scope)?;
     let ports = Ports::free()?;
     write_identities(&layout, ports.api_server)?;
     Ok(Components {

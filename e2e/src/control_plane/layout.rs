@@ -13,6 +13,17 @@ const STAGES: [&str; 3] = [
     include_str!("../../../docs/providers/simulated/node-dies.yaml"),
 ];
 const AUDIT_POLICY: &str = include_str!("../../control-plane/audit-policy.yaml");
+/// Rules that stand before those of the policy: the first that fits a request decides.
+const AUDIT_PODS: &str = include_str!("../../control-plane/audit-pods.yaml");
+
+/// Of which writes the audit log has the contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditScope {
+    /// Those to the objects that several writers share: pools, nodes, machines, leases.
+    Ordinary,
+    /// Those to pods, their budgets and their Deployments, too.
+    Pods,
+}
 
 /// The directory of a control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +36,14 @@ impl Layout {
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn create(root: &Path) -> Result<Self> {
+    pub fn create(root: &Path, audit_scope: AuditScope) -> Result<Self> {
         let layout = Self::existing(root);
         for directory in ["etcd", "logs", "pki", "kubeconfig", "home"] {
             let path = root.join(directory);
             std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
         }
-        write(&layout.audit_policy(), AUDIT_POLICY)?;
+        let pods = if audit_scope == AuditScope::Pods { AUDIT_PODS } else { "" };
+        write(&layout.audit_policy(), &AUDIT_POLICY.replacen("rules:\n", &format!("rules:\n{pods}"), 1))?;
         write(&layout.stages(), &STAGES.join("---\n"))?;
         Ok(layout)
     }

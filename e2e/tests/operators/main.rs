@@ -12,6 +12,7 @@ mod late;
 mod lifecycle;
 mod membership;
 mod rehearsals;
+mod soak;
 mod start;
 mod validation;
 mod versions;

@@ -79,7 +79,10 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             }
         }
         NodeAction::Repair => {
-            if delete(ctx, node, &mut applied).await? {
+            let noted = note_cause(ctx, node, step.cause, &mut applied).await?;
+            if let Some(node) = noted
+                && delete(ctx, &node, &mut applied).await?
+            {
                 applied.repaired.push(name());
             }
         }
@@ -107,6 +110,28 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
         None => return Ok(()),
     }
     release(ctx, node, applied).await
+}
+
+/// Annotates why the node is about to be deleted; the node as it then is, or `None` where it is gone or has changed. Noted
+/// afterwards, it would be missing for a node that has recovered meanwhile.
+async fn note_cause(
+    ctx: &Context,
+    node: &Node,
+    cause: Option<DisruptionReason>,
+    applied: &mut Applied,
+) -> Result<Option<Node>, Error> {
+    let Some(patch) = cause.and_then(|cause| patches::note_cause(node, cause)) else {
+        return Ok(Some(node.clone()));
+    };
+    let api: Api<Node> = Api::all(ctx.client.clone());
+    match written("a node", ctx.writer.json_patch(&api, node, patch).await)? {
+        Outcome::Written(noted) | Outcome::AlreadyDone(noted) | Outcome::Unchanged(noted) => Ok(Some(noted)),
+        Outcome::Gone => Ok(None),
+        Outcome::Conflict(_) | Outcome::Aborted => {
+            applied.extent = Extent::Conflict;
+            Ok(None)
+        }
+    }
 }
 
 /// Says that the node waits for its machine, also in the status when it takes long.

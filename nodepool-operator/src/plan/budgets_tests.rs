@@ -13,7 +13,7 @@ use crate::plan::testing::{
     annotate, at, deleted, done, draining, facts, facts_after, node, nodes, observed, plan, pool, set_ready,
     starting, with_action,
 };
-use crate::plan::{NodeAction, Plan, classify};
+use crate::plan::{NodeAction, Plan, classify, repair};
 
 fn limited(replicas: i32, budgets: &Value) -> NodePool {
     let mut pool = pool(replicas);
@@ -100,8 +100,13 @@ fn repair_comes_first_and_takes_from_the_same_account() {
     assert_eq!(with_action(&both, &NodeAction::Repair), ["n-000"]);
     assert!(cordoned(&both).is_empty(), "{:?}", cordoned(&both));
     // While it is being repaired, too.
-    assert!(cordoned(&all(deleted(sick))).is_empty());
-    assert_eq!(cordoned(&all(node(0))).len(), 1);
+    let mut going = deleted(sick);
+    annotate(&mut going, names::DISRUPTION_REASON_ANNOTATION, DisruptionReason::Repair.as_str());
+    assert!(cordoned(&all(going.clone())).is_empty());
+    // Also when it recovers meanwhile: it is drained, and ends.
+    set_ready(&mut going, "True");
+    assert_eq!(cordoned(&all(going)), ["n-000"]);
+    assert_eq!(cordoned(&all(node(0))).len(), 2, "one is too many, one is replaced");
 }
 
 #[test]
@@ -137,4 +142,79 @@ fn budgets_that_cannot_be_followed_are_reported() {
     let problems = facts(&seen).budget_problems;
     assert!(problems[0].contains("spec.disruption.budgets[0]"), "{problems:?}");
     assert!(facts(&observed(limited(1, &json!([{ "nodes": "10%" }])), nodes(1))).budget_problems.is_empty());
+}
+
+fn rollout_waits(observed: &Observed) -> Option<String> {
+    facts(observed).rollout.and_then(|rollout| rollout.waits)
+}
+
+#[test]
+fn a_node_too_many_is_charged_as_such_also_when_it_is_out_of_date() {
+    use DisruptionReason::{Rollout, ScaleDown};
+    let chosen = |budgets: &Value, count: usize| {
+        let mut pool = limited(2, budgets);
+        pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+        let seen = observed(pool, nodes(count));
+        let plan = plan(&seen);
+        let mut causes: Vec<_> = plan.nodes.iter().filter_map(|step| step.cause).collect();
+        causes.sort();
+        (causes, plan.request.len(), plan.held.len(), rollout_waits(&seen).is_some())
+    };
+    let no = |reason: &str| json!([{ "nodes": 0, "reasons": [reason] }]);
+    assert_eq!(chosen(&json!([]), 3), (vec![Rollout], 0, 0, false), "the third one is what the rollout adds");
+    assert_eq!(chosen(&json!([]), 5), (vec![ScaleDown, ScaleDown, Rollout], 0, 0, false));
+    assert_eq!(chosen(&no("Rollout"), 5), (vec![ScaleDown; 3], 0, 0, true));
+    assert_eq!(chosen(&no("ScaleDown"), 5), (vec![], 0, 3, false), "none goes in the place of another");
+}
+
+#[test]
+fn a_rollout_that_no_budget_allows_makes_no_node_and_keeps_those_that_it_has_made() {
+    let window = json!({ "nodes": 1, "reasons": ["Rollout"], "effect": "AllowOnly", "schedule": "0 1 * * *", "durationSeconds": 600 });
+    let mut pool = limited(2, &json!([window]));
+    pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+    let mut new = node(10);
+    annotate(&mut new, names::TEMPLATE_HASH_ANNOTATION, &pool.spec.template_hash().unwrap());
+    let at_night = |nodes: Vec<Node>| {
+        let mut seen = observed(pool.clone(), nodes);
+        seen.now = at(3600);
+        (plan(&seen).request.len(), cordoned(&plan(&seen)).len())
+    };
+    let by_day = |nodes: Vec<Node>| {
+        let seen = observed(pool.clone(), nodes);
+        let plan = plan(&seen);
+        assert_eq!(plan.requeue_at, Some(at(3600)));
+        assert!(rollout_waits(&seen).unwrap().contains("the next one begins 1970-01-01T01:00:00"));
+        (plan.request.len(), cordoned(&plan).len())
+    };
+    assert_eq!((by_day(nodes(2)), at_night(nodes(2))), ((0, 0), (1, 0)));
+    let with_new = || nodes(2).into_iter().chain([new.clone()]).collect::<Vec<_>>();
+    assert_eq!((by_day(with_new()), at_night(with_new())), ((0, 0), (0, 1)));
+    // One that never ran pods is replaced all the same.
+    let early = observed(pool.clone(), [node(0), starting(1)]);
+    assert_eq!((cordoned(&plan(&early)), rollout_waits(&early)), (vec!["n-001".to_owned()], None));
+}
+
+#[test]
+fn a_node_that_never_ran_pods_and_those_of_a_deleted_pool_are_in_no_count() {
+    let mut pool = limited(1, &json!([{ "nodes": 1 }]));
+    let mut never_ready = leaves(5, DisruptionReason::ScaleDown);
+    never_ready.metadata.annotations.as_mut().unwrap().remove(names::READY_TIME_ANNOTATION);
+    set_ready(&mut never_ready, "False");
+    let mut seen = observed(pool.clone(), nodes(2).into_iter().chain([never_ready]));
+    seen.times.0.clear();
+    assert_eq!(cordoned(&plan(&seen)).len(), 1);
+    assert_eq!(facts(&seen).disrupted.unwrap().scale_down, 1);
+    pool.metadata.deletion_timestamp = deleted(node(0)).metadata.deletion_timestamp;
+    assert_eq!(facts(&observed(pool, [leaves(5, DisruptionReason::ScaleDown)])).disrupted, None);
+}
+
+#[test]
+fn a_reason_on_a_node_that_stays_is_taken_off() {
+    let mut stays = node(0);
+    annotate(&mut stays, names::DISRUPTION_REASON_ANNOTATION, "Repair");
+    let stays_as = |node: &Node| plan(&observed(limited(1, &json!([])), [node.clone()]));
+    assert_eq!(with_action(&stays_as(&stays), &NodeAction::Tidy), ["n-000"]);
+    // An operator that was killed before it deleted the node deletes it when the time is over again.
+    set_ready(&mut stays, "Unknown");
+    assert_eq!(with_action(&stays_as(&stays), &NodeAction::Tidy), [""; 0]);
 }

@@ -42,12 +42,13 @@ pub(crate) fn classify(observed: &Observed) -> Classified {
         }
         Some(pool) if pool.spec.paused => (None, PodReads::default()),
         Some(pool) => {
-            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new());
+            let account =
+                budgets::account(observed, pool, &members, sizing::wanted(observed, pool, &members));
+            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account);
             let leaving =
                 members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));
             let start_timeout = membership::start_timeout(pool);
             let unverified = members.iter().filter(|it| it.has_timed_out(start_timeout, observed.now));
-            let account = budgets::account(observed, pool, &members, sizing.wanted);
             let reads = PodReads {
                 undecided: sizing.undecided(observed, &members, &account),
                 unverified: unverified.take(MAX_UNVERIFIED).map(|it| it.name().to_owned()).collect(),

@@ -17,6 +17,8 @@ pub(crate) struct JoinStep {
     pub node: Arc<Node>,
     /// The JSON patch that makes it one.
     pub patch: Value,
+    /// Hash of the template it was made from.
+    pub template_hash: String,
 }
 
 /// Why nothing is made or removed.

@@ -6,8 +6,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shared_crds::names;
-use shared_crds::v1alpha1::{DrainSpec, DrainTimeoutAction, RolloutSpec, RolloutType};
+use shared_crds::v1alpha1::RolloutType;
 
+use super::disturbance::{Disturbance, disturb, disturbance, rollout};
 use super::model_cluster::ModelCluster;
 use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{at, facts_after, machine, set_ready};
@@ -20,127 +21,14 @@ const MANY_PASSES: usize = 400;
 /// How long in seconds a new node of a rollout takes to be Ready: some passes.
 const SLOW_START: i64 = 5;
 
-/// What happens between passes, and how far a pass gets.
-#[derive(Clone, Debug)]
-enum Disturbance {
-    Scale(i32),
-    DeleteNode(usize),
-    BecomeReady(usize),
-    Break(usize),
-    RemoveFinalizer(usize),
-    Budget(bool),
-    Pause(bool),
-    /// A node asks to be left alone, or one of its pods does, or neither any more.
-    Protect(usize, Option<bool>),
-    /// A volume is attached to a node, or detached.
-    Attach(usize, bool),
-    /// Drains have so many seconds, and are then given back or not.
-    Drain(i32, bool),
-    Time(i64),
-    /// The template changes: what rolls, and what changes in place.
-    Template(u8, u8),
-    /// How nodes are replaced: surge, missing nodes, and whether at all.
-    Rollout(i32, i32, bool),
-    /// The kubelets of new machines register their Nodes.
-    Register,
-    /// A pass that is carried out up to this many writes; the operator's memory is lost if it stops early.
-    Pass(usize),
-}
-
-fn disturbance() -> impl Strategy<Value = Disturbance> {
-    prop_oneof![
-        2 => (0..12_i32).prop_map(Disturbance::Scale),
-        1 => (0..12_usize).prop_map(Disturbance::DeleteNode),
-        2 => (0..12_usize).prop_map(Disturbance::BecomeReady),
-        1 => (0..12_usize).prop_map(Disturbance::Break),
-        1 => (0..12_usize).prop_map(Disturbance::RemoveFinalizer),
-        1 => any::<bool>().prop_map(Disturbance::Budget),
-        1 => prop::bool::weighted(0.2).prop_map(Disturbance::Pause),
-        1 => (0..12_usize, any::<Option<bool>>()).prop_map(|(node, asks)| Disturbance::Protect(node, asks)),
-        1 => (0..12_usize, any::<bool>()).prop_map(|(node, attach)| Disturbance::Attach(node, attach)),
-        // Long enough for a pass that evicts.
-        1 => (prop_oneof![Just(0), 4..20_i32], any::<bool>()).prop_map(|(timeout, back)| Disturbance::Drain(timeout, back)),
-        2 => prop_oneof![0..5_i64, Just(1000)].prop_map(Disturbance::Time),
-        1 => (4..7_u8, 0..3_u8).prop_map(|(cpus, label)| Disturbance::Template(cpus, label)),
-        1 => (0..3_i32, 0..3_i32, prop::bool::weighted(0.2))
-            .prop_map(|(surge, missing, on_delete)| Disturbance::Rollout(surge, missing, on_delete)),
-        2 => Just(Disturbance::Register),
-        6 => prop_oneof![Just(usize::MAX), 0..6_usize].prop_map(Disturbance::Pass),
-    ]
-}
-
-/// The result of the pass, if it is one.
-fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) -> Applied {
-    let nth = |cluster: &ModelCluster, index: usize| cluster.nodes.keys().nth(index).cloned();
-    let status = |cluster: &mut ModelCluster, index: usize, status: &str| {
-        if let Some(node) = nth(cluster, index).and_then(|name| cluster.nodes.get_mut(&name)) {
-            set_ready(node, status);
-        }
-    };
-    match *disturbance {
-        Disturbance::Scale(replicas) => cluster.pool.spec.replicas = Some(replicas),
-        Disturbance::DeleteNode(index) => {
-            if let Some(node) = nth(cluster, index).and_then(|name| cluster.nodes.get(&name).cloned()) {
-                cluster.delete(&node.metadata.name.clone().unwrap(), &node);
-            }
-        }
-        Disturbance::BecomeReady(index) => status(cluster, index, "True"),
-        Disturbance::Break(index) => status(cluster, index, "Unknown"),
-        Disturbance::RemoveFinalizer(index) => {
-            if let Some(node) = nth(cluster, index).and_then(|name| cluster.nodes.get_mut(&name)) {
-                node.metadata.finalizers = None;
-            }
-            cluster.sweep();
-        }
-        Disturbance::Budget(blocks) => cluster.budget_blocks = blocks,
-        Disturbance::Pause(paused) => cluster.pool.spec.paused = paused,
-        Disturbance::Protect(index, asks) => {
-            if let Some(name) = nth(cluster, index) {
-                cluster.protect(&name, asks == Some(true), asks == Some(false));
-            }
-        }
-        Disturbance::Attach(index, attach) => {
-            if let Some(name) = nth(cluster, index) {
-                if attach {
-                    cluster.attached.insert(name)
-                } else {
-                    cluster.attached.remove(&name)
-                };
-            }
-        }
-        Disturbance::Drain(timeout, is_given_back) => {
-            let on_timeout =
-                if is_given_back { DrainTimeoutAction::GiveBack } else { DrainTimeoutAction::Force };
-            let timeout_seconds = Some(timeout);
-            cluster.pool.spec.drain = Some(DrainSpec { timeout_seconds, on_timeout, ..DrainSpec::default() });
-        }
-        Disturbance::Time(seconds) => cluster.second += seconds,
-        Disturbance::Template(cpus, label) => cluster.change_template(cpus, label),
-        Disturbance::Rollout(surge, missing, on_delete) => {
-            cluster.pool.spec.rollout = Some(RolloutSpec {
-                type_: if on_delete { RolloutType::OnDelete } else { RolloutType::RollingUpdate },
-                ..rollout(surge, missing)
-            });
-        }
-        Disturbance::Register => cluster.register(),
-        Disturbance::Pass(writes) => {
-            let plan = cluster.plan();
-            let applied = cluster.apply(&plan, writes);
-            if writes != usize::MAX && !cluster.registers_itself {
-                cluster.machines.clear();
-            }
-            return applied;
-        }
-    }
-    Applied::default()
-}
-
 /// Ends everything that keeps nodes.
 fn calm(cluster: &mut ModelCluster) {
     cluster.budget_blocks = false;
     cluster.pool.spec.paused = false;
     let rollout = cluster.pool.spec.rollout.get_or_insert_default();
     rollout.type_ = RolloutType::RollingUpdate;
+    let disruption = cluster.pool.spec.disruption.get_or_insert_default();
+    disruption.budgets.retain(|budget| budget.nodes != IntOrString::Int(0));
     cluster.attached.clear();
     cluster.failure = None;
     cluster.broken.clear();
@@ -251,14 +139,6 @@ impl Trouble {
     }
 }
 
-fn rollout(surge: i32, missing: i32) -> RolloutSpec {
-    RolloutSpec {
-        max_surge: IntOrString::Int(surge),
-        max_unavailable: IntOrString::Int(missing),
-        ..RolloutSpec::default()
-    }
-}
-
 /// Every node has what a new one would have.
 fn all_up_to_date(cluster: &ModelCluster) -> bool {
     let label =
@@ -288,6 +168,32 @@ proptest! {
                 let spec = cluster.pool.spec.rollout.clone().unwrap_or_default();
                 let most = (wanted + spec.surge(wanted)).max(before + applied.given_back.len());
                 prop_assert!(after <= most, "{after} promised, {wanted} wanted, {before} before");
+            }
+        }
+    }
+
+    #[test]
+    fn no_pass_disrupts_more_nodes_than_a_limit_allows(
+        replicas in 1..8_i32,
+        limits in vec((0..4_i32, 0..16_u8), 0..3),
+        history in vec(disturbance(), 1..60),
+        registers_itself in any::<bool>(),
+    ) {
+        let mut cluster = ModelCluster::new(registers_itself);
+        cluster.pool.spec.replicas = Some(replicas);
+        prop_assert!(run_until_idle(&mut cluster) < MANY_PASSES);
+        cluster.limit(&limits);
+        for disturbance in &history {
+            if !matches!(disturbance, Disturbance::Break(_) | Disturbance::Pass(_)) {
+                cluster.become_ready(SLOW_START);
+            }
+            let before: Vec<_> = cluster.disrupted();
+            disturb(&mut cluster, disturbance);
+            let after = cluster.disrupted();
+            for budget in cluster.pool.spec.disruption_budgets() {
+                let count = |reasons: &[DisruptionReason]| reasons.iter().filter(|it| budget.concerns(**it)).count();
+                let most = budget.nodes_of(cluster.wanted()).unwrap().max(count(&before));
+                prop_assert!(count(&after) <= most, "{after:?} with {budget:?}, before {before:?}");
             }
         }
     }

@@ -74,8 +74,10 @@ pub(crate) struct Member {
     pub leaving: Option<Leaving>,
     /// Hash of the template it was made from; `None` on nodes that this operator did not make.
     pub template_hash: Option<String>,
-    /// Why it was drained; `None` where somebody deleted it, and for one that stays.
+    /// Why it leaves, as its annotation says; `None` where somebody deleted it, and for one that stays.
     pub cause: Option<DisruptionReason>,
+    /// It stays, and has the annotation of one that leaves.
+    pub has_stale_cause: bool,
     /// The node is unschedulable.
     pub cordoned: bool,
     /// It has the taint of a drain.
@@ -108,6 +110,7 @@ impl Member {
             (false, false) => Readiness::Starting,
         };
         let drain = annotation(names::DRAIN_STARTED_ANNOTATION);
+        let cause = annotation(names::DISRUPTION_REASON_ANNOTATION);
         let template_hash = annotation(names::TEMPLATE_HASH_ANNOTATION).cloned();
         let spec = node.spec.as_ref();
         let cordoned = spec.and_then(|spec| spec.unschedulable) == Some(true);
@@ -134,7 +137,8 @@ impl Member {
             marked_ready,
             leaving,
             template_hash,
-            cause: drain.and(annotation(names::DISRUPTION_REASON_ANNOTATION)).and_then(|it| reason_of(it)),
+            cause: cause.filter(|_| leaving.is_some()).and_then(|it| reason_of(it)),
+            has_stale_cause: leaving.is_none() && cause.is_some(),
             cordoned,
             tainted,
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
@@ -211,7 +215,7 @@ impl Member {
     }
 }
 
-/// The reason that the annotation of a drain says; `None` for one that this version does not know.
+/// The reason that the annotation says; `None` for one that this version does not know.
 fn reason_of(annotation: &str) -> Option<DisruptionReason> {
     DisruptionReason::ALL.into_iter().find(|reason| reason.as_str() == annotation)
 }

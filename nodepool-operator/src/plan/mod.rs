@@ -55,11 +55,15 @@ pub(crate) mod victims;
 mod visits;
 
 #[cfg(test)]
+mod disturbance;
+#[cfg(test)]
 mod invariant_tests;
 #[cfg(test)]
 mod join_tests;
 #[cfg(test)]
 mod model_cluster;
+#[cfg(test)]
+mod model_writes;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
@@ -90,7 +94,7 @@ pub(crate) use self::decision::{JoinStep, Plan, Stall};
 use self::drain_limits::DrainLimits;
 use self::in_place::InPlace;
 pub(crate) use self::keys::{PodName, PoolKey};
-use self::membership::{Member, Readiness};
+use self::membership::Member;
 pub(crate) use self::model::{
     AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep, Sight,
 };
@@ -217,8 +221,12 @@ fn active(
     let replaced: BTreeSet<String> =
         [&never_started, &lost, &repaired].into_iter().flatten().cloned().collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
-    let sizing = if replaced.is_empty() { sizing } else { sizing::size(observed, pool, &members, &replaced) };
-    let Victims { names: victims, mut held, refused, protected, is_undecided } =
+    let sizing = if replaced.is_empty() {
+        sizing
+    } else {
+        sizing::size(observed, pool, &members, &replaced, &account)
+    };
+    let Victims { reasons: victims, mut held, refused, protected, is_undecided } =
         sizing.victims(observed, &members, pods, &mut account);
     let requeue_at = visits::next(observed, &members, start_timeout);
     let standard = Standard::of(pool, now);
@@ -235,8 +243,10 @@ fn active(
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.marks));
     let is_outdated = |member: &Member| standard.outdated(member).is_some();
     let not_updated = not_updated(in_place.as_ref(), &standard, &members);
+    // What is noted before a node is repaired stands until it is, or is well again.
+    let unhealthy: BTreeSet<String> =
+        repair::unhealthy(pool, &members).into_iter().map(str::to_owned).collect();
     let update = |member: &Member| in_place.as_ref()?.update(member, is_outdated(member));
-    let sick: BTreeSet<String> = repair::unhealthy(pool, &members).into_iter().map(str::to_owned).collect();
     let nodes = steps(members, |member| {
         if lost.contains(member.name()) {
             NodeAction::ReplaceLost
@@ -246,7 +256,7 @@ fn active(
             NodeAction::Repair
         } else if sizing.uncordon.contains(member.name()) {
             NodeAction::Uncordon
-        } else if victims.contains(member.name()) && member.has_finalizer {
+        } else if victims.contains_key(member.name()) && member.has_finalizer {
             NodeAction::Cordon
         } else if !member.stays() {
             match drain::leave(member, pods, limits, now) {
@@ -257,7 +267,10 @@ fn active(
             }
         } else if !member.has_finalizer {
             NodeAction::Adopt
-        } else if member.tainted || (member.given_back.is_some() && !sizing.has_excess) {
+        } else if member.tainted
+            || (member.has_stale_cause && !unhealthy.contains(member.name()))
+            || (member.given_back.is_some() && !sizing.has_excess)
+        {
             NodeAction::Tidy
         } else if member.lacks_mark() {
             NodeAction::MarkReady
@@ -265,17 +278,13 @@ fn active(
             update(member).map_or(NodeAction::Keep, NodeAction::Update)
         }
     });
-    let cause = |member: &Member| {
-        let is_deleted = member.leaving.is_some_and(|it| it.deleting);
-        let has_run = member.readiness != Readiness::Starting;
-        let is_repaired = !deleting && is_deleted && has_run && sick.contains(member.name());
-        let chosen = victims.contains(member.name()) && !deleting;
-        chosen
-            .then(|| sizing.rollout.cause(member.name()))
-            .or(is_repaired.then_some(DisruptionReason::Repair))
-    };
     let with_cause = |step: NodeStep| {
-        let cause = cause(&step.member).filter(|_| step.action == NodeAction::Cordon);
+        let cause = match step.action {
+            NodeAction::Cordon if deleting => None,
+            NodeAction::Cordon => victims.get(step.member.name()).copied(),
+            NodeAction::Repair => Some(DisruptionReason::Repair),
+            _ => None,
+        };
         NodeStep { cause, ..step }
     };
     let nodes = nodes.into_iter().map(with_cause).collect();
@@ -366,7 +375,8 @@ fn join(observed: &Observed, pool: &NodePool) -> Vec<JoinStep> {
     let step = |(machine, node): (&Machine, Option<&Arc<Node>>)| {
         let node = Arc::clone(node?);
         let patch = patches::join(&node, &machine.name, &marks.clone().of_machine(machine));
-        Some(JoinStep { node, patch })
+        let template_hash = machine.template_hash.clone().unwrap_or_else(|| marks.hash.clone());
+        Some(JoinStep { node, patch, template_hash })
     };
     observed.joining().into_iter().filter_map(step).collect()
 }

@@ -263,7 +263,7 @@ pub(crate) struct NodeStep {
     pub member: Member,
     /// The step for the node.
     pub action: NodeAction,
-    /// Why it begins to drain; `None` for every other step, and where somebody has deleted the node.
+    /// Why it begins to leave; `None` for every other step, and where somebody has deleted the node or its pool.
     pub cause: Option<DisruptionReason>,
 }
 

@@ -8,20 +8,21 @@ use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use shared_crds::protection::DO_NOT_DISRUPT;
-use shared_crds::v1alpha1::RepairSpec;
+use shared_crds::v1alpha1::{DisruptionBudget, DisruptionEffect, RepairSpec};
 use shared_crds::{NodePool, names};
 
+use super::membership::Readiness;
 use super::observed_time::{ConditionTimes, MachineTimes};
 use super::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
 use super::testing::{ALWAYS, always, at, key, pod, pool, set_ready, supply};
 use super::*;
-use crate::outcome::Applied;
 
 /// How long a machine takes, in seconds.
-const DELAY: i64 = 3;
+pub(super) const DELAY: i64 = 3;
 
 /// The provider ID of a machine that registers itself.
 pub(super) fn provider_id(machine: &str) -> String {
@@ -43,6 +44,8 @@ pub(super) struct ModelCluster {
     pub(super) broken: BTreeSet<String>,
     /// Nodes to which a volume is attached.
     pub(super) attached: BTreeSet<String>,
+    /// Why nodes that had run pods were chosen to leave, by UID: kept apart from what the operator writes on them.
+    pub(super) chosen: BTreeMap<String, DisruptionReason>,
     pub(super) second: i64,
     pub(super) uids: u32,
 }
@@ -59,6 +62,7 @@ impl ModelCluster {
             failure: None,
             broken: BTreeSet::new(),
             attached: BTreeSet::new(),
+            chosen: BTreeMap::new(),
             second: 1000,
             uids: 0,
         }
@@ -184,8 +188,35 @@ impl ModelCluster {
     pub(super) fn all(&self) -> usize {
         let now = at(self.second);
         let members = self.members().map(|node| Member::read(&Arc::new(node.clone()), now, ALWAYS));
-        let counted = members.filter(|member| member.stays() || member.cause.is_some()).count();
+        let is_drained =
+            |member: &Member| member.cause.is_some_and(|cause| cause != DisruptionReason::Repair);
+        let counted = members.filter(|member| member.stays() || is_drained(member)).count();
         counted + self.machines.keys().filter(|name| !self.has_member(name)).count()
+    }
+
+    /// The reasons of the chosen nodes that have not gone yet and have not been given back.
+    pub(super) fn disrupted(&self) -> Vec<DisruptionReason> {
+        let now = at(self.second);
+        let members = self.members().map(|node| Member::read(&Arc::new(node.clone()), now, ALWAYS));
+        let leaving = members.filter(|member| !member.stays());
+        leaving.filter_map(|member| self.chosen.get(member.node.metadata.uid.as_ref()?).copied()).collect()
+    }
+
+    /// Bounds how many nodes are disrupted at a time for the reasons of each bit set.
+    pub(super) fn limit(&mut self, limits: &[(i32, u8)]) {
+        let budget = |(nodes, reasons): &(i32, u8)| DisruptionBudget {
+            nodes: IntOrString::Int(*nodes),
+            reasons: (0..)
+                .zip(DisruptionReason::ALL)
+                .filter(|(bit, _)| reasons >> bit & 1 == 1)
+                .map(|(_, it)| it)
+                .collect(),
+            effect: DisruptionEffect::Limit,
+            schedule: None,
+            time_zone: None,
+            duration_seconds: None,
+        };
+        self.pool.spec.disruption.get_or_insert_default().budgets = limits.iter().map(budget).collect();
     }
 
     /// Lets every node be Ready that was created so many seconds ago and is not broken.
@@ -207,59 +238,6 @@ impl ModelCluster {
         self.staying() + self.machines.keys().filter(|name| !self.has_member(name)).count()
     }
 
-    /// Carries out the first `budget` writes of `plan`, like an operator that is killed after them.
-    pub(super) fn apply(&mut self, plan: &Plan, mut budget: usize) -> Applied {
-        let mut applied = Applied::default();
-        for step in &plan.join {
-            let name = step.node.metadata.name.clone().unwrap();
-            self.patch(&name, &step.patch);
-            applied.joined.push(name);
-        }
-        let (removals, others): (Vec<_>, Vec<_>) =
-            plan.nodes.iter().partition(|step| step.action.removes_replica());
-        for step in removals.into_iter().chain(others) {
-            if budget == 0 {
-                return applied;
-            }
-            budget -= usize::from(step.action != NodeAction::Keep);
-            self.carry_out(step);
-            let acknowledged = match step.action {
-                NodeAction::Cordon => &mut applied.cordoned,
-                NodeAction::Update(_) => &mut applied.updated,
-                NodeAction::Uncordon => &mut applied.uncordoned,
-                NodeAction::GiveBack => &mut applied.given_back,
-                NodeAction::Replace => &mut applied.replaced,
-                NodeAction::ReplaceLost => &mut applied.lost,
-                NodeAction::Repair => &mut applied.repaired,
-                NodeAction::Remove => &mut applied.removed,
-                NodeAction::Keep
-                | NodeAction::Wait
-                | NodeAction::Adopt
-                | NodeAction::Tidy
-                | NodeAction::MarkReady
-                | NodeAction::EndMachine
-                | NodeAction::Drain(_) => continue,
-            };
-            acknowledged.push(step.member.name().to_owned());
-        }
-        for node in plan.register.iter().take(budget) {
-            self.create(node.clone());
-            applied.created.extend(node.metadata.name.clone());
-        }
-        for name in &plan.withdraw {
-            self.machines.remove(name);
-        }
-        applied.withdrawn = plan.withdraw.len();
-        // Nodes that never started are a failure of the provider.
-        if applied.replaced.is_empty() {
-            for name in &plan.request {
-                self.machines.entry(name.clone()).or_insert(at(self.second + DELAY));
-            }
-            applied.requested = plan.request.len();
-        }
-        applied
-    }
-
     pub(super) fn create(&mut self, mut node: Node) {
         let name = node.metadata.name.clone().unwrap();
         if self.nodes.contains_key(&name) {
@@ -270,40 +248,6 @@ impl ModelCluster {
         node.metadata.creation_timestamp = Some(Time(at(self.second)));
         self.pods.insert(name.clone(), vec![pod(&format!("pod-{}", self.uids))]);
         self.nodes.insert(name, node);
-    }
-
-    pub(super) fn carry_out(&mut self, step: &NodeStep) {
-        let now = at(self.second);
-        let name = step.member.name().to_owned();
-        match &step.action {
-            NodeAction::Keep | NodeAction::Wait => {}
-            NodeAction::Adopt => self.patch(&name, &patches::add_node_finalizer(&step.member.node)),
-            NodeAction::MarkReady => self.patch(&name, &patches::mark_ready(&step.member.node, now)),
-            NodeAction::Uncordon | NodeAction::Tidy => {
-                self.patch(&name, &patches::uncordon(&step.member.node));
-            }
-            NodeAction::Update(patch) => self.patch(&name, patch),
-            NodeAction::GiveBack => self.patch(&name, &patches::give_back(&step.member.node, now)),
-            NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now, step.cause)),
-            NodeAction::Drain(DrainStep { evict, delete, .. }) => {
-                let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
-                self.pods.entry(name).or_default().retain(|pod| !goes(pod));
-            }
-            NodeAction::Replace | NodeAction::ReplaceLost | NodeAction::Repair => {
-                self.delete(&name, &step.member.node);
-            }
-            NodeAction::EndMachine => {
-                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
-                self.patch(&name, &patches::out_of_service(&step.member.node));
-            }
-            NodeAction::Remove => {
-                self.delete(&name, &step.member.node);
-                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
-                if let Some(patch) = patches::remove_node_finalizer(&step.member.node) {
-                    self.patch(&name, &patch);
-                }
-            }
-        }
     }
 
     /// Whether the node, and its pods, ask to be left alone.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
+use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptionReason, NodePoolSpec, RolloutSpec, RolloutType};
 use shared_crds::{NodePool, names};
 
@@ -49,7 +50,8 @@ impl<'a> Standard<'a> {
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)
     }
 
-    fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
+    /// The node as one that is out of date; `None` when it is not.
+    pub(crate) fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
         let reason = self.outdated(member)?;
         let state = match member.readiness {
             Readiness::Starting => OutdatedState::NeverReady,
@@ -205,17 +207,30 @@ pub(crate) struct Rollout {
     pub draining: usize,
     /// Number of nodes that are being drained for it, or because they are too many.
     leaving: usize,
+    /// Which budget of `spec.disruption` lets no node go for it while none is being drained; `None` where none does.
+    pub waits: Option<String>,
+}
+
+/// How many nodes there are for a rollout to decide about, and should be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Number of nodes wanted.
+    pub wanted: usize,
+    /// Number of machines without a Node.
+    pub others: usize,
+    /// How many of the nodes that are too many the Autoscaler has named.
+    pub named: usize,
 }
 
 impl Rollout {
-    /// Decides for `wanted` nodes, of which `others` are machines without a Node. The nodes called `resting` are not drained
-    /// now.
+    /// Decides with what is left in the `account`. The nodes called `resting` are not drained now.
     pub(crate) fn of(
         observed: &Observed,
         pool: &NodePool,
         members: &[Member],
         (staying, resting): (&[&Member], &[(&str, Timestamp)]),
-        (wanted, others): (usize, usize),
+        Counts { wanted, others, named }: Counts,
+        account: &Account,
     ) -> Self {
         let standard = Standard::of(pool, observed.now);
         let outdated: BTreeMap<String, OutdatedNode> = staying
@@ -223,7 +238,10 @@ impl Rollout {
             .filter_map(|member| Some((member.name().to_owned(), standard.outdated_node(member)?)))
             .collect();
         let draining = members.iter().filter(|member| is_for_rollout(member.cause)).count();
-        let leaving = members.iter().filter(|member| member.cause.is_some()).count();
+        // A machine that is repaired is as good as gone.
+        let is_drained =
+            |member: &&Member| member.cause.is_some_and(|cause| cause != DisruptionReason::Repair);
+        let leaving = members.iter().filter(is_drained).count();
         let is_held =
             pool.metadata.deletion_timestamp.is_some() || standard.spec.type_ == RolloutType::OnDelete;
         let is_active = !is_held && (!outdated.is_empty() || draining > 0);
@@ -252,14 +270,19 @@ impl Rollout {
             let least = wanted.saturating_sub(unavailable);
             may_go(&standard, &outdated, current.copied(), is_resting, least)
         };
-        let surge = most_surge.min(outdated.len());
-        Self { outdated, is_active, surge, most_surge, may_go, draining, leaving }
+        let allowed = allowed(outdated.values().copied(), account);
+        // Those that were made for it stay while a budget keeps the others.
+        let too_many = (staying.len() + others).saturating_sub(wanted + named);
+        let made = too_many.min(staying.len() + others - outdated.len());
+        let surge = most_surge.min(outdated.len()).min(made.max(allowed + draining));
+        let rollout = Self { outdated, is_active, surge, most_surge, may_go, draining, leaving, waits: None };
+        let waits = waits(rollout.outdated.values().copied(), draining, account);
+        Self { waits, ..rollout }
     }
 
-    /// Why the staying node would be drained: it is replaced, or there are too many.
-    pub(crate) fn cause(&self, node: &str) -> DisruptionReason {
-        let outdated = self.outdated.get(node).filter(|_| self.is_active);
-        outdated.map_or(DisruptionReason::ScaleDown, |outdated| outdated.reason)
+    /// Why the node would be replaced; `None` for one that is not out of date, or is not replaced now.
+    pub(crate) fn reason(&self, node: &str) -> Option<DisruptionReason> {
+        self.outdated.get(node).filter(|_| self.is_active).map(|outdated| outdated.reason)
     }
 
     /// The number of machines that may be requested, of `missing` ones: those that are drained still use their room. `present`
@@ -276,6 +299,26 @@ impl Rollout {
 /// Whether a drain for this reason replaces a node that is out of date.
 pub(crate) fn is_for_rollout(cause: Option<DisruptionReason>) -> bool {
     matches!(cause, Some(DisruptionReason::Rollout | DisruptionReason::Expiry))
+}
+
+/// Which budget lets none of the staying `outdated` nodes go, while none is being drained for the same rollout; `None` where
+/// none does.
+pub(crate) fn waits(
+    mut outdated: impl Iterator<Item = OutdatedNode> + Clone,
+    draining: usize,
+    account: &Account,
+) -> Option<String> {
+    let is_held = draining == 0 && allowed(outdated.clone(), account) == 0;
+    let first = outdated.next().filter(|_| is_held)?;
+    Some(account.refusal(first.reason)?.to_string())
+}
+
+/// How many of the `outdated` nodes the budgets let go. One that has never run pods is not asked about.
+fn allowed(outdated: impl Iterator<Item = OutdatedNode>, account: &Account) -> usize {
+    let mut account = account.clone();
+    let goes =
+        |node: &OutdatedNode| node.state == OutdatedState::NeverReady || account.take(node.reason).is_ok();
+    outdated.filter(goes).count()
 }
 
 /// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many

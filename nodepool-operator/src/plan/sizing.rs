@@ -16,7 +16,7 @@ use super::contested::MachinesWriter;
 use super::drain_limits::DrainLimits;
 use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
-use super::rollout::{MayGo, Rollout, Standard};
+use super::rollout::{Counts, MayGo, Rollout, Standard};
 use super::supply::{Machine, MachineState};
 use super::victims::Consent;
 use super::{Observed, ObservedPods, repair, rollout, slots, victims};
@@ -54,11 +54,11 @@ pub(crate) struct Sizing {
     protected: Option<ProtectedNodes>,
 }
 
-/// The nodes that are removed because they are too many.
+/// The nodes that are drained because they are too many or out of date.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Victims {
-    /// Their names.
-    pub names: BTreeSet<String>,
+    /// Why each of them is, by name.
+    pub reasons: BTreeMap<String, DisruptionReason>,
     /// The nodes that would be removed and stay for now, by name, and why.
     pub held: Vec<(String, String)>,
     /// The same because of a budget of `spec.disruption`.
@@ -94,7 +94,8 @@ impl Sizing {
         };
         // The Autoscaler chose the named ones: no other node goes in the place of one that stays.
         for member in members.iter().filter(|member| self.named.contains(member.name())) {
-            if let Some(refusal) = self.refusal(member, account) {
+            let reason = DisruptionReason::ScaleDown;
+            if let Some(refusal) = self.refusal(member, reason, account) {
                 victims.refused.push((member.name().to_owned(), refusal));
                 continue;
             }
@@ -103,8 +104,8 @@ impl Sizing {
             if let Some(why) = consent.why_not().filter(|_| waits) {
                 victims.held.push((member.name().to_owned(), why));
             } else {
-                self.take(member, account);
-                victims.names.extend([member.name().to_owned()]);
+                take(member, reason, account);
+                victims.reasons.insert(member.name().to_owned(), reason);
             }
         }
         let candidates = members.iter().filter(|member| self.candidates.contains(member.name())).collect();
@@ -113,12 +114,11 @@ impl Sizing {
         for member in victims::in_order(candidates, &pods.by_node, &self.rollout.outdated) {
             let name = member.name().to_owned();
             let state = self.rollout.outdated.get(&name).map(|outdated| outdated.state);
-            let may_be_replaced = state.is_some_and(|state| may_go.has(state));
-            if rest == 0 && !may_be_replaced {
+            let Some(reason) = self.reason(&name, rest, may_go) else {
                 looked_at(member);
                 continue;
-            }
-            if let Some(refusal) = self.refusal(member, account) {
+            };
+            if let Some(refusal) = self.refusal(member, reason, account) {
                 refused.push((name, refusal));
                 continue;
             }
@@ -127,8 +127,8 @@ impl Sizing {
                 None => {
                     rest = rest.saturating_sub(1);
                     may_go.take(state);
-                    self.take(member, account);
-                    victims.names.insert(name);
+                    take(member, reason, account);
+                    victims.reasons.insert(name, reason);
                 }
                 Some(_) if consent == Consent::NotAsked => not_asked += 1,
                 Some(why) => others.push((member, why)),
@@ -137,42 +137,45 @@ impl Sizing {
         let left = rest.max(may_go.count());
         let is_undecided = left > 0 && not_asked > 0;
         victims.is_undecided |= is_undecided;
+        let mut held = 0;
         if waits {
+            held = others.len().min(left);
             let others = others.into_iter().take(left);
             victims.held.extend(others.map(|(member, why)| (member.name().to_owned(), why)));
         } else if !is_undecided {
             for (member, _) in others {
                 let state = self.rollout.outdated.get(member.name()).map(|outdated| outdated.state);
-                if rest == 0 && !state.is_some_and(|state| may_go.has(state)) {
-                    continue;
-                }
-                if let Some(refusal) = self.refusal(member, account) {
+                let Some(reason) = self.reason(member.name(), rest, may_go) else { continue };
+                if let Some(refusal) = self.refusal(member, reason, account) {
                     refused.push((member.name().to_owned(), refusal));
                     continue;
                 }
                 rest = rest.saturating_sub(1);
                 may_go.take(state);
-                self.take(member, account);
-                victims.names.insert(member.name().to_owned());
+                take(member, reason, account);
+                victims.reasons.insert(member.name().to_owned(), reason);
             }
         }
-        victims.refused.extend(refused.into_iter().take(rest.max(may_go.count())));
+        let left = rest.max(may_go.count()) - held;
+        victims.refused.extend(refused.into_iter().take(left));
         victims
     }
 
-    /// Why a budget keeps the node now; `None` when none does. Nothing is asked for a node that has never run pods, or when all go.
-    fn refusal(&self, member: &Member, account: &Account) -> Option<String> {
-        let asks = self.protected.is_some() && member.readiness != Readiness::Starting;
-        let refusal = account.refusal(self.rollout.cause(member.name())).filter(|_| asks)?;
-        Some(format!("has to wait: {refusal}"))
+    /// Why a candidate would be drained while `rest` nodes are too many and so many of those that are out of date may go; `None`
+    /// when it would not be.
+    fn reason(&self, node: &str, rest: usize, may_go: MayGo) -> Option<DisruptionReason> {
+        if rest > 0 {
+            return Some(DisruptionReason::ScaleDown);
+        }
+        let outdated = self.rollout.outdated.get(node).filter(|outdated| may_go.has(outdated.state))?;
+        Some(outdated.reason)
     }
 
-    /// Notes that the node goes, where [`Self::refusal`] has found nothing against it.
-    fn take(&self, member: &Member, account: &mut Account) {
-        if member.readiness != Readiness::Starting {
-            // A pool that is deleted asks nobody.
-            let _ = account.take(self.rollout.cause(member.name()));
-        }
+    /// Why a budget keeps the node now; `None` when none does. Nothing is asked for a node that has never run pods, or when all go.
+    fn refusal(&self, member: &Member, reason: DisruptionReason, account: &Account) -> Option<String> {
+        let asks = self.protected.is_some() && member.readiness != Readiness::Starting;
+        let refusal = account.refusal(reason).filter(|_| asks)?;
+        Some(format!("has to wait: {refusal}"))
     }
 
     /// The nodes whose pods help to choose the victims, or may protect them, without those that are known to be protected, or
@@ -187,8 +190,10 @@ impl Sizing {
         let has_room: Vec<DisruptionReason> =
             DisruptionReason::ALL.into_iter().filter(|reason| account.room(*reason) > 0).collect();
         let is_open = |member: &&Member| {
-            let is_free = member.readiness == Readiness::Starting
-                || has_room.contains(&self.rollout.cause(member.name()));
+            let too_many = Some(DisruptionReason::ScaleDown).filter(|_| self.excess + self.named.len() > 0);
+            let mut reasons = too_many.into_iter().chain(self.rollout.reason(member.name()));
+            let is_free =
+                member.readiness == Readiness::Starting || reasons.any(|reason| has_room.contains(&reason));
             is_free
                 && protection::of_node(&member.node.metadata).is_none()
                 && !observed.protected.contains_key(member.name())
@@ -220,12 +225,21 @@ pub(crate) fn wanted(observed: &Observed, pool: &NodePool, members: &[Member]) -
     usize::try_from(wanted).unwrap_or_default()
 }
 
-/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more.
+/// Notes that the node goes, where [`Sizing::refusal`] has found nothing against it.
+fn take(member: &Member, reason: DisruptionReason, account: &mut Account) {
+    if member.readiness != Readiness::Starting {
+        // A pool that is deleted asks nobody.
+        let _ = account.take(reason);
+    }
+}
+
+/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more, and are in the `account`.
 pub(crate) fn size(
     observed: &Observed,
     pool: &NodePool,
     members: &[Member],
     replaced: &BTreeSet<String>,
+    account: &Account,
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let mut staying: Vec<&Member> = members.iter().filter(counts).collect();
@@ -245,7 +259,10 @@ pub(crate) fn size(
     let joining = observed.joining().len();
     let others = machines.len() + joining;
     let resting = resting(pool, staying.iter().copied(), observed.now);
-    sizing.rollout = Rollout::of(observed, pool, members, (&staying, &resting), (sizing.wanted, others));
+    let named = victims::named(pool, &staying);
+    let is_in_force = pool.scale_down_in_force().is_some();
+    let counts = Counts { wanted: sizing.wanted, others, named: if is_in_force { named.len() } else { 0 } };
+    sizing.rollout = Rollout::of(observed, pool, members, (&staying, &resting), counts, account);
     let is_rolling = sizing.rollout.is_active && !sizing.rollout.outdated.is_empty();
     let most = sizing.wanted + sizing.rollout.surge;
     let excess = (staying.len() + others).saturating_sub(most);
@@ -253,10 +270,10 @@ pub(crate) fn size(
     let excess = if observed.supply.removals_wait.is_none() { excess } else { 0 };
     let is_rested = |member: &&&Member| resting.iter().all(|(resting, _)| *resting != member.name());
     // While nodes are replaced, those go that are out of date.
-    let named = if is_rolling { Vec::new() } else { victims::named(pool, &staying) };
+    let named = if is_rolling && sizing.rollout.waits.is_none() { Vec::new() } else { named };
     let named: Vec<&Member> = named.iter().filter(is_rested).copied().collect();
     // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
-    let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
+    let now_due = if is_in_force { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);
     let machines_too_many = if may_remove { machines_too_many } else { 0 };
     sizing.withdraw = withdraw(&mut machines, machines_too_many);

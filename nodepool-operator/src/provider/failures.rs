@@ -38,7 +38,7 @@ struct PoolState {
     unlisted: BTreeSet<String>,
     /// Machines whose creation was not answered, and until when they may still come.
     unanswered: BTreeMap<String, Timestamp>,
-    /// References of the providers that were asked for machines.
+    /// References of the providers that were asked for machines, or had some when they were listed.
     asked: BTreeSet<String>,
     /// What the status remembers was read.
     is_restored: bool,
@@ -164,7 +164,15 @@ impl Failures {
         });
     }
 
-    /// The providers that were asked for machines of the pool.
+    /// Records how many machines `provider` has. The process that asked for them may have been killed before it wrote down
+    /// that it did.
+    pub(super) fn has_machines(&self, key: &PoolKey, provider: &str, count: usize) {
+        if count > 0 {
+            self.asking(key, provider);
+        }
+    }
+
+    /// The providers that may have machines of the pool besides the one that it selects.
     pub(super) fn asked(&self, key: &PoolKey) -> BTreeSet<String> {
         self.pools().get(key).map(|state| state.asked.clone()).unwrap_or_default()
     }

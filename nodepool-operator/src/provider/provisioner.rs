@@ -135,6 +135,7 @@ impl Provisioner {
                     if is_former {
                         former.insert(reference.clone());
                     } else {
+                        self.failures.has_machines(key, &reference, listed.len());
                         own = listing;
                     }
                     shown.extend(listed.iter().map(|(machine, _)| {

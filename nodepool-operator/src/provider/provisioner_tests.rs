@@ -187,6 +187,15 @@ async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
 }
 
 #[tokio::test]
+async fn a_provider_that_was_asked_before_a_crash_is_remembered_when_it_lists_a_machine() {
+    for (machines, remembered) in [(vec![], vec![]), (vec![running(&slot(0), None)], vec!["simulated"])] {
+        let restarted = Provisioner::with(vec![Box::new(Stub(Some(Ok(machines))))]);
+        supply(&restarted, 1, 0).await;
+        assert_eq!(restarted.remembered(&key()).providers, remembered);
+    }
+}
+
+#[tokio::test]
 async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
     let provisioner = Provisioner::with(vec![Box::new(Simulated::default())]);
     let unknown = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };

@@ -6,18 +6,19 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
+use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{
     DisruptedNodes, DisruptionReason, ProvisioningStatus, RolloutStatus, RolloutType,
 };
 
 use crate::outcome::Applied;
 use crate::plan::contested::MachinesWriter;
-use crate::plan::membership::{Member, Readiness};
+use crate::plan::membership::{Leaving, Member, Readiness};
 use crate::plan::numbers::number;
 use crate::plan::observed_time::NodeTime;
 use crate::plan::rollout::{self, Standard};
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{Observed, Plan, RepairWait, Stall, budgets, repair, sizing};
+use crate::plan::{Observed, Plan, RepairWait, Stall, budgets, sizing};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,19 +90,21 @@ pub(crate) struct RolloutFacts {
     pub is_active: bool,
     /// What `status.rollout` says; `None` where no rollout makes progress.
     pub record: Option<RolloutStatus>,
+    /// Which budget of `spec.disruption` lets no node go for it; `None` while one goes, or may.
+    pub waits: Option<String>,
     /// It has made no progress for as long as `spec.rollout.progressDeadlineSeconds`.
     pub is_stuck: bool,
 }
 
 impl RolloutFacts {
-    /// Counts the nodes of `pool` after a pass: those that stay, and the number of those that are drained because they were out
-    /// of date. `hash` is that of the template.
+    /// Counts the nodes of `pool` after a pass with this `plan`: those that stay, and the number of those that are drained because
+    /// they were out of date. All that are being disrupted are in the `account`.
     fn count(
         pool: &NodePool,
-        hash: Option<&String>,
+        plan: &Plan,
         staying: &[&Member],
         drained: usize,
-        now: Timestamp,
+        (account, now): (&Account, Timestamp),
     ) -> Option<Self> {
         let standard = Standard::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
@@ -114,7 +117,14 @@ impl RolloutFacts {
         let spec = pool.spec.rollout.clone().unwrap_or_default();
         let is_active = pool.metadata.deletion_timestamp.is_none() && spec.type_ != RolloutType::OnDelete;
         let before = pool.status.as_ref().and_then(|status| status.rollout.as_ref());
-        let record = hash.filter(|_| is_active && !pool.spec.paused).map(|hash| {
+        let waits = if is_active && !pool.spec.paused {
+            rollout::waits(old.iter().filter_map(|member| standard.outdated_node(member)), drained, account)
+        } else {
+            None
+        };
+        // The time begins anew when the wait ends.
+        let is_due = is_active && !pool.spec.paused && waits.is_none();
+        let record = plan.template_hash.as_ref().filter(|_| is_due).map(|hash| {
             let (outdated_nodes, available_nodes) = (number(outdated), number(available));
             let begins = RolloutStatus {
                 template_hash: hash.clone(),
@@ -140,32 +150,20 @@ impl RolloutFacts {
             let patience = SignedDuration::from_secs(i64::from(spec.progress_deadline_seconds));
             record.progress_time.0.checked_add(patience).is_ok_and(|deadline| deadline <= now)
         });
-        Some(Self { outdated, staying: old.len(), is_active, record, is_stuck })
+        Some(Self { outdated, staying: old.len(), is_active, record, waits, is_stuck })
     }
 }
 
-/// The reasons of the `leaving` nodes that the next pass finds, those included that were `cordoned` or `deleted` in this one.
-fn reasons(
-    pool: &NodePool,
+/// Why each of the `leaving` nodes leaves as far as the next pass finds it noted, with those that were `chosen` in this one.
+fn causes<'a>(
     plan: &Plan,
-    leaving: &[&Member],
-    cordoned: &BTreeSet<String>,
-    deleted: &BTreeSet<String>,
-) -> Vec<DisruptionReason> {
-    let causes: BTreeMap<&str, DisruptionReason> = plan
-        .nodes
-        .iter()
-        .filter(|step| cordoned.contains(step.member.name()))
-        .filter_map(|step| Some((step.member.name(), step.cause?)))
-        .collect();
-    let sick = repair::unhealthy(pool, leaving.iter().copied());
-    let reason = |member: &&Member| {
-        let name = member.name();
-        let noted = causes.get(name).copied().or(member.cause);
-        let is_deleted = deleted.contains(name) || member.leaving.is_some_and(|leaving| leaving.deleting);
-        budgets::reason(member, noted, is_deleted, &sick)
-    };
-    leaving.iter().filter_map(reason).collect()
+    leaving: &[&'a Member],
+    chosen: &BTreeSet<String>,
+) -> Vec<(&'a Member, Option<DisruptionReason>)> {
+    let steps = plan.nodes.iter().filter(|step| chosen.contains(step.member.name()));
+    let now: BTreeMap<&str, DisruptionReason> =
+        steps.filter_map(|step| Some((step.member.name(), step.cause?))).collect();
+    leaving.iter().map(|member| (*member, now.get(member.name()).copied().or(member.cause))).collect()
 }
 
 /// Kubernetes writes times as whole seconds.
@@ -208,7 +206,10 @@ impl Facts {
             .join
             .iter()
             .filter(|step| step.node.metadata.name.as_ref().is_some_and(|name| joined_now.contains(name)))
-            .map(|step| Member::read(&step.node, observed.now, NodeTime::default()))
+            .map(|step| Member {
+                template_hash: Some(step.template_hash.clone()),
+                ..Member::read(&step.node, observed.now, NodeTime::default())
+            })
             .collect();
         let with = |readiness| {
             let all = staying.iter().copied().chain(&joined);
@@ -217,9 +218,18 @@ impl Facts {
         let leaving: Vec<&Member> =
             leaving.into_iter().filter(|member| !removed.contains(member.name())).collect();
         let all: Vec<&Member> = staying.iter().copied().chain(&joined).collect();
-        let reasons = reasons(pool, plan, &leaving, &named(&[cordoned]), &named(&[replaced, lost, repaired]));
-        let drained = reasons.iter().filter(|reason| rollout::is_for_rollout(Some(**reason))).count();
-        let rollout = RolloutFacts::count(pool, plan.template_hash.as_ref(), &all, drained, observed.now);
+        let (chosen, deleted) = (named(&[cordoned, repaired]), named(&[replaced, lost, repaired]));
+        let causes = causes(plan, &leaving, &chosen);
+        let drained = causes.iter().filter(|(_, cause)| rollout::is_for_rollout(*cause)).count();
+        let reasons = causes.into_iter().filter_map(|(member, noted)| {
+            let is_deleted = |leaving: Leaving| leaving.deleting;
+            let is_deleted = deleted.contains(member.name()) || member.leaving.is_some_and(is_deleted);
+            budgets::reason(pool, member, noted, is_deleted)
+        });
+        let reasons: Vec<DisruptionReason> = reasons.collect();
+        let account =
+            Account::new(pool.spec.disruption_budgets(), plan.wanted, reasons.iter().copied(), observed.now);
+        let rollout = RolloutFacts::count(pool, plan, &all, drained, (&account, observed.now));
         let (updated, standard) = (named(&[updated]), Standard::of(pool, observed.now));
         let is_not_updated = |member: &&&Member| {
             let name = member.name();

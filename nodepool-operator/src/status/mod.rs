@@ -112,7 +112,9 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         say(false, rejected.reason, counts_and_repair(facts))
     } else if facts.all_ready() && !facts.is_rolling() && facts.not_updated == 0 && !facts.may_be_rolling() {
         let on_delete = rollout::on_delete(facts).map(|those| format!("; {those}")).unwrap_or_default();
-        say(true, Reason::AllNodesReady, format!("{}{on_delete}", all_ready(facts)))
+        // A node can be unhealthy and Ready.
+        let unhealthy = facts.repair_waits.as_ref().map(|waits| format!("; {waits}")).unwrap_or_default();
+        say(true, Reason::AllNodesReady, format!("{}{on_delete}{unhealthy}", all_ready(facts)))
     } else if pool.spec.paused {
         let outdated = rollout::outdated(facts).map(|those| format!("; {those}")).unwrap_or_default();
         say(false, Reason::Paused, format!("{}{outdated}; spec.paused is set", facts.counts()))
@@ -141,6 +143,9 @@ fn all_ready(facts: &Facts) -> String {
 fn why_not_ready(facts: &Facts) -> Reason {
     match &facts.failure {
         Some(failure) if facts.too_few() => failure.reason,
+        _ if rollout::waits(facts) && facts.not_updated == 0 && facts.has_enough_ready() => {
+            Reason::WaitsForBudget
+        }
         _ if facts.is_changing() && facts.not_ready == 0 => Reason::RollingOut,
         _ if facts.too_few() || facts.starting > 0 => Reason::Provisioning,
         _ if facts.not_ready > 0 => Reason::NodesNotReady,
@@ -167,8 +172,10 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     }
     if let Some((Reason::ProgressDeadlineExceeded, mut message)) = stalled_reason(facts, applied) {
         let blocked =
-            applied.blocked.iter().min().map(|blocked| format!("; node {} {}", blocked.node, blocked.by));
-        message.push_str(&blocked.unwrap_or_default());
+            applied.blocked.iter().min().map(|blocked| format!("node {} {}", blocked.node, blocked.by));
+        for part in blocked.into_iter().chain(stays(facts)) {
+            message.push_str(&format!("; {part}"));
+        }
         return say(false, Reason::ProgressDeadlineExceeded, message);
     }
     if let Some(blocked) = applied.blocked.iter().min() {
@@ -184,7 +191,9 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         return say(true, Reason::Deleting, waiting(facts));
     }
     if facts.is_changing() {
-        return say(true, Reason::RollingOut, waiting(facts));
+        let waits = rollout::waits(facts) && facts.not_updated == 0 && facts.leaving == 0;
+        let reason = if waits { Reason::WaitsForBudget } else { Reason::RollingOut };
+        return say(true, reason, waiting(facts));
     }
     if facts.leaving > 0 || facts.staying > facts.wanted {
         return say(true, Reason::Draining, waiting(facts));

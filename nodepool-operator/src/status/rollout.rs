@@ -33,6 +33,8 @@ pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
             Reason::OnDelete,
             format!("{outdated} until somebody removes them: spec.rollout.type is OnDelete"),
         )
+    } else if let Some(why) = &rollout.waits {
+        say(false, Reason::WaitsForBudget, format!("{outdated}; {why}"))
     } else if let Some(why) = stuck(facts) {
         say(true, Reason::ProgressDeadlineExceeded, why)
     } else {
@@ -60,9 +62,16 @@ pub(super) fn progress(facts: &Facts) -> Option<String> {
         )
     };
     let not_updated = Some(facts.not_updated).filter(|count| *count > 0).map(lack);
-    let active = facts.rollout.as_ref().filter(|rollout| rollout.is_active).map(number_of);
-    let parts: Vec<String> = facts.rolling.clone().or(active).into_iter().chain(not_updated).collect();
+    let active = facts.rollout.as_ref().filter(|rollout| rollout.is_active);
+    let waits = active.and_then(|rollout| rollout.waits.clone());
+    let active = facts.rolling.clone().or(active.map(number_of));
+    let parts: Vec<String> = active.into_iter().chain(waits).chain(not_updated).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Whether a rollout goes on only when a budget lets it.
+pub(super) fn waits(facts: &Facts) -> bool {
+    facts.rollout.as_ref().is_some_and(|rollout| rollout.waits.is_some())
 }
 
 /// Why a rollout is said to be stuck; `None` while it makes progress.

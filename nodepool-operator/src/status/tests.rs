@@ -1,9 +1,12 @@
 //! Contents of the status and the events, case by case.
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
+use shared_crds::names;
 use shared_crds::ownership::{self, Owner};
-use shared_crds::v1alpha1::{RolloutSpec, RolloutType};
+use shared_crds::v1alpha1::{NodePoolStatus, RolloutSpec, RolloutStatus, RolloutType};
 
 use super::events::{EventReason, events};
 use super::*;
@@ -52,6 +55,40 @@ fn every_owned_condition_is_always_reported_once() {
     let types: Vec<_> =
         reported(&pool, &facts(&pool, vec![], supply()), &Applied::default()).iter().map(|s| s.0).collect();
     assert_eq!(types, ownership::conditions(Owner::NodepoolOperator).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_rollout_that_no_budget_allows_waits_and_is_not_stuck() {
+    let mut pool = pool(1);
+    pool.spec.disruption =
+        serde_json::from_value(json!({ "budgets": [{ "nodes": 0, "reasons": ["Rollout"] }] })).unwrap();
+    let mut old = node(0);
+    annotate(&mut old, names::TEMPLATE_HASH_ANNOTATION, &pool.spec.template_hash().unwrap());
+    pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+    let hash = pool.spec.template_hash().unwrap();
+    let rollout = RolloutStatus {
+        template_hash: hash,
+        outdated_nodes: 1,
+        available_nodes: 0,
+        progress_time: Time(at(-100_000)),
+    };
+    pool.status = Some(NodePoolStatus { rollout: Some(rollout), ..NodePoolStatus::default() });
+    let reasons = |pool: &NodePool| {
+        let facts = facts(pool, vec![old.clone()], supply());
+        let one = |type_| one(pool, &facts, &Applied::default(), type_);
+        let record = facts.rollout.as_ref().unwrap().record.is_some();
+        (one(ConditionType::RollingOut), one(ConditionType::Ready), one(ConditionType::Stalled).0, record)
+    };
+    let waits = (Some(false), Reason::WaitsForBudget);
+    assert_eq!(reasons(&pool), (waits, waits, Some(false), false));
+    let message = statements(&pool, &facts(&pool, vec![old.clone()], supply()), &Applied::default())
+        .into_iter()
+        .find(|it| it.type_ == ConditionType::RollingOut);
+    assert!(message.unwrap().message.contains("spec.disruption.budgets[0] holds Rollout"));
+    // Without the budget it has made no progress for too long.
+    pool.spec.disruption = None;
+    let late = Reason::ProgressDeadlineExceeded;
+    assert_eq!(reasons(&pool), ((Some(true), late), (Some(false), Reason::RollingOut), Some(true), true));
 }
 
 #[test]

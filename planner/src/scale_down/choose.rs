@@ -2,6 +2,7 @@
 //! order.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::disruption::Account;
@@ -23,7 +24,6 @@ pub(super) fn choose(
     scale_down: &mut ScaleDown,
 ) {
     let mut allowances = allowances(input, pools);
-    let mut accounts: Vec<Account> = pools.iter().map(|pool| account(pool, input.now)).collect();
     let mut taken = going(pools);
     let mut reserves = input.reserves.to_vec();
     for candidate in candidates {
@@ -32,9 +32,9 @@ pub(super) fn choose(
         let gone = scale_down.victims[candidate.pool].len();
         let reserve = &mut reserves[candidate.pool];
         let awaited = || (!reserve.spares(candidate)).then(|| NodeReason::SpareForPendingPods.into());
-        let account = &mut accounts[candidate.pool];
+        let account = account(pool, gone, input.now);
         let verdict = limit(pool, gone, *taken)
-            .or_else(|| refused(account))
+            .or_else(|| refused(&account))
             .or_else(awaited)
             .or_else(|| shortage(input, candidate, &allowances))
             .or_else(|| {
@@ -54,8 +54,6 @@ pub(super) fn choose(
         }
         scale_down.verdicts[candidate.node] = Some(verdict.unwrap_or_else(|| {
             *taken += 1;
-            // There is room: nothing refused it above.
-            let _ = account.take(DisruptionReason::ScaleDown);
             reserve.take(candidate);
             scale_down.victims[candidate.pool].push(candidate.node);
             for &(budget, cost) in &candidate.disruptions {
@@ -66,12 +64,19 @@ pub(super) fn choose(
     }
 }
 
-/// The account of a pool's `spec.disruption`, from which the `NodePool` operator has taken the nodes that it removes now.
-fn account(pool: &Pool, now: Timestamp) -> Account {
+/// The account of a pool's `spec.disruption` as the `NodePool` operator will find it when it removes one node more than the `gone`
+/// ones: percentages are of what is then left.
+fn account(pool: &Pool, gone: usize, now: Timestamp) -> Account {
     let spec = &pool.object.spec;
     let disrupted = pool.object.status.as_ref().and_then(|status| status.disruption);
     let reasons = disrupted.iter().flat_map(DisruptedNodes::reasons);
-    Account::new(spec.disruption_budgets(), count(spec.effective_replicas()), reasons, now)
+    let left = count(spec.effective_replicas()).saturating_sub(gone + 1);
+    Account::new(
+        spec.disruption_budgets(),
+        left,
+        reasons.chain(iter::repeat_n(DisruptionReason::ScaleDown, gone)),
+        now,
+    )
 }
 
 /// The budget that allows no more scale-down of the pool.

@@ -377,6 +377,18 @@ fn no_more_nodes_go_than_the_budgets_of_the_pool_leave() {
 }
 
 #[test]
+fn a_percentage_is_of_the_nodes_that_are_left() {
+    let tenth = json!({ "spec": { "maxReplicas": 30, "disruption": { "budgets": [{ "nodes": "10%" }] } } });
+    // Of 12 nodes, a second one would leave 10: 1 of them may be disrupted.
+    for (nodes, expected) in [(10, 1), (12, 1), (13, 2), (23, 2), (24, 3)] {
+        let cluster = TestCluster::eager().pool("a", merged(replicas(nodes), tenth.clone()));
+        let cluster =
+            (1..=nodes).fold(cluster, |cluster, number| cluster.node("a", &format!("n{number}"), none()));
+        assert_eq!(nodes - cluster.plan().desired("a"), expected, "of {nodes}");
+    }
+}
+
+#[test]
 fn a_pool_that_rolls_grows_from_what_was_asked_for() {
     let rolling = |status: &str| json!({ "spec": { "maxReplicas": 9 }, "status": { "conditions": [{ "type": "RollingOut", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z" }] } });
     for (status, desired) in [("True", 2), ("Unknown", 2), ("False", 3)] {

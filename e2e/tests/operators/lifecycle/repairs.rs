@@ -23,7 +23,7 @@ async fn watched_pool(env: &TestEnv, pool: &str, replicas: i32) {
 }
 
 /// Reports what the node lifecycle controller reports of a node whose kubelet is silent, or lets kwok simulate it again.
-async fn set_silent(env: &TestEnv, node: &str, is_silent: bool) {
+pub(super) async fn set_silent(env: &TestEnv, node: &str, is_silent: bool) {
     let nodes = Api::<Node>::all(env.client.clone());
     let simulated = if is_silent { json!(null) } else { json!("fake") };
     let simulation = Patch::Merge(json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": simulated}}}));

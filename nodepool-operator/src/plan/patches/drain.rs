@@ -105,6 +105,21 @@ pub(crate) fn drain_waits(node: &Node, reason: Option<&str>) -> Value {
     Value::Array(patch)
 }
 
+/// Annotates why the node leaves, provided that it is in the version that was observed: what is done next cannot be undone.
+/// `None` where it is annotated already.
+pub(crate) fn note_cause(node: &Node, cause: DisruptionReason) -> Option<Value> {
+    let (metadata, name) = (&node.metadata, names::DISRUPTION_REASON_ANNOTATION);
+    if annotation(metadata, name).is_some_and(|noted| noted == cause.as_str()) {
+        return None;
+    }
+    let mut patch = is_same_object(metadata);
+    patch.push(
+        json!({ "op": "test", "path": "/metadata/resourceVersion", "value": metadata.resource_version }),
+    );
+    patch.extend(annotate(metadata, &[(name, cause.as_str().to_owned())]));
+    Some(Value::Array(patch))
+}
+
 /// Says that the node's machine is off. Unlike a drain, that is never taken back.
 pub(crate) fn out_of_service(node: &Node) -> Value {
     let taint = Taint {

@@ -14,7 +14,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
-pub(crate) use self::drain::{cordon, drain_waits, give_back, out_of_service, uncordon};
+pub(crate) use self::drain::{cordon, drain_waits, give_back, note_cause, out_of_service, uncordon};
 use super::applied_template::KUBELETS_LABELS;
 use super::template::Marks;
 
@@ -234,8 +234,24 @@ fn remove_finalizer(metadata: &ObjectMeta, name: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use shared_crds::v1alpha1::DisruptionReason;
+
     use super::*;
-    use crate::plan::testing::at;
+    use crate::plan::testing::{self, at, node};
+
+    #[test]
+    fn why_a_node_leaves_is_noted_once_and_only_in_the_version_that_was_observed() {
+        let mut node = node(1);
+        node.metadata.resource_version = Some("7".to_owned());
+        let patch = note_cause(&node, DisruptionReason::Repair).unwrap();
+        let has = |operation: Value| patch.as_array().unwrap().contains(&operation);
+        let reason = annotation_path(names::DISRUPTION_REASON_ANNOTATION);
+        assert!(has(json!({ "op": "test", "path": "/metadata/resourceVersion", "value": "7" })));
+        assert!(has(json!({ "op": "add", "path": reason, "value": "Repair" })));
+        testing::annotate(&mut node, names::DISRUPTION_REASON_ANNOTATION, "Repair");
+        assert_eq!(note_cause(&node, DisruptionReason::Repair), None);
+        assert!(note_cause(&node, DisruptionReason::Rollout).is_some());
+    }
 
     #[test]
     fn the_annotation_of_a_drain_is_never_earlier_than_its_start() {

@@ -1,0 +1,116 @@
+//! How the model of a cluster carries out a plan, write by write.
+
+use k8s_openapi::api::core::v1::Pod;
+use shared_crds::names;
+use shared_crds::v1alpha1::DisruptionReason;
+
+use super::membership::Readiness;
+use super::model_cluster::{DELAY, ModelCluster};
+use super::testing::at;
+use super::*;
+use crate::outcome::Applied;
+
+impl ModelCluster {
+    /// Carries out the first `budget` writes of `plan`, like an operator that is killed after them.
+    pub(super) fn apply(&mut self, plan: &Plan, mut budget: usize) -> Applied {
+        let mut applied = Applied::default();
+        for step in &plan.join {
+            let name = step.node.metadata.name.clone().unwrap();
+            self.patch(&name, &step.patch);
+            applied.joined.push(name);
+        }
+        let (removals, others): (Vec<_>, Vec<_>) =
+            plan.nodes.iter().partition(|step| step.action.removes_replica());
+        for step in removals.into_iter().chain(others) {
+            if budget == 0 {
+                return applied;
+            }
+            budget -= usize::from(step.action != NodeAction::Keep);
+            if step.action == NodeAction::Repair {
+                let noted = patches::note_cause(&step.member.node, DisruptionReason::Repair);
+                if let Some(patch) = &noted {
+                    self.patch(step.member.name(), patch);
+                }
+                if noted.is_some() && budget == 0 {
+                    return applied;
+                }
+                budget -= usize::from(noted.is_some());
+            }
+            self.carry_out(step);
+            let acknowledged = match step.action {
+                NodeAction::Cordon => &mut applied.cordoned,
+                NodeAction::Update(_) => &mut applied.updated,
+                NodeAction::Uncordon => &mut applied.uncordoned,
+                NodeAction::GiveBack => &mut applied.given_back,
+                NodeAction::Replace => &mut applied.replaced,
+                NodeAction::ReplaceLost => &mut applied.lost,
+                NodeAction::Repair => &mut applied.repaired,
+                NodeAction::Remove => &mut applied.removed,
+                NodeAction::Keep
+                | NodeAction::Wait
+                | NodeAction::Adopt
+                | NodeAction::Tidy
+                | NodeAction::MarkReady
+                | NodeAction::EndMachine
+                | NodeAction::Drain(_) => continue,
+            };
+            acknowledged.push(step.member.name().to_owned());
+        }
+        for node in plan.register.iter().take(budget) {
+            self.create(node.clone());
+            applied.created.extend(node.metadata.name.clone());
+        }
+        for name in &plan.withdraw {
+            self.machines.remove(name);
+        }
+        applied.withdrawn = plan.withdraw.len();
+        // Nodes that never started are a failure of the provider.
+        if applied.replaced.is_empty() {
+            for name in &plan.request {
+                self.machines.entry(name.clone()).or_insert(at(self.second + DELAY));
+            }
+            applied.requested = plan.request.len();
+        }
+        applied
+    }
+
+    pub(super) fn carry_out(&mut self, step: &NodeStep) {
+        let now = at(self.second);
+        let name = step.member.name().to_owned();
+        let uid = step.member.node.metadata.uid.clone().unwrap();
+        if let Some(cause) = step.cause.filter(|_| step.member.readiness != Readiness::Starting) {
+            self.chosen.insert(uid, cause);
+        } else if matches!(step.action, NodeAction::Uncordon | NodeAction::GiveBack) {
+            self.chosen.remove(&uid);
+        }
+        match &step.action {
+            NodeAction::Keep | NodeAction::Wait => {}
+            NodeAction::Adopt => self.patch(&name, &patches::add_node_finalizer(&step.member.node)),
+            NodeAction::MarkReady => self.patch(&name, &patches::mark_ready(&step.member.node, now)),
+            NodeAction::Uncordon | NodeAction::Tidy => {
+                self.patch(&name, &patches::uncordon(&step.member.node));
+            }
+            NodeAction::Update(patch) => self.patch(&name, patch),
+            NodeAction::GiveBack => self.patch(&name, &patches::give_back(&step.member.node, now)),
+            NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now, step.cause)),
+            NodeAction::Drain(DrainStep { evict, delete, .. }) => {
+                let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
+                self.pods.entry(name).or_default().retain(|pod| !goes(pod));
+            }
+            NodeAction::Replace | NodeAction::ReplaceLost | NodeAction::Repair => {
+                self.delete(&name, &step.member.node);
+            }
+            NodeAction::EndMachine => {
+                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
+                self.patch(&name, &patches::out_of_service(&step.member.node));
+            }
+            NodeAction::Remove => {
+                self.delete(&name, &step.member.node);
+                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
+                if let Some(patch) = patches::remove_node_finalizer(&step.member.node) {
+                    self.patch(&name, &patch);
+                }
+            }
+        }
+    }
+}
