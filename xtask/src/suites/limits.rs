@@ -253,8 +253,9 @@ fn running_for(line: &str) -> Option<(&str, Duration)> {
     Some((without_mode(name), Duration::from_secs(seconds)))
 }
 
-/// The name as `--list` has it.
+/// The name as `--list` has it. The scenarios of the lab are filled up with spaces.
 fn without_mode(name: &str) -> &str {
+    let name = name.trim_end();
     let modes = [" - should panic", " - compile fail", " - compile"];
     modes.iter().find_map(|mode| name.strip_suffix(mode)).unwrap_or(name)
 }
@@ -356,7 +357,10 @@ mod tests {
             ),
             (
                 "one after the other, with its mode",
-                vec![(at(2, 0), Begun("a - should panic")), (at(3, 0), Line("test a - should panic ... ok"))],
+                vec![
+                    (at(2, 0), Begun("a - should panic  ")),
+                    (at(3, 0), Line("test a - should panic ... ok")),
+                ],
                 at(23, 0),
                 "it has said nothing for 20:00; not ended: a::c, b",
             ),

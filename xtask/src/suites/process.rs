@@ -53,7 +53,7 @@ impl Process {
     /// Tells what happens until its end, which `end` brings about.
     pub(super) async fn follow(mut self, number: usize, end: Arc<Notify>, send: UnboundedSender<Event>) {
         let ending = self.read(number, &end, &send).await;
-        // Nobody listens when the run was interrupted.
+        // The run has dropped the other end when it was interrupted.
         send.send(Event::Ended(number, ending)).ok();
     }
 
