@@ -8,7 +8,8 @@ use e2e::wait::eventually;
 use e2e::{objects, tandem};
 
 /// Less than a process that speaks TLS needs.
-const LITTLE: &str = "nodepoolOperator.resources.limits.memory=4Mi";
+const LITTLE: [&str; 2] =
+    ["nodepoolOperator.resources.requests.memory=1Mi", "nodepoolOperator.resources.limits.memory=4Mi"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_runs_in_the_memory_of_the_chart_and_one_that_needs_more_is_killed_by_name() {
@@ -26,7 +27,7 @@ async fn an_operator_runs_in_the_memory_of_the_chart_and_one_that_needs_more_is_
     env.settles("workers", 2).await.unwrap();
     env.end().await.unwrap();
 
-    let small = TestEnv::begin("memory", &[LITTLE]).await.unwrap();
+    let small = TestEnv::begin("memory", &LITTLE).await.unwrap();
     let killed = async || Ok(small.operators.check_alive().err());
     let error = eventually(PATIENCE, "the operator is killed", killed).await.unwrap().to_string();
     assert!(error.contains("nodepool-operator") && error.contains("its limit of 4 MiB"), "{error}");

@@ -241,6 +241,7 @@ fn remember(mut all: BTreeMap<String, f64>, new: BTreeMap<String, f64>) -> anyho
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
 
     use super::*;
 
@@ -251,21 +252,33 @@ mod tests {
         assert_eq!(labels, [FIRST[0], FIRST[1], FIRST[3], "planner --lib", "e2e --lib"]);
     }
 
-    /// Runs a shell script that prints like a test program with the tests `fast` and `hangs`, and returns what the run has found
-    /// with the ids that the script has written into its file.
-    async fn run_script(script: &str, limits: Limits) -> (Progress, Vec<i32>) {
-        let directory = tempfile::tempdir().unwrap();
-        let (file, ids) = (directory.path().join("program"), directory.path().join("ids"));
-        std::fs::write(directory.path().join("operator.log"), "the operator's last line\n").unwrap();
-        let script = script.replace("DIRECTORY", directory.path().to_str().unwrap());
+    /// A shell script that prints like a test program with the tests `fast` and `hangs`, and writes its id into `ids`.
+    fn fake(directory: &Path, script: &str) -> Program {
+        let file = directory.join("program");
+        let script = script.replace("DIRECTORY", directory.to_str().unwrap());
+        let ids = directory.join("ids");
         std::fs::write(&file, format!("#!/bin/sh\necho $$ >> {}\n{script}", ids.display())).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let programs = [Program::of_file("fake", file)];
-        let tests = vec![["fast", "hangs"].map(str::to_owned).to_vec()];
-        let run = Run::new(&programs, tests, &BTreeMap::new(), limits);
-        let (progress, _) = timeout(Duration::from_secs(60), run.play()).await.unwrap().unwrap();
-        let ids = std::fs::read_to_string(ids).unwrap();
-        (progress, ids.lines().map(|id| id.parse().unwrap()).collect())
+        Program::of_file("fake", file)
+    }
+
+    fn run_of(programs: &[Program], limits: Limits) -> Run<'_> {
+        Run::new(programs, vec![["fast", "hangs"].map(str::to_owned).to_vec()], &BTreeMap::new(), limits)
+    }
+
+    fn ids(directory: &Path) -> Vec<i32> {
+        let ids = std::fs::read_to_string(directory.join("ids")).unwrap();
+        ids.lines().map(|id| id.parse().unwrap()).collect()
+    }
+
+    /// Runs a script, and returns what the run has found with the ids that the script has written.
+    async fn run_script(script: &str, limits: Limits) -> (Progress, Vec<i32>) {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("operator.log"), "the operator's last line\n").unwrap();
+        let programs = [fake(directory.path(), script)];
+        let run = run_of(&programs, limits).play();
+        let (progress, _) = timeout(Duration::from_secs(60), run).await.unwrap().unwrap();
+        (progress, ids(directory.path()))
     }
 
     /// Whether a process runs; a zombie does not.
@@ -331,5 +344,25 @@ mod tests {
             assert!(said.iter().all(|said| output.contains(said)), "{said:?}: {output}");
             assert!(!ids.iter().any(|id| alive(*id)), "{ids:?}");
         }
+    }
+
+    #[test]
+    fn a_run_that_is_interrupted_leaves_no_process_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let programs = [fake(directory.path(), "sleep 600 & echo $! >> DIRECTORY/ids; sleep 600")];
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            timeout(SHORT, run_of(&programs, Limits::new(LONG, LONG)).play()).await.unwrap_err();
+        });
+        let ids = ids(directory.path());
+        assert!(ids.len() == 2 && ids.iter().all(|id| alive(*id)), "{ids:?}");
+        drop(runtime);
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(50));
+            if !ids.iter().any(|id| alive(*id)) {
+                return;
+            }
+        }
+        panic!("left: {ids:?}");
     }
 }
