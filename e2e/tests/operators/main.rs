@@ -11,6 +11,7 @@ mod install;
 mod late;
 mod lifecycle;
 mod membership;
+mod memory;
 mod rehearsals;
 mod soak;
 mod start;

@@ -264,7 +264,8 @@ async fn operators_without_their_definitions_wait_and_say_so() {
         let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
         let args = args.map(String::from).to_vec();
         let kubeconfig = cluster.kubeconfig_path().to_owned();
-        let launch = Launch { operator, args, env: Vec::new(), kubeconfig };
+        let memory_limit = Some(e2e::tandem::default_memory_limit(operator).unwrap());
+        let launch = Launch { operator, args, env: Vec::new(), kubeconfig, memory_limit };
         let process = OperatorProcess::start(&cluster, launch).await.unwrap();
         eventually(PATIENCE, "the log names what is missing", async || {
             process.check_alive()?;
