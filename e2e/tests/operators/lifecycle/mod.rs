@@ -6,6 +6,7 @@
 mod budgets;
 mod crashes;
 mod drains;
+mod elsewhere;
 mod hold;
 mod killed;
 mod leaders;
