@@ -13,6 +13,7 @@ mod leaders;
 mod owed;
 mod refused;
 mod repairs;
+mod rights;
 mod rollouts;
 mod several;
 mod silent;
