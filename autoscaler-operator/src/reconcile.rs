@@ -68,13 +68,14 @@ fn waiting(ctx: &Context, observed: &Observed, started: Duration) -> Waiting {
     ctx.backoff().waiting(pools.chain(autoscalers), started)
 }
 
-/// When to retry refused writes. A new refusal changes the plan at once: the pods of that pool may fit in another one.
+/// When to retry refused writes. A new refusal may change the plan at once: the pods of that pool may fit in another
+/// one.
 fn retry(ctx: &Context, started: Duration, outcomes: &[PoolOutcome]) -> Option<Duration> {
     let mut backoff = ctx.backoff();
     backoff.passed(started);
-    ctx.metrics.refused(backoff.len());
+    ctx.metrics.refused(backoff.len(started));
     if outcomes.iter().any(|outcome| matches!(outcome, PoolOutcome::Failed(_))) {
         return Some(Duration::ZERO);
     }
-    backoff.next().map(|due| due.saturating_sub(ctx.clock.monotonic()))
+    backoff.next(started).map(|due| due.saturating_sub(ctx.clock.monotonic()))
 }

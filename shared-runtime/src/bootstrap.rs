@@ -270,10 +270,11 @@ where
         let writer = writer.unfenced(&clock);
         let elector =
             Elector::new(client.clone(), writer, config, fence.clone(), clock.clone(), metrics.clone());
-        elector.spawn(release.clone())
+        elector.ready_by(readiness.gate("lease", "not read yet")).spawn(release.clone())
     });
     if election.is_none() {
         metrics.leading(true);
+        metrics.lease_usable(true);
     }
 
     // Caches that are listed after the lease was acquired need not catch up with earlier writes.

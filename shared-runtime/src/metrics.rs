@@ -42,6 +42,7 @@ struct Inner {
     cache_current: IntGaugeVec,
     unreadable: IntGaugeVec,
     leader: IntGauge,
+    lease_usable: IntGauge,
     crd_missing: IntGaugeVec,
     api_requests: IntCounterVec,
     api_seconds: HistogramVec,
@@ -121,6 +122,10 @@ impl Metrics {
                 &["controller", "resource"],
             )?,
             leader: r.gauge("leader", "1 while this replica leads")?,
+            lease_usable: r.gauge(
+                "lease_usable",
+                "1 while the lease can be read, and written when it is free, or none is needed; a replica is no standby while it is 0",
+            )?,
             crd_missing: r.gauges(
                 "crd_missing",
                 "1 while the custom resource definition is missing",
@@ -193,6 +198,10 @@ impl Metrics {
 
     pub(crate) fn leading(&self, leading: bool) {
         self.0.leader.set(i64::from(leading));
+    }
+
+    pub(crate) fn lease_usable(&self, is_usable: bool) {
+        self.0.lease_usable.set(i64::from(is_usable));
     }
 
     pub(crate) fn crd(&self, name: &str, missing: bool) {

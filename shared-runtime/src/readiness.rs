@@ -1,7 +1,7 @@
 //! The conditions for an operator to work, as named gates: `/readyz` lists the closed ones, and the controller loop
 //! waits for them.
 //!
-//! Gates are independent of leader election: a standby replica is ready.
+//! A standby replica is ready. One that cannot read the lease is no standby, and one of its gates is closed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

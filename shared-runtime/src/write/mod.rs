@@ -5,6 +5,7 @@
 //! that the operator writes only its own part (`shared_crds::ownership`) and that this replica is the leader, and
 //! counts. How a single request is retried is not known here; `conflict-retry` does that.
 
+mod denial;
 mod error;
 mod guarded;
 mod objects;

@@ -6,12 +6,14 @@
 mod budgets;
 mod crashes;
 mod drains;
+mod elsewhere;
 mod hold;
 mod killed;
 mod leaders;
 mod owed;
 mod refused;
 mod repairs;
+mod rights;
 mod rollouts;
 mod several;
 mod silent;
