@@ -3,8 +3,11 @@
 use conflict_retry::Class;
 use shared_crds::ownership::Owner;
 
-use crate::error::Categorised;
+use crate::error::{Categorised, chain};
 use crate::fence::Fenced;
+
+/// How the API server answers, with code 500, an apply of a field that the schema lacks.
+const UNDECLARED_FIELD: &str = "field not declared in schema";
 
 /// A write that failed, or was refused before it was sent.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +67,11 @@ impl WriterError {
     /// silent is no refusal: that concerns all writes, and is temporary.
     pub fn is_refusal(&self) -> bool {
         self.class().is_some_and(|class| class.cause().is_none())
+    }
+
+    /// Whether the installed definition lacks a field that was applied.
+    pub fn is_undeclared_field(&self) -> bool {
+        matches!(self, Self::Write(_)) && chain(self).contains(UNDECLARED_FIELD)
     }
 
     /// Whether this replica is not the leader; the reconcile should end without further reports.
