@@ -16,3 +16,4 @@ mod soak;
 mod start;
 mod validation;
 mod versions;
+mod watched;

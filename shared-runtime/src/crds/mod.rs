@@ -30,7 +30,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Interval between two comparisons of definitions that lack nothing. A write that is refused brings the next one
 /// forward; not every write strategy has its unknown fields refused.
-const COMPLETE_WAIT: Duration = Duration::from_mins(1);
+const COMPLETE_WAIT: Duration = Duration::from_secs(30);
 /// The same while fields are missing, so that they are used soon after they came.
 const INCOMPLETE_WAIT: Duration = Duration::from_secs(10);
 /// Shortest time between two comparisons.
