@@ -30,20 +30,20 @@ async fn status(env: &TestEnv, pool: &str) -> NodePoolStatus {
     env.pool(pool).await.unwrap().status.unwrap()
 }
 
-/// A pool whose only node cannot be drained: until its budget is deleted, a rollout does not end.
+/// A pool whose two nodes cannot be drained: until its budget is deleted, a rollout stays at the first.
 async fn held_pool(env: &TestEnv, pool: &str) {
     let mut object = objects::pool(pool, 0, 9);
-    object.spec.replicas = Some(1);
+    object.spec.replicas = Some(2);
     env.create(&object).await.unwrap();
-    env.settles(pool, 1).await.unwrap();
+    env.settles(pool, 2).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": pool},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": pool}}},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": pool}}},
     }))
     .unwrap();
     env.create(&budget).await.unwrap();
-    env.create(&objects::deployment(pool, pool, 1, "1")).await.unwrap();
-    env.pods_run(1).await.unwrap();
+    env.create(&objects::deployment(pool, pool, 2, "3")).await.unwrap();
+    env.pods_run(2).await.unwrap();
 }
 
 async fn change_template(env: &TestEnv, pool: &str, cpu: &str) {
@@ -61,7 +61,7 @@ async fn an_older_definition_is_said_and_the_rest_is_reported(env: &TestEnv) {
     env.says("old", "CrdCurrent", ("False", "CrdOutdated", lacks)).await.unwrap();
     env.says("old", "RollingOut", ("True", "", "")).await.unwrap();
     env.says("old", "Reconciling", ("True", "DrainBlocked", "")).await.unwrap();
-    env.says("old", "Ready", ("False", "", "")).await.unwrap();
+    env.says("old", "Ready", ("False", "RollingOut", "")).await.unwrap();
     eventually(PATIENCE, "the change is reported as observed", async || {
         let pool = env.pool("old").await?;
         let observed = pool.status.and_then(|status| status.observed_generation);
@@ -103,7 +103,7 @@ async fn an_older_definition_is_said_and_the_rest_is_reported(env: &TestEnv) {
 
     env.api::<PodDisruptionBudget>().delete("old", &DeleteParams::default()).await.unwrap();
     env.says("old", "RollingOut", ("False", "UpToDate", "")).await.unwrap();
-    env.settles("old", 1).await.unwrap();
+    env.settles("old", 2).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
