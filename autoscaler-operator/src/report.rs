@@ -3,6 +3,7 @@
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::CustomResourceExt as _;
 use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 use shared_runtime::error::chain;
@@ -131,7 +132,10 @@ async fn autoscaler(
     outcomes: &[PoolOutcome],
     now: &Time,
 ) -> Result<bool, Error> {
-    let decide = |fresh: &NodePoolAutoscaler| autoscaler_status::status(fresh, plan, outcomes, now);
+    let outdated_crd = ctx.served.statement(NodePoolAutoscaler::crd_name());
+    let decide = |fresh: &NodePoolAutoscaler| {
+        autoscaler_status::status(fresh, plan, outcomes, outdated_crd.as_ref(), now)
+    };
     let written = ctx.writer.autoscaler_status(object, decide).await;
     ended(written, "NodePoolAutoscaler", &object.metadata)
 }

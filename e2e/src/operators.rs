@@ -280,6 +280,18 @@ impl OperatorProcess {
         Ok((!head.contains(" 200 ")).then_some(body))
     }
 
+    /// The body of `/readyz`, while it is ready: `ok`, and what works only in part, one a line.
+    ///
+    /// # Errors
+    /// When its admin server does not listen, or it is not ready.
+    pub async fn readyz(&self) -> Result<String> {
+        let (head, body) = self.ask("/readyz").await?;
+        if !head.contains(" 200 ") {
+            bail!("/readyz answered {head}: {body}");
+        }
+        Ok(body)
+    }
+
     async fn scrape(&self) -> Result<String> {
         let (head, body) = self.ask("/metrics").await?;
         if !head.contains(" 200 ") {

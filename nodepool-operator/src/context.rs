@@ -11,6 +11,7 @@ use kube::runtime::reflector::Store;
 use shared_crds::NodePool;
 use shared_runtime::bootstrap::Operator;
 use shared_runtime::clock::Clock;
+use shared_runtime::crds::ServedFields;
 use shared_runtime::events::Recorder;
 use shared_runtime::freshness::WriteTracker;
 use shared_runtime::metrics::MetricsError;
@@ -42,6 +43,8 @@ pub(crate) struct Context {
     pub pools: Store<NodePool>,
     /// Cache of all nodes; of those in no pool it holds little.
     pub nodes: Store<Node>,
+    /// What the installed definition lacks.
+    pub served: ServedFields,
     /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
     /// The providers, with a record of their failures.
@@ -72,6 +75,7 @@ impl Context {
             metrics: NodePoolMetrics::new(&operator.metrics)?,
             pools,
             nodes,
+            served: operator.served.clone(),
             unreadable: operator.unreadable.clone(),
             provisioner,
             drains: Drains::new(operator.clock.clone()),
@@ -103,6 +107,7 @@ impl Context {
             metrics: NodePoolMetrics::new(&metrics).unwrap(),
             pools: store().0,
             nodes: store().0,
+            served: ServedFields::default(),
             unreadable: UnreadableObjects::default(),
             provisioner: Arc::new(Provisioner::new(
                 (client.clone(), writer.clone()),

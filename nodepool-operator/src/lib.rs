@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use futures::stream;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
@@ -149,7 +150,10 @@ async fn start(operator: Operator, programs: Vec<Program>, management: Option<Pa
         move |node: &Node| provisioner.awaiting(node)
     };
     let namespace = operator.args.client.watch_namespace.clone();
-    let triggers = triggers::keys(pool_changes, node_changes, awaiting, namespace);
+    let triggers = stream::select(
+        triggers::keys(pool_changes, node_changes, awaiting, namespace),
+        triggers::every_pool(operator.served.changes(), pools.clone()),
+    );
     let ctx = Arc::new(Context::new(&operator, pools, nodes, provisioner)?);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::CustomResourceExt as _;
+use shared_crds::NodePool;
 use shared_runtime::controller::Step;
 
 use crate::apply::{PassResult, apply};
@@ -72,7 +74,8 @@ fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<F
     }
     let (failure, provisioning) =
         (ctx.provisioner.last_failure(&observed.key), ctx.provisioner.remembered(&observed.key));
-    Some(facts.with_failure(failure, provisioning))
+    let outdated_crd = ctx.served.statement(NodePool::crd_name());
+    Some(facts.with_failure(failure, provisioning).with_outdated_crd(outdated_crd))
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ struct Inner {
     leader: IntGauge,
     lease_usable: IntGauge,
     crd_missing: IntGaugeVec,
+    crd_fields_missing: IntGaugeVec,
     api_requests: IntCounterVec,
     api_seconds: HistogramVec,
     events_dropped: IntCounter,
@@ -131,6 +132,11 @@ impl Metrics {
                 "1 while the custom resource definition is missing",
                 &["crd"],
             )?,
+            crd_fields_missing: r.gauges(
+                "crd_fields_missing",
+                "Fields of this version that the installed custom resource definition lacks, because it is older",
+                &["crd"],
+            )?,
             api_requests: r.counters(
                 "api_requests_total",
                 "Requests to the API server; code is the HTTP status, or error when none came",
@@ -206,6 +212,10 @@ impl Metrics {
 
     pub(crate) fn crd(&self, name: &str, missing: bool) {
         self.0.crd_missing.with_label_values(&[name]).set(i64::from(missing));
+    }
+
+    pub(crate) fn crd_fields(&self, name: &str, missing: usize) {
+        self.0.crd_fields_missing.with_label_values(&[name]).set(gauge(missing));
     }
 
     pub(crate) fn api_request(&self, verb: &str, code: &str, took: Option<Duration>) {

@@ -17,3 +17,4 @@ mod soak;
 mod start;
 mod validation;
 mod versions;
+mod watched;

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
+use shared_crds::conditions::Statement;
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{
     DisruptedNodes, DisruptionReason, ProvisioningStatus, RolloutStatus, RolloutType,
@@ -77,6 +78,8 @@ pub(crate) struct Facts {
     pub rolling: Option<String>,
     /// Nodes that are too many and not drained again for a while, because their last drain took too long.
     pub given_back: Vec<String>,
+    /// What to say about an installed definition that lacks fields; `None` when it has all.
+    pub outdated_crd: Option<Statement>,
 }
 
 /// How far a rollout has come.
@@ -280,7 +283,14 @@ impl Facts {
                 let is_too_many = staying.len() + joined.len() + created > plan.wanted;
                 resting.chain(given_back.iter().cloned()).filter(|_| is_too_many).collect()
             },
+            outdated_crd: None,
         }
+    }
+
+    /// The same with what is said about the installed definition.
+    #[must_use]
+    pub(crate) fn with_outdated_crd(self, outdated_crd: Option<Statement>) -> Self {
+        Self { outdated_crd, ..self }
     }
 
     /// The same with the reason why the provider makes no nodes. It comes after counting, because a pool that has every

@@ -82,7 +82,7 @@ pub(crate) fn conditions(
 
 /// Every condition the operator owns.
 pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<Statement> {
-    vec![
+    let mut statements = vec![
         ready(pool, facts, applied),
         reconciling(pool, facts, applied),
         stalled(facts, applied),
@@ -92,7 +92,9 @@ pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> V
         budgets_valid(facts),
         clamped::replicas_clamped(pool, facts),
         provisioning::machines_contested(pool, facts),
-    ]
+    ];
+    statements.extend(facts.outdated_crd.clone());
+    statements
 }
 
 fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {

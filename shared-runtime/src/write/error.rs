@@ -4,8 +4,11 @@ use conflict_retry::Class;
 use shared_crds::ownership::Owner;
 
 use super::denial;
-use crate::error::Categorised;
+use crate::error::{Categorised, chain};
 use crate::fence::Fenced;
+
+/// How the API server answers, with code 500, an apply of a field that the schema lacks.
+const UNDECLARED_FIELD: &str = "field not declared in schema";
 
 /// A write that failed, or was refused before it was sent.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +75,11 @@ impl WriterError {
     /// another owner of the field. A fault of the API server, or of a webhook that cannot be asked, denies nothing.
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::Write(failed) if denial::is_denial(failed))
+    }
+
+    /// Whether the installed definition lacks a field that was applied.
+    pub fn is_undeclared_field(&self) -> bool {
+        matches!(self, Self::Write(_)) && chain(self).contains(UNDECLARED_FIELD)
     }
 
     /// Whether this replica is not the leader; the reconcile should end without further reports.
