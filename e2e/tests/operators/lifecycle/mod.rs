@@ -8,6 +8,7 @@ mod crashes;
 mod drains;
 mod hold;
 mod killed;
+mod large_drain;
 mod leaders;
 mod owed;
 mod refused;
