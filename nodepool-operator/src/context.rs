@@ -17,12 +17,16 @@ use shared_runtime::freshness::WriteTracker;
 use shared_runtime::metrics::MetricsError;
 use shared_runtime::reflect::UnreadableObjects;
 use shared_runtime::write::Writer;
+use tokio::sync::Semaphore;
 
 use crate::memory::drains::Drains;
+use crate::memory::list_budget::ListBudget;
+use crate::memory::places::Places;
 use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
+use crate::pod_reads::PARALLEL_LISTS;
 use crate::provider::provisioner::Provisioner;
 
 /// The dependencies of a reconcile.
@@ -51,6 +55,12 @@ pub(crate) struct Context {
     pub provisioner: Arc<Provisioner>,
     /// Recently listed pods and recent eviction results of draining nodes.
     pub drains: Drains,
+    /// Which nodes are being drained now.
+    pub places: Places,
+    /// How many lists of pods may be made now.
+    pub list_budget: ListBudget,
+    /// A permit for each list of pods that is being read.
+    pub pod_lists: Semaphore,
     /// Nodes that were found protected a moment ago.
     pub protections: Protections,
     /// For how long this process has observed nodes and pods in their current state.
@@ -65,6 +75,7 @@ impl Context {
         pools: Store<NodePool>,
         nodes: Store<Node>,
         provisioner: Arc<Provisioner>,
+        max_parallel_drains: usize,
     ) -> Result<Self, MetricsError> {
         Ok(Self {
             client: operator.client.clone(),
@@ -79,6 +90,9 @@ impl Context {
             unreadable: operator.unreadable.clone(),
             provisioner,
             drains: Drains::new(operator.clock.clone()),
+            places: Places::new(operator.clock.clone(), max_parallel_drains),
+            list_budget: ListBudget::new(operator.clock.clone()),
+            pod_lists: Semaphore::new(PARALLEL_LISTS),
             protections: Protections::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
             visited: Mutex::default(),
@@ -115,6 +129,9 @@ impl Context {
                 Vec::new(),
             )),
             drains: Drains::new(clock.clone()),
+            places: Places::new(clock.clone(), 50),
+            list_budget: ListBudget::new(clock.clone()),
+            pod_lists: Semaphore::new(PARALLEL_LISTS),
             protections: Protections::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),
@@ -143,6 +160,7 @@ impl Context {
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.invalidate(key);
         self.tracker.forget(key);
+        self.places.forget(key);
         self.protections.forget(key);
         self.provisioner.forget(key);
     }

@@ -11,11 +11,13 @@ mod attachments;
 mod cache;
 mod context;
 mod error;
+mod kept_pod;
 mod memory;
 mod metrics;
 mod observe;
 mod outcome;
 mod plan;
+mod pod_reads;
 mod provider;
 mod reconcile;
 mod report;
@@ -88,6 +90,20 @@ struct RunArgs {
     )]
     exec_provider: Vec<Program>,
 
+    /// How many nodes are drained at a time, over all pools
+    ///
+    /// Further nodes are cordoned and wait. One whose pods do not go, because of a budget for instance, lets others have its
+    /// turn. More take more memory, and more requests to the API server.
+    #[arg(
+        long,
+        env = "TANDEM_MAX_PARALLEL_DRAINS",
+        value_name = "N",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u16).range(1..),
+        help_heading = "Drains"
+    )]
+    max_parallel_drains: u16,
+
     /// The kubeconfig of the cluster that holds Cluster API's objects; without it, that of the pools
     ///
     /// It is read again when it changes. A pool's machines are in the namespace there that has the name of its namespace here.
@@ -113,8 +129,9 @@ pub enum Failure {
 pub async fn main() -> Result<(), Failure> {
     match Cli::parse().command {
         Command::Run(args) => {
-            let RunArgs { common, exec_provider, cluster_api_kubeconfig } = *args;
-            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig);
+            let RunArgs { common, exec_provider, max_parallel_drains, cluster_api_kubeconfig } = *args;
+            let most = usize::from(max_parallel_drains);
+            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig, most);
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
@@ -129,7 +146,12 @@ const SPEC: OperatorSpec = OperatorSpec {
 };
 
 /// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
-async fn start(operator: Operator, programs: Vec<Program>, management: Option<PathBuf>) -> Result<(), Error> {
+async fn start(
+    operator: Operator,
+    programs: Vec<Program>,
+    management: Option<PathBuf>,
+    max_parallel_drains: usize,
+) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let every_node = Api::all(operator.client.clone());
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);
@@ -154,7 +176,7 @@ async fn start(operator: Operator, programs: Vec<Program>, management: Option<Pa
         triggers::keys(pool_changes, node_changes, awaiting, namespace),
         triggers::every_pool(operator.served.changes(), pools.clone()),
     );
-    let ctx = Arc::new(Context::new(&operator, pools, nodes, provisioner)?);
+    let ctx = Arc::new(Context::new(&operator, pools, nodes, provisioner, max_parallel_drains)?);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;

@@ -184,7 +184,7 @@ impl Applied {
             // An event tells when they are gone.
             Some(Blocker::Finalizers(_)) => FINALIZERS_POLL,
             // The attachments of all nodes are listed for it.
-            Some(Blocker::Volumes(_)) => BLOCKED_POLL,
+            Some(Blocker::Volumes(_) | Blocker::Place) => BLOCKED_POLL,
             _ if self.blocked.is_empty() || self.evicted > 0 => DRAIN_POLL,
             _ => BLOCKED_POLL,
         };

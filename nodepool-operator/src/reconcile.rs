@@ -11,13 +11,14 @@ use crate::apply::{PassResult, apply};
 use crate::attachments;
 use crate::context::Context;
 use crate::error::Error;
-use crate::observe::{self, Seen, observe, unreadable};
+use crate::observe::{Seen, observe, unreadable};
 use crate::outcome::{Applied, Extent};
 use crate::plan::{self, Plan, PoolKey};
+use crate::pod_reads::{self, ReadsEnd};
 use crate::report::{self, report};
 use crate::status::Facts;
 
-/// Retry interval when pods could not be listed. That is not a failure of the pool: the rest of it continues at its own
+/// Retry interval when pods could not be listed, or not all in this pass. That is not a failure of the pool: the rest of it continues at its own
 /// pace.
 const UNREAD_RETRY: Duration = Duration::from_secs(2);
 
@@ -29,10 +30,12 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     let Some(seen) = observe(&ctx, &key).await? else {
         return Ok(Step::Stale);
     };
-    let classified = plan::classify(&seen.observed);
-    let mut pods = observe::pods(&ctx, &seen.observed, &classified.reads).await;
+    let mut classified = plan::classify(&seen.observed);
+    pod_reads::choose(&ctx, &seen.observed, &mut classified);
+    let reads_end = ReadsEnd::from_now(&ctx);
+    let mut pods = pod_reads::pods(&ctx, &seen.observed, &classified.reads, reads_end).await;
     let emptied = classified.emptied(&seen.observed, &pods);
-    pods.attached = attachments::attached(&ctx, &key, &emptied, &pods).await;
+    pods.attached = attachments::attached(&ctx, &key, &emptied, &pods, reads_end).await;
     let plan = plan::plan(&seen.observed, classified, &pods);
     ctx.protections.record(&key, plan.protected.iter().cloned());
     let result = apply(&ctx, &seen, &plan).await;
@@ -57,7 +60,8 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
         return Ok(Step::RequeueAfter(Duration::ZERO));
     }
     let due = applied.next_visit(&plan, ctx.clock.now()).map(|at| ctx.clock.until(at));
-    let again = pods.is_incomplete.then_some(UNREAD_RETRY);
+    let is_unread = pods.is_incomplete || !pods.deferred.is_empty();
+    let again = is_unread.then_some(UNREAD_RETRY);
     Ok(due.into_iter().chain(again).min().map_or(Step::Done, Step::RequeueAfter))
 }
 

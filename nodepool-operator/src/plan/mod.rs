@@ -45,6 +45,7 @@ pub(crate) mod observed_time;
 pub(crate) mod patches;
 pub(crate) mod pods;
 mod pool_finalizer;
+pub(crate) mod reads;
 pub(crate) mod repair;
 pub(crate) mod rollout;
 pub(crate) mod sizing;
@@ -96,7 +97,7 @@ use self::in_place::InPlace;
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
-    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep, Sight,
+    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, Pods, PoolStep, Sight,
 };
 use self::repair::Repair;
 pub(crate) use self::repair::RepairWait;
@@ -294,7 +295,7 @@ fn active(
     let all_read = observed.unread().next().is_none() && !observed.supply.is_unknown;
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let held_until = (!held.is_empty()).then(|| now.checked_add(PROTECTED_POLL).unwrap_or(Timestamp::MAX));
-    let held_until = held_until.into_iter().chain(is_undecided.then_some(now));
+    let held_until = held_until.into_iter().chain(is_undecided.then(|| pods.next_list(now)));
     let held_until = held_until.chain(account.next().filter(|_| !deleting));
     held.extend(refused);
     let (template_hash, stalled) = reported(&blueprint);

@@ -15,6 +15,9 @@ use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
 use super::supply::{Machine, MachineState, NodeSource, Supply};
 
+/// Interval of the visits of a pool whose pods are listed a few at a time.
+const DEFERRED_RETRY: SignedDuration = SignedDuration::from_secs(2);
+
 /// Everything a decision is made from, except the pods that have to be read for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
@@ -63,14 +66,21 @@ pub(crate) struct Sight {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObservedPods {
     /// Pods by the name of their node. Nodes whose pods were not read are missing.
-    pub by_node: BTreeMap<String, Vec<Pod>>,
+    pub by_node: BTreeMap<String, Pods>,
     /// For how long this process itself has observed the terminating ones.
     pub times: PodTimes,
     /// The volumes of the nodes without pods.
     pub attached: AttachedVolumes,
     /// The pods of some node could not be listed. That node waits; the pool should be visited again soon.
     pub is_incomplete: bool,
+    /// Draining nodes that wait for a place, by name: as many are drained as may be at a time.
+    pub waiting: BTreeSet<String>,
+    /// Nodes whose pods were not listed because enough lists were made lately. They are listed soon.
+    pub deferred: BTreeSet<String>,
 }
+
+/// The pods of a node, each cut to what is read of it: shared, because a drain has them in several hands.
+pub(crate) type Pods = Arc<[Arc<Pod>]>;
 
 /// The volumes that are attached to nodes although no pod there uses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,8 +94,8 @@ pub(crate) struct AttachedVolumes {
 
 impl ObservedPods {
     /// The pods of the node; `None` when they were not read.
-    pub(crate) fn of(&self, node: &str) -> Option<&[Pod]> {
-        self.by_node.get(node).map(Vec::as_slice)
+    pub(crate) fn of(&self, node: &str) -> Option<&[Arc<Pod>]> {
+        self.by_node.get(node).map(|pods| &**pods)
     }
 }
 
@@ -100,6 +110,17 @@ pub(crate) struct PodReads {
     pub undecided: BTreeSet<String>,
     /// Nodes that would be replaced because they never started, unless a pod on them shows otherwise.
     pub unverified: BTreeSet<String>,
+    /// Draining nodes that wait for a place; see [`ObservedPods::waiting`].
+    pub waiting: BTreeSet<String>,
+    /// Nodes that are listed later; see [`ObservedPods::deferred`].
+    pub deferred: BTreeSet<String>,
+}
+
+impl ObservedPods {
+    /// When those pods can be listed that were not asked for in this pass, or not listed.
+    pub(crate) fn next_list(&self, now: Timestamp) -> Timestamp {
+        if self.deferred.is_empty() { now } else { now.checked_add(DEFERRED_RETRY).unwrap_or(Timestamp::MAX) }
+    }
 }
 
 impl Observed {
@@ -223,10 +244,10 @@ pub(crate) enum NodeAction {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DrainStep {
     /// Pods to evict.
-    pub evict: Vec<Pod>,
+    pub evict: Vec<Arc<Pod>>,
     /// Pods whose grace period is all that is left of the drain: to be deleted without regard to their
     /// `PodDisruptionBudget`s, each with that grace period.
-    pub delete: Vec<Pod>,
+    pub delete: Vec<Arc<Pod>>,
     /// What keeps the node and may keep it long, apart from refused evictions.
     pub blockers: Vec<Blocker>,
     /// What it waits for in the ordinary course, apart from pods that are ending.
@@ -238,6 +259,11 @@ impl DrainStep {
     pub(super) fn waits(by: Blocker, is_ordinary: bool) -> Self {
         let (blockers, awaited) = if is_ordinary { (Vec::new(), Some(by)) } else { (vec![by], None) };
         Self { blockers, awaited, ..Self::default() }
+    }
+
+    /// Whether the node waits for nothing but a place among those that are drained.
+    pub(crate) fn waits_for_place(&self) -> bool {
+        self.only_waits_for() == Some(&Blocker::Place)
     }
 
     /// What the step waits for, if it is one that only waits.

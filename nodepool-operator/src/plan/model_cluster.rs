@@ -18,7 +18,7 @@ use shared_crds::{NodePool, names};
 use super::membership::Readiness;
 use super::observed_time::{ConditionTimes, MachineTimes};
 use super::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
-use super::testing::{ALWAYS, always, at, key, pod, pool, set_ready, supply};
+use super::testing::{ALWAYS, always, at, key, pod, pool, set_ready, shared, supply};
 use super::*;
 
 /// How long a machine takes, in seconds.
@@ -128,9 +128,9 @@ impl ModelCluster {
 
     pub(super) fn plan_from(&self, observed: &Observed) -> Plan {
         let classified = classify(observed);
-        let PodReads { recent: _, draining, undecided, unverified } = &classified.reads;
+        let PodReads { draining, undecided, unverified, .. } = &classified.reads;
         let by_node = (draining.iter().chain(undecided).chain(unverified))
-            .map(|node| (node.clone(), self.pods.get(node).cloned().unwrap_or_default()))
+            .map(|node| (node.clone(), shared(self.pods.get(node).cloned().unwrap_or_default())))
             .collect();
         let mut pods = ObservedPods { by_node, ..ObservedPods::default() };
         let of_node = |node: String| self.attached.contains(&node).then(|| (node, vec!["volume".to_owned()]));

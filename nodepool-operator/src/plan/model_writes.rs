@@ -94,7 +94,8 @@ impl ModelCluster {
             NodeAction::GiveBack => self.patch(&name, &patches::give_back(&step.member.node, now)),
             NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now, step.cause)),
             NodeAction::Drain(DrainStep { evict, delete, .. }) => {
-                let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
+                let is_in = |pods: &[Arc<Pod>], pod: &Pod| pods.iter().any(|it| **it == *pod);
+                let goes = |pod: &Pod| is_in(delete, pod) || (is_in(evict, pod) && !self.budget_blocks);
                 self.pods.entry(name).or_default().retain(|pod| !goes(pod));
             }
             NodeAction::Replace | NodeAction::ReplaceLost | NodeAction::Repair => {

@@ -17,7 +17,8 @@ use super::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
 use super::supply::{Machine, MachineState, NodeSource};
 use super::template::Blueprint;
 use super::{
-    AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Sight, Supply, classify,
+    AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey, Sight, Supply,
+    classify,
 };
 use crate::outcome::Applied;
 use crate::status::Facts;
@@ -189,9 +190,14 @@ pub(crate) fn always(nodes: &[Arc<Node>]) -> NodeTimes {
     NodeTimes(uids.map(|uid| (uid, ALWAYS)).collect())
 }
 
+/// Pods as they are handed on.
+pub(crate) fn shared(pods: Vec<Pod>) -> Pods {
+    pods.into_iter().map(Arc::new).collect()
+}
+
 /// These pods, by the name of their node.
 pub(crate) fn pods<'a>(by_node: impl IntoIterator<Item = (&'a str, Vec<Pod>)>) -> ObservedPods {
-    let by_node = by_node.into_iter().map(|(node, pods)| (node.to_owned(), pods)).collect();
+    let by_node = by_node.into_iter().map(|(node, pods)| (node.to_owned(), shared(pods))).collect();
     ObservedPods { by_node, attached: no_volumes(), ..ObservedPods::default() }
 }
 
@@ -203,7 +209,7 @@ pub(crate) fn no_volumes() -> AttachedVolumes {
 /// The plan when no pods of draining nodes could be read, and the nodes among which victims are chosen are empty.
 pub(crate) fn plan(observed: &Observed) -> Plan {
     let classified = classify(observed);
-    let empty = classified.reads.undecided.iter().map(|node| (node.clone(), Vec::new())).collect();
+    let empty = classified.reads.undecided.iter().map(|node| (node.clone(), shared(Vec::new()))).collect();
     super::plan(observed, classified, &ObservedPods { by_node: empty, ..ObservedPods::default() })
 }
 

@@ -19,7 +19,7 @@ use crate::plan::numbers::number;
 use crate::plan::observed_time::NodeTime;
 use crate::plan::rollout::{self, Standard};
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{Observed, Plan, RepairWait, Stall, budgets, sizing};
+use crate::plan::{NodeAction, NodeStep, Observed, Plan, RepairWait, Stall, budgets, sizing};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +38,8 @@ pub(crate) struct Facts {
     pub not_ready: usize,
     /// Number of leaving nodes.
     pub leaving: usize,
+    /// Number of those that wait for a place among the nodes that are drained.
+    pub waiting: usize,
     /// Number of requests without a Node.
     pub in_flight: usize,
     /// Whether the provider's machines could not be listed.
@@ -169,6 +171,10 @@ fn causes<'a>(
     leaving.iter().map(|member| (*member, now.get(member.name()).copied().or(member.cause))).collect()
 }
 
+fn waits_for_place(step: &NodeStep) -> bool {
+    matches!(&step.action, NodeAction::Drain(step) if step.waits_for_place())
+}
+
 /// Kubernetes writes times as whole seconds.
 fn second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
@@ -251,6 +257,7 @@ impl Facts {
             starting: with(Readiness::Starting) + created,
             not_ready: with(Readiness::NotReady),
             leaving: leaving.len(),
+            waiting: plan.nodes.iter().filter(|step| waits_for_place(step)).count(),
             in_flight: (observed.in_flight().count() + observed.joining().len() + requested)
                 .saturating_sub(withdrawn + joined.len() + created),
             is_unknown: observed.supply.is_unknown,

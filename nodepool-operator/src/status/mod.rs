@@ -219,7 +219,7 @@ fn waiting(facts: &Facts) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Which nodes are too many and stay for now, and why; `None` when there are none.
+/// Which nodes are too many and stay for now, and which wait to be drained, and why; `None` when there are none.
 fn stays(facts: &Facts) -> Option<String> {
     let more = |count: usize| match count - 1 {
         0 => String::new(),
@@ -234,7 +234,11 @@ fn stays(facts: &Facts) -> Option<String> {
         .iter()
         .min()
         .map(|(node, why)| format!("node {node}{} stays, because it {why}", more(facts.held.len())));
-    let parts: Vec<String> = given_back.into_iter().chain(held).collect();
+    let waiting = (facts.waiting > 0).then(|| {
+        let wait = if facts.waiting == 1 { "waits for its turn" } else { "wait for their turn" };
+        format!("{} {wait} to be drained (--max-parallel-drains)", nodes(facts.waiting))
+    });
+    let parts: Vec<String> = given_back.into_iter().chain(held).chain(waiting).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 

@@ -10,6 +10,7 @@ mod drains;
 mod elsewhere;
 mod hold;
 mod killed;
+mod large_drain;
 mod leaders;
 mod owed;
 mod refused;
