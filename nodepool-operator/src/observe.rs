@@ -24,7 +24,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use crate::plan::supply::NodeSource;
-use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, repair, slots};
+use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair, slots};
 use crate::provider::{ListedMachine, ProviderError};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
@@ -66,6 +66,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         .into_iter()
         .partition(|node| PoolKey::of_node(node).is_some());
     drop_machines_of_others(&mut supply, &of_pools, key);
+    let lookalikes = lookalikes(ctx, &supply, &machines_of_nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.recent_lists(names);
     let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
@@ -76,6 +77,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         nodes,
         unreadable,
         registered,
+        lookalikes,
         may_be_hidden,
         recent: ObservedPods::default(),
         protected: ctx.protections.recent(key),
@@ -142,6 +144,16 @@ fn with_provider_id(ctx: &Context, provider_ids: &BTreeSet<&str>) -> Vec<Arc<Nod
         let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
         id.is_some_and(|id| provider_ids.contains(id))
     })
+}
+
+/// The Nodes of no pool that could be those of machines without a Node, by name or address.
+fn lookalikes(ctx: &Context, supply: &Supply, with_node: &BTreeSet<&str>) -> Vec<Arc<Node>> {
+    let awaited = supply.machines.iter().filter(|machine| !with_node.contains(&*machine.name));
+    let known_as: BTreeSet<&str> = awaited.flat_map(elsewhere::names_of).collect();
+    if known_as.is_empty() || supply.source != Ok(NodeSource::Kubelet) {
+        return Vec::new();
+    }
+    ctx.nodes.state_filter(|node| elsewhere::is_known_as(node, &known_as) && PoolKey::of_node(node).is_none())
 }
 
 /// A machine whose Node is in another pool is none of this one's, whatever its provider lists.

@@ -20,7 +20,7 @@ list)
         hash=$(cat "$pool/$name")
         list="${list:-} {\"name\": \"$name\", \"state\": \"Running\", \"providerID\": \"directory://$name\", \"templateHash\": \"$hash\"}"
     done
-    printf '{"machines": [%s]}\n' "$(echo "${list:-}" | sed 's/} {/}, {/g')" ;;
+    printf '{"complete": true, "machines": [%s]}\n' "$(echo "${list:-}" | sed 's/} {/}, {/g')" ;;
 delete)
     rm -f "$pool/$machine" && echo '{"state": "Gone"}' ;;
 esac

@@ -26,7 +26,7 @@ use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
 use crate::plan::supply::{ProvisioningFailure, Size};
-use crate::plan::{JoinStep, NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
+use crate::plan::{Absence, JoinStep, NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
 use crate::provider::provisioner::SizeChange;
 use crate::provider::{Deletion, MachineRequest, ProviderError};
 
@@ -241,7 +241,8 @@ async fn withdraw_all(ctx: &Context, seen: &Seen, plan: &Plan, result: &mut Pass
 async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
     let Observed { key, pool, .. } = &seen.observed;
     let mut applied = Applied::default();
-    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name).await;
+    // No Node goes with it, so nothing depends on whether it was there.
+    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible).await;
     if let Some(deletion) = node_write::provided("a machine", deleted, &mut applied)? {
         applied.withdrawn = 1;
         applied.machines_ending = usize::from(deletion != Deletion::Gone);

@@ -12,6 +12,8 @@
 //! | `pods` | which pods keep a node |
 //! | `observed_time` | whether this process itself has measured that a time has passed |
 //! | `frozen` | why nothing may be changed |
+//! | `elsewhere` | which machines without a Node here may have a live one |
+//! | `absence` | whether a machine that its provider does not have is gone |
 //! | `contested` | whether another writer has set the number of machines, and what follows |
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `budgets` | which nodes count as disrupted, and why |
@@ -25,6 +27,7 @@
 //! | `visits` | when to come back without an event |
 //! | `numbers` | nothing: it writes numbers of nodes |
 
+mod absence;
 pub(crate) mod applied_template;
 mod attached;
 mod blocker;
@@ -34,6 +37,7 @@ pub(crate) mod contested;
 mod decision;
 pub(crate) mod drain;
 mod drain_limits;
+pub(crate) mod elsewhere;
 mod frozen;
 pub(crate) mod hash;
 mod in_place;
@@ -89,6 +93,7 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
+pub(crate) use self::absence::Absence;
 pub(crate) use self::blocker::Blocker;
 pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{JoinStep, Plan, Stall};
@@ -144,8 +149,12 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
         }
     };
     Plan {
-        nodes: steps(members, action),
-        withdraw: observed.in_flight().map(|machine| machine.name.clone()).collect(),
+        nodes: steps(observed, members, action),
+        withdraw: observed
+            .in_flight()
+            .filter(|machine| !observed.may_be_live(machine))
+            .map(|machine| machine.name.clone())
+            .collect(),
         requeue_at,
         ..Plan::default()
     }
@@ -171,7 +180,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
         not_updated,
         template_hash,
         stalled,
-        nodes: steps(members, action),
+        nodes: steps(observed, members, action),
         requeue_at: visits::next_list(observed),
         ..Plan::default()
     }
@@ -248,7 +257,7 @@ fn active(
     let unhealthy: BTreeSet<String> =
         repair::unhealthy(pool, &members).into_iter().map(str::to_owned).collect();
     let update = |member: &Member| in_place.as_ref()?.update(member, is_outdated(member));
-    let nodes = steps(members, |member| {
+    let nodes = steps(observed, members, |member| {
         if lost.contains(member.name()) {
             NodeAction::ReplaceLost
         } else if never_started.contains(member.name()) {
@@ -351,7 +360,8 @@ fn is_ending(going: &BTreeSet<&str>, member: &Member, step: &DrainStep) -> bool 
 
 /// The step of a node that has to wait with its deletion until its provider may remove a machine; `None` when it need not.
 fn wait(observed: &Observed, member: &Member) -> Option<NodeAction> {
-    let why = observed.supply.removals_wait.clone()?;
+    let unlisted = || observed.unlisted(member).map(str::to_owned);
+    let why = observed.supply.removals_wait.clone().or_else(unlisted)?;
     let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
     (!is_deleted).then(|| NodeAction::Drain(DrainStep::waits(Blocker::Provider(why), true)))
 }
@@ -390,6 +400,15 @@ fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<S
     }
 }
 
-fn steps(members: Vec<Member>, action: impl Fn(&Member) -> NodeAction) -> Vec<NodeStep> {
-    members.into_iter().map(|member| NodeStep { action: action(&member), cause: None, member }).collect()
+fn steps(observed: &Observed, members: Vec<Member>, action: impl Fn(&Member) -> NodeAction) -> Vec<NodeStep> {
+    let all: Vec<&Member> = members.iter().collect();
+    let absences: Vec<Absence> =
+        members.iter().map(|member| absence::absence(observed, &all, member)).collect();
+    let step = |(member, absence): (Member, Absence)| NodeStep {
+        action: action(&member),
+        cause: None,
+        absence,
+        member,
+    };
+    members.into_iter().zip(absences).map(step).collect()
 }

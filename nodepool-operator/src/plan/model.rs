@@ -9,6 +9,7 @@ use serde_json::Value;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
+use super::absence::Absence;
 use super::blocker::Blocker;
 use super::keys::PoolKey;
 use super::membership::Member;
@@ -32,6 +33,8 @@ pub(crate) struct Observed {
     pub unreadable: BTreeSet<String>,
     /// Nodes of no pool that have the provider ID of one of the pool's machines, also of one that was deleted.
     pub registered: Vec<Arc<Node>>,
+    /// Nodes of no pool that have a name or an address of one of the pool's machines that lack a Node, and not its provider ID.
+    pub lookalikes: Vec<Arc<Node>>,
     /// Some Node of the cluster cannot be read, and it is not known whether it is that of a machine of this pool.
     pub may_be_hidden: bool,
     /// Pods of draining nodes that were listed a moment ago.
@@ -157,14 +160,28 @@ impl Observed {
         self.registered.iter().filter(move |node| id.is_some() && provider_id(node) == id.as_deref())
     }
 
-    /// Whether the node's provider lists machines, and not the one of this node. An empty list is no reason to conclude
-    /// anything.
+    /// Whether the node's provider lists machines of the pool, and not the one of this node. An empty list is no reason to
+    /// conclude anything, and neither is one of machines that the provider names itself and of which none has a Node here: it
+    /// may be of another cluster.
     pub(crate) fn lists_others_only(&self, node: &Node) -> bool {
         let machine = names::machine_of(&node.metadata);
+        let with_node = self.with_node();
         self.supply.source == Ok(NodeSource::Kubelet)
             && !self.supply.is_unknown
-            && !self.supply.machines.is_empty()
+            && self.supply.machines.iter().any(|listed| {
+                self.supply.size.is_none() || with_node.contains(&*listed.name) || self.has_registered(listed)
+            })
             && self.supply.machines.iter().all(|listed| Some(&*listed.name) != machine)
+    }
+
+    /// Why the machines of the provider that made this one could not be listed; `None` when they were.
+    pub(super) fn unlisted(&self, member: &Member) -> Option<&str> {
+        let all = &self.supply.unlisted;
+        let why = match member.made_by() {
+            Some(provider) => all.get(provider),
+            None => all.values().next(),
+        };
+        why.map(String::as_str)
     }
 
     /// The machines that are being deleted. The operator deletes none whose Node stays, so a Node that stays although its
@@ -291,6 +308,8 @@ pub(crate) struct NodeStep {
     pub action: NodeAction,
     /// Why it begins to leave; `None` for every other step, and where somebody has deleted the node or its pool.
     pub cause: Option<DisruptionReason>,
+    /// What it means if its provider says that there is no machine of it.
+    pub absence: Absence,
 }
 
 /// What happens to the pool's finalizer.

@@ -17,7 +17,7 @@ use shared_crds::{NodePool, names};
 
 use super::membership::Readiness;
 use super::observed_time::{ConditionTimes, MachineTimes};
-use super::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
+use super::supply::{KnownAs, Machine, MachineState, NodeSource, ProvisioningFailure};
 use super::testing::{ALWAYS, always, at, key, pod, pool, set_ready, shared, supply};
 use super::*;
 
@@ -80,6 +80,7 @@ impl ModelCluster {
             provider_id: self.registers_itself.then(|| provider_id(name)),
             is_marked: false,
             template_hash: None,
+            known_as: KnownAs::default(),
         };
         let all = self.nodes.values().cloned().map(Arc::new);
         let (nodes, others): (Vec<_>, Vec<_>) = all.partition(|node| PoolKey::of_node(node).is_some());
@@ -96,6 +97,7 @@ impl ModelCluster {
             nodes,
             unreadable: BTreeSet::new(),
             registered: others.into_iter().filter(is_awaited).collect(),
+            lookalikes: vec![],
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: BTreeMap::new(),

@@ -14,10 +14,10 @@ use shared_crds::{NodePool, names};
 
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
-use super::supply::{Machine, MachineState, NodeSource};
+use super::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 use super::template::Blueprint;
 use super::{
-    AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey, Sight, Supply,
+    Absence, AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey, Sight, Supply,
     classify,
 };
 use crate::outcome::Applied;
@@ -46,6 +46,8 @@ pub(crate) fn supply() -> Supply {
         size: None,
         size_writer: None,
         capacity: BTreeMap::new(),
+        completeness: Completeness::Certain,
+        unlisted: BTreeMap::new(),
         removals_wait: None,
         rolling: None,
         uncertain_until: None,
@@ -173,6 +175,7 @@ pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) ->
         nodes,
         unreadable: BTreeSet::new(),
         registered: vec![],
+        lookalikes: vec![],
         may_be_hidden: false,
         recent: ObservedPods::default(),
         protected: BTreeMap::new(),
@@ -220,7 +223,12 @@ pub(crate) fn plan_with(observed: &Observed, pods: &ObservedPods) -> Plan {
 
 /// A step for `node`.
 pub(crate) fn step(node: Node, action: NodeAction) -> NodeStep {
-    NodeStep { member: Member::read(&Arc::new(node), at(100), ALWAYS), action, cause: None }
+    NodeStep {
+        member: Member::read(&Arc::new(node), at(100), ALWAYS),
+        action,
+        cause: None,
+        absence: Absence::Credible,
+    }
 }
 
 /// The result of a plan that is carried out completely.
@@ -272,7 +280,14 @@ pub(crate) fn with_action(plan: &Plan, action: &NodeAction) -> Vec<String> {
 }
 
 pub(crate) fn machine(name: &str, state: MachineState) -> Machine {
-    Machine { name: name.into(), state, provider_id: None, is_marked: false, template_hash: None }
+    Machine {
+        name: name.into(),
+        state,
+        provider_id: None,
+        is_marked: false,
+        template_hash: None,
+        known_as: KnownAs::default(),
+    }
 }
 
 /// The state of a machine that is expected, at no known time.

@@ -27,7 +27,7 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 
 use crate::plan::PoolKey;
-use crate::plan::supply::{NodeSource, NodeTraits, Size};
+use crate::plan::supply::{Completeness, KnownAs, NodeSource, NodeTraits, Size};
 
 /// A request for one machine.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,8 @@ pub(crate) struct ListedMachine {
     pub provider_id: Option<String>,
     /// Hash of the template it was made from; `None` when the provider does not know it.
     pub template_hash: Option<String>,
+    /// By what its Node could be known here.
+    pub known_as: KnownAs,
 }
 
 /// The result of a deletion that was accepted.
@@ -159,6 +161,11 @@ pub(crate) trait NamedProvider: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>>;
 
+    /// What it means that a machine was not in the last list.
+    fn completeness(&self, _: &PoolKey) -> Completeness {
+        Completeness::Unknown
+    }
+
     /// Every machine of the pool that was created and not deleted since. An empty list is no reason to delete anything.
     fn list<'a>(
         &'a self,
@@ -193,6 +200,8 @@ pub(crate) struct SizedList {
     pub removals_wait: Option<String>,
     /// How it says that it replaces machines of an earlier template; `None` when it does not.
     pub rolling: Option<String>,
+    /// Whether the list is complete.
+    pub completeness: Completeness,
 }
 
 /// Keeps a number of machines, and names them itself. Every change is made from a [`Size`] that was observed: if the

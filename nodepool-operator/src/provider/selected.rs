@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::ProviderSpec;
 
 use super::{Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
-use crate::plan::supply::{NodeTraits, Size};
+use crate::plan::supply::{Completeness, NodeTraits, Size};
 use crate::plan::{PoolKey, slots};
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
@@ -43,6 +43,8 @@ pub(super) struct Listing {
     pub removals_wait: Option<String>,
     /// How the provider says that it replaces machines.
     pub rolling: Option<String>,
+    /// What the absence of a machine means.
+    pub completeness: Completeness,
 }
 
 impl Selected<'_> {
@@ -61,10 +63,11 @@ impl Selected<'_> {
                 let listed = credible(key, in_time(provider.list(key, now)).await?)?;
                 let machines = listed.into_iter().map(|machine| (machine, false)).collect();
                 let (traits, trouble) = (provider.traits(key), provider.trouble(key));
-                Ok(Listing { machines, traits, trouble, ..Listing::default() })
+                let completeness = provider.completeness(key);
+                Ok(Listing { machines, traits, trouble, completeness, ..Listing::default() })
             }
             Self::Sized(provider, name) => {
-                let SizedList { size, size_writer, capacity, machines, removals_wait, rolling } =
+                let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
                     in_time(provider.list(key, name)).await?;
                 let size = Some(size);
                 Ok(Listing {
@@ -74,6 +77,7 @@ impl Selected<'_> {
                     capacity,
                     removals_wait,
                     rolling,
+                    completeness,
                     ..Listing::default()
                 })
             }
@@ -103,7 +107,7 @@ impl Selected<'_> {
 /// nor a provider ID comes twice.
 fn credible(key: &PoolKey, listed: Vec<ListedMachine>) -> Result<Vec<ListedMachine>, ProviderError> {
     let (prefix, mut names, mut ids) = (slots::prefix(key), BTreeSet::new(), BTreeMap::new());
-    for ListedMachine { name, provider_id, progress: _, template_hash: _ } in &listed {
+    for ListedMachine { name, provider_id, progress: _, template_hash: _, known_as: _ } in &listed {
         let lie = if !slots::is_slot(name, &prefix) {
             Some(format!("{name:?}, which is not a machine of this pool (they are called {prefix}<number>)"))
         } else if !names.insert(name) {

@@ -54,6 +54,8 @@ pub(crate) struct Facts {
     pub machines: MachinesWriter,
     /// Capacity of one node, as far as the provider says it.
     pub capacity: BTreeMap<String, Quantity>,
+    /// What to say about machines whose Node may be elsewhere; `None` when there are none such.
+    pub elsewhere: Option<String>,
     /// What the operator remembers about the provider, apart from [`Self::machines`] and [`Self::capacity`].
     pub provisioning: ProvisioningStatus,
     /// Why nodes are not being made; `None` without a failure.
@@ -266,6 +268,7 @@ impl Facts {
             stalled: plan.stalled.clone(),
             machines: MachinesWriter::of(pool, &observed.supply, observed.now),
             capacity: observed.supply.capacity.clone(),
+            elsewhere: observed.elsewhere_problem(),
             provisioning: ProvisioningStatus::default(),
             failure: None,
             trouble: observed.supply.trouble.clone(),

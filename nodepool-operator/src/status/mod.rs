@@ -172,13 +172,15 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     if let Some(Rejected { write: _, reason, message }) = applied.lasting_rejection() {
         return say(false, *reason, message.clone());
     }
-    if let Some((Reason::ProgressDeadlineExceeded, mut message)) = stalled_reason(facts, applied) {
+    let lasting = [Reason::ProgressDeadlineExceeded, Reason::NodeElsewhere];
+    let stalled = stalled_reason(facts, applied).filter(|(reason, _)| lasting.contains(reason));
+    if let Some((reason, mut message)) = stalled {
         let blocked =
             applied.blocked.iter().min().map(|blocked| format!("node {} {}", blocked.node, blocked.by));
         for part in blocked.into_iter().chain(stays(facts)) {
             message.push_str(&format!("; {part}"));
         }
-        return say(false, Reason::ProgressDeadlineExceeded, message);
+        return say(false, reason, message);
     }
     if let Some(blocked) = applied.blocked.iter().min() {
         let more = match applied.blocked.len() - 1 {
@@ -251,6 +253,9 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
     if let Some(Stall { reason, message }) = facts.stalled.as_ref().filter(|_| !facts.deleting) {
         return Some((*reason, message.clone()));
     }
+    if let Some(message) = &facts.elsewhere {
+        return Some((Reason::NodeElsewhere, message.clone()));
+    }
     if let Some(message) = rollout::stuck(facts) {
         return Some((Reason::ProgressDeadlineExceeded, message));
     }
@@ -298,6 +303,9 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     }
     if let Some(Stall { reason, message }) = &facts.stalled {
         return say(false, *reason, message);
+    }
+    if let Some(message) = &facts.elsewhere {
+        return say(false, Reason::NodeElsewhere, message);
     }
     match &facts.failure {
         Some(failure) => say(false, failure.reason, &failure.message),

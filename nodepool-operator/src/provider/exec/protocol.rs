@@ -1,7 +1,7 @@
 //! What is written to a program, and what it may answer: version `exec.tandem.dev/v1alpha1` of the protocol that
 //! `docs/providers/exec.md` describes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate};
 
 use crate::plan::PoolKey;
+use crate::plan::supply::KnownAs;
 use crate::provider::{ListedMachine, Progress, ProviderError};
 
 /// Version of the protocol.
@@ -91,6 +92,9 @@ pub(super) struct CreateAnswer {
 pub(super) struct ListAnswer {
     /// The machines of the pool.
     pub machines: Vec<MachineAnswer>,
+    /// Whether a machine that is not among them does not exist.
+    #[serde(default)]
+    pub complete: bool,
 }
 
 /// A machine in a list.
@@ -104,6 +108,8 @@ pub(super) struct MachineAnswer {
     ready_in_seconds: Option<u32>,
     message: Option<String>,
     template_hash: Option<String>,
+    #[serde(default)]
+    addresses: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -152,6 +158,7 @@ impl MachineAnswer {
             progress,
             provider_id,
             template_hash: self.template_hash.filter(|hash| !hash.is_empty()),
+            known_as: KnownAs { node: None, addresses: self.addresses },
         }
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use super::*;
+use crate::plan::supply::KnownAs;
 use crate::plan::testing::{at, key};
 use crate::provider::Progress;
 use program::InvalidProgram;
@@ -57,6 +58,7 @@ async fn a_list_is_read_with_states_times_and_provider_ids() {
         progress,
         provider_id,
         template_hash: None,
+        known_as: KnownAs::default(),
     });
     assert_eq!(machines, expected);
 }

@@ -23,7 +23,7 @@ use self::node_claim::NodeClaim;
 use super::api_errors::Advice;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
 use crate::plan::PoolKey;
-use crate::plan::supply::NodeSource;
+use crate::plan::supply::{Completeness, NodeSource};
 use crate::plan::template;
 
 /// What to tell the user about Karpenter's objects.
@@ -120,6 +120,11 @@ impl NamedProvider for Karpenter {
         is_meant
             .then_some(NodeSource::Kubelet)
             .ok_or_else(|| ProviderError::Invalid("karpenter is not set".to_owned()))
+    }
+
+    fn completeness(&self, _: &PoolKey) -> Completeness {
+        // The claims are in the cluster of the Nodes.
+        Completeness::Certain
     }
 
     fn trouble(&self, pool: &PoolKey) -> Option<String> {
