@@ -20,6 +20,7 @@ use shared_runtime::write::Writer;
 use crate::memory::drains::Drains;
 use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
+use crate::memory::unread_pools::UnreadPools;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
 use crate::provider::provisioner::Provisioner;
@@ -52,6 +53,8 @@ pub(crate) struct Context {
     pub protections: Protections,
     /// For how long this process has observed nodes and pods in their current state.
     pub tracker: Tracker,
+    /// Pools of whose nodes pods could not be listed a moment ago.
+    pub unread_pools: UnreadPools,
     visited: Mutex<HashSet<PoolKey>>,
 }
 
@@ -77,6 +80,7 @@ impl Context {
             drains: Drains::new(operator.clock.clone()),
             protections: Protections::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
+            unread_pools: UnreadPools::default(),
             visited: Mutex::default(),
         })
     }
@@ -112,6 +116,7 @@ impl Context {
             drains: Drains::new(clock.clone()),
             protections: Protections::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
+            unread_pools: UnreadPools::default(),
             visited: Mutex::default(),
             client,
             writer,
@@ -139,6 +144,7 @@ impl Context {
         self.invalidate(key);
         self.tracker.forget(key);
         self.protections.forget(key);
+        self.unread_pools.forget(key);
         self.provisioner.forget(key);
     }
 }

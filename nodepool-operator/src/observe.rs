@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
@@ -253,30 +254,43 @@ pub(crate) async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<
 }
 
 /// The pods of `nodes`, read live: they decide whether a node may be removed. A node whose pods cannot be listed is
-/// left out and counted: it blocks this node and no other.
+/// left out and counted: it blocks this node and no other. After several failures in a row no more are asked for: then it is not
+/// the nodes that are the cause, but a right that is missing, or a server.
 async fn list_pods(ctx: &Context, nodes: &BTreeSet<String>) -> BTreeMap<String, Vec<Pod>> {
     let api: Api<Pod> = Api::all(ctx.client.clone());
+    let failures = AtomicUsize::new(0);
+    let failures = &failures;
     let list = |node: String| {
         let api = api.clone();
         async move {
+            if failures.load(Ordering::Relaxed) >= PARALLEL_READS {
+                return (node, None);
+            }
             let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
             let pods = listed("pods", PODS_READ_LIMIT, list::list(&api, &of_node)).await;
-            (node, pods)
+            match &pods {
+                Ok(_) => failures.store(0, Ordering::Relaxed),
+                Err(_) => {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            (node, Some(pods))
         }
     };
     let mut lists = stream::iter(nodes.clone()).map(list).buffer_unordered(PARALLEL_READS);
     let mut found = BTreeMap::new();
     while let Some((node, pods)) = lists.next().await {
         match pods {
-            Ok(Listed { mut items, unreadable }) => {
+            Some(Ok(Listed { mut items, unreadable })) => {
                 items.extend(unreadable.iter().map(stand_in));
                 found.insert(node, items);
             }
-            Err(failed) => {
+            Some(Err(failed)) => {
                 let category = failed.category();
                 ctx.metrics.pods_unread(category);
                 warn!(node, category, error = %chain(&failed), "the node has to wait: its pods cannot be listed");
             }
+            None => {}
         }
     }
     found

@@ -4,3 +4,4 @@
 pub(crate) mod drains;
 pub(crate) mod protections;
 pub(crate) mod tracker;
+pub(crate) mod unread_pools;
