@@ -148,12 +148,11 @@ async fn without_the_right_to_list_pods_a_pool_of_many_nodes_asks_seldom_and_shr
     env.operators.check_alive().unwrap();
     let events = env.audit().unwrap().follow_from(start).read_new().unwrap();
     let own = events.iter().filter(|event| sent_by(event, OperatorKind::NodePool, 0));
-    let is_list = |event: &&Event| {
-        event.verb == "list" && event.object.as_ref().is_some_and(|object| object.resource == "pods")
-    };
+    // The audit log names no object of a list.
+    let is_list = |event: &&Event| event.verb == "list" && event.message.contains("pods is forbidden");
     let (lists, others): (Vec<&Event>, Vec<&Event>) = own.partition(is_list);
     println!("{} lists of pods and {} other requests in {SECONDS} s", lists.len(), others.len());
-    assert!(!lists.is_empty() && lists.iter().all(|event| event.code == 403));
+    assert!(!lists.is_empty() && lists.iter().all(|event| event.code == 403), "{:?}", others.first());
     let most = usize::try_from(SECONDS * 5).unwrap();
     assert!(lists.len() <= most, "{} lists of pods in {SECONDS} s", lists.len());
     assert!(others.len() <= most, "{} other requests in {SECONDS} s", others.len());
