@@ -24,6 +24,7 @@ use crate::memory::list_budget::ListBudget;
 use crate::memory::places::Places;
 use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
+use crate::memory::unread_pools::UnreadPools;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
 use crate::pod_reads::PARALLEL_LISTS;
@@ -65,6 +66,8 @@ pub(crate) struct Context {
     pub protections: Protections,
     /// For how long this process has observed nodes and pods in their current state.
     pub tracker: Tracker,
+    /// Pools of whose nodes pods could not be listed a moment ago.
+    pub unread_pools: UnreadPools,
     visited: Mutex<HashSet<PoolKey>>,
 }
 
@@ -95,6 +98,7 @@ impl Context {
             pod_lists: Semaphore::new(PARALLEL_LISTS),
             protections: Protections::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
+            unread_pools: UnreadPools::default(),
             visited: Mutex::default(),
         })
     }
@@ -134,6 +138,7 @@ impl Context {
             pod_lists: Semaphore::new(PARALLEL_LISTS),
             protections: Protections::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
+            unread_pools: UnreadPools::default(),
             visited: Mutex::default(),
             client,
             writer,
@@ -162,6 +167,7 @@ impl Context {
         self.tracker.forget(key);
         self.places.forget(key);
         self.protections.forget(key);
+        self.unread_pools.forget(key);
         self.provisioner.forget(key);
     }
 }

@@ -76,10 +76,27 @@ async fn a_failed_list_blocks_its_own_node_and_no_other() {
     test.ctx.invalidate(&key());
     let (ctx, requests) = test.into_parts();
     let step = reconcile(ctx, key()).await.unwrap();
-    assert!(matches!(step, Step::RequeueAfter(delay) if delay <= Duration::from_secs(2)), "{step:?}");
+    assert!(matches!(step, Step::ContinueAfter(delay) if delay <= Duration::from_secs(2)), "{step:?}");
     let evictions = lines(&requests(), "POST", "/eviction");
     assert_eq!(evictions.len(), 9, "{evictions:?}");
     assert!(evictions.iter().all(|line| !line.contains("on-n-003")));
+}
+
+#[tokio::test]
+async fn where_no_pods_can_be_listed_few_are_asked_for_and_less_and_less_often() {
+    let test = server((0..60).map(node).collect(), |_| None).with_pool(pool(0));
+    let time = test.time.clone();
+    let (ctx, requests) = test.into_parts();
+    for (passes, expected) in [(1, 2), (2, 4), (3, 8), (4, 15), (5, 15)] {
+        // The test's cache of nodes is empty, so they are read live again.
+        ctx.invalidate(&key());
+        let step = reconcile(Arc::clone(&ctx), key()).await.unwrap();
+        // The first one writes the status.
+        assert_eq!(step, Step::RequeueAfter(Duration::from_secs(expected)));
+        let lists = lines(&requests(), "GET", "/pods?");
+        assert!(lists.len() <= passes * PARALLEL_READS, "{} lists in {passes} passes", lists.len());
+        time.advance(Duration::from_secs(expected));
+    }
 }
 
 #[tokio::test]

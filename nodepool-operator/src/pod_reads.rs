@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
@@ -28,6 +29,9 @@ const READS_LIMIT: Duration = Duration::from_secs(15);
 /// for a pod, and up to 110 pods. There are no pages: a server before Kubernetes 1.34 answers a page from etcd, where it reads
 /// the pods of all nodes for it, and a whole list from its cache, which knows the pods of a node.
 pub(crate) const PARALLEL_LISTS: usize = 4;
+
+/// After so many failed lists in a row the others of the pass are left out.
+const FAILURES_LIMIT: usize = 8;
 
 /// When the reads of a pass end, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
@@ -90,29 +94,42 @@ pub(crate) async fn pods(
 }
 
 /// The pods of `nodes`, read live: they decide whether a node may be removed. A node whose pods cannot be listed is
-/// left out and counted: it blocks this node and no other.
+/// left out and counted: it blocks this node and no other. After several failures in a row no more are asked for: then it is not
+/// the nodes that are the cause, but a right that is missing, or a server.
 async fn list_pods(ctx: &Context, nodes: &BTreeSet<String>, end: ReadsEnd) -> BTreeMap<String, Pods> {
     // Collected first: a closure that is borrowed across the stream's awaits would not be general enough for the future to
     // be `Send`.
-    let lists: Vec<_> = nodes.iter().map(|node| list_of_node(ctx, node.clone(), end)).collect();
+    let failures = Arc::new(AtomicUsize::new(0));
+    let list = |node: &String| list_of_node(ctx, node.clone(), end, Arc::clone(&failures));
+    let lists: Vec<_> = nodes.iter().map(list).collect();
     let mut lists = stream::iter(lists).buffer_unordered(PARALLEL_LISTS);
     let mut found = BTreeMap::new();
     while let Some((node, pods)) = lists.next().await {
         match pods {
-            Ok(pods) => {
+            Some(Ok(pods)) => {
                 found.insert(node, pods);
             }
-            Err(failed) => {
+            Some(Err(failed)) => {
                 let category = failed.category();
                 ctx.metrics.pods_unread(category);
                 warn!(node, category, error = %chain(&failed), "the node has to wait: its pods cannot be listed");
             }
+            None => {}
         }
     }
     found
 }
 
-async fn list_of_node(ctx: &Context, node: String, end: ReadsEnd) -> (String, Result<Pods, Error>) {
+/// The pods of one node; `None` where they were not asked for, because too many lists before have failed.
+async fn list_of_node(
+    ctx: &Context,
+    node: String,
+    end: ReadsEnd,
+    failures: Arc<AtomicUsize>,
+) -> (String, Option<Result<Pods, Error>>) {
+    if failures.load(Ordering::Relaxed) >= FAILURES_LIMIT {
+        return (node, None);
+    }
     let api: Api<Pod> = Api::all(ctx.client.clone());
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let read = async {
@@ -124,7 +141,13 @@ async fn list_of_node(ctx: &Context, node: String, end: ReadsEnd) -> (String, Re
         let readable = items.into_iter().map(|KeptPod(pod)| pod);
         readable.chain(unreadable.iter().map(stand_in)).map(Arc::new).collect()
     });
-    (node, pods)
+    match &pods {
+        Ok(_) => failures.store(0, Ordering::Relaxed),
+        Err(_) => {
+            failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    (node, Some(pods))
 }
 
 /// A pod of which only the name and the UID can be read. That is enough to evict it, and it keeps its node from being

@@ -134,6 +134,7 @@ async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> R
     let result = match ctx.writer.evict(&pods(ctx, pod), pod).await {
         Ok(EvictOutcome::Evicted) => {
             applied.evicted += 1;
+            applied.changed = true;
             RemovalResult::Terminating
         }
         Ok(EvictOutcome::Gone | EvictOutcome::Conflict(_)) => RemovalResult::Terminating,
@@ -157,6 +158,7 @@ async fn delete_pod(
     match ctx.writer.delete(&pods(ctx, pod), pod).await {
         Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) => {
             applied.deleted_pods += 1;
+            applied.changed = true;
             Ok(RemovalResult::Terminating)
         }
         Ok(DeleteOutcome::Gone | DeleteOutcome::Conflict(_)) => Ok(RemovalResult::Terminating),

@@ -124,7 +124,9 @@ async fn note_cause(
         return Ok(Some(node.clone()));
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node", ctx.writer.json_patch(&api, node, patch).await)? {
+    let patched = written("a node", ctx.writer.json_patch(&api, node, patch).await)?;
+    applied.changed |= matches!(patched, Outcome::Written(_));
+    match patched {
         Outcome::Written(noted) | Outcome::AlreadyDone(noted) | Outcome::Unchanged(noted) => Ok(Some(noted)),
         Outcome::Gone => Ok(None),
         Outcome::Conflict(_) | Outcome::Aborted => {
@@ -169,7 +171,9 @@ async fn release(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<()
         return Ok(());
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)? {
+    let patched = written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)?;
+    applied.changed |= matches!(patched, Outcome::Written(_));
+    match patched {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
             applied.removed.push(node.metadata.name.clone().unwrap_or_default());
         }

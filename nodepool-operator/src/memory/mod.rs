@@ -6,3 +6,4 @@ pub(crate) mod list_budget;
 pub(crate) mod places;
 pub(crate) mod protections;
 pub(crate) mod tracker;
+pub(crate) mod unread_pools;

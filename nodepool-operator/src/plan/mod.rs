@@ -83,6 +83,8 @@ mod start_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod unread_tests;
+#[cfg(test)]
+mod visits_tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -236,8 +238,9 @@ fn active(
     } else {
         sizing::size(observed, pool, &members, &replaced, &account)
     };
-    let Victims { reasons: victims, mut held, refused, protected, is_undecided } =
-        sizing.victims(observed, &members, pods, &mut account);
+    let chosen = sizing.victims(observed, &members, pods, &mut account);
+    let next_choice = visits::undecided(&chosen, pods, now);
+    let Victims { reasons: victims, mut held, refused, protected, is_undecided: _ } = chosen;
     let requeue_at = visits::next(observed, &members, start_timeout);
     let standard = Standard::of(pool, now);
     let next_rollout =
@@ -304,7 +307,7 @@ fn active(
     let all_read = observed.unread().next().is_none() && !observed.supply.is_unknown;
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let held_until = (!held.is_empty()).then(|| now.checked_add(PROTECTED_POLL).unwrap_or(Timestamp::MAX));
-    let held_until = held_until.into_iter().chain(is_undecided.then(|| pods.next_list(now)));
+    let held_until = held_until.into_iter().chain(next_choice);
     let held_until = held_until.chain(account.next().filter(|_| !deleting));
     held.extend(refused);
     let (template_hash, stalled) = reported(&blueprint);
@@ -316,8 +319,7 @@ fn active(
         // It is not known what the nodes should look like.
         Err(_) => (Vec::new(), Vec::new()),
     };
-    // Machines that are withdrawn now may be gone already when the next pass lists them.
-    let machines_gone = (deleting && !sizing.withdraw.is_empty()).then_some(now);
+    let machines_gone = (deleting && !sizing.withdraw.is_empty()).then(|| visits::withdrawn(now));
     let may_have_machines = !observed.supply.machines.is_empty() || observed.supply.uncertain_until.is_some();
     let unmark = marked_for_nothing(observed, &leaving, &sizing.withdraw, &sizing.timed_out);
     Plan {

@@ -14,6 +14,7 @@ impl ModelCluster {
     /// Carries out the first `budget` writes of `plan`, like an operator that is killed after them.
     pub(super) fn apply(&mut self, plan: &Plan, mut budget: usize) -> Applied {
         let mut applied = Applied::default();
+        self.found.extend(plan.protected.iter().cloned());
         for step in &plan.join {
             let name = step.node.metadata.name.clone().unwrap();
             self.patch(&name, &step.patch);
@@ -56,11 +57,14 @@ impl ModelCluster {
             };
             acknowledged.push(step.member.name().to_owned());
         }
+        if plan.pool == PoolStep::RemoveFinalizer {
+            self.pool.metadata.finalizers = None;
+        }
         for node in plan.register.iter().take(budget) {
             self.create(node.clone());
             applied.created.extend(node.metadata.name.clone());
         }
-        for name in &plan.withdraw {
+        for name in plan.withdraw.iter().filter(|_| !self.lists_withdrawn) {
             self.machines.remove(name);
         }
         applied.withdrawn = plan.withdraw.len();

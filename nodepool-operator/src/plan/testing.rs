@@ -149,6 +149,12 @@ pub(crate) fn pod(name: &str) -> Pod {
     }
 }
 
+/// Lets the pod ask to be left alone.
+pub(crate) fn protect_pod(pod: &mut Pod) {
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(shared_crds::protection::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+}
+
 pub(crate) fn pod_of(kind: &str, name: &str) -> Pod {
     let mut pod = pod(name);
     pod.metadata.owner_references =
