@@ -352,7 +352,8 @@ mod tests {
         let programs = [fake(directory.path(), "sleep 600 & echo $! >> DIRECTORY/ids; sleep 600")];
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            timeout(SHORT, run_of(&programs, Limits::new(LONG, LONG)).play()).await.unwrap_err();
+            let ended = timeout(SHORT, run_of(&programs, Limits::new(LONG, LONG)).play()).await;
+            assert!(ended.is_err());
         });
         let ids = ids(directory.path());
         assert!(ids.len() == 2 && ids.iter().all(|id| alive(*id)), "{ids:?}");
