@@ -31,7 +31,7 @@ const READS_LIMIT: Duration = Duration::from_secs(15);
 pub(crate) const PARALLEL_LISTS: usize = 4;
 
 /// After so many failed lists in a row the others of the pass are left out.
-const FAILURES_LIMIT: usize = 8;
+pub(crate) const FAILURES_LIMIT: usize = 8;
 
 /// When the reads of a pass end, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]

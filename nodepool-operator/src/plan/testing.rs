@@ -17,8 +17,8 @@ use super::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
 use super::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 use super::template::Blueprint;
 use super::{
-    Absence, AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey, Sight, Supply,
-    classify,
+    Absence, AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey, Sight,
+    Supply, classify,
 };
 use crate::outcome::Applied;
 use crate::status::Facts;

@@ -68,7 +68,7 @@ fn more_candidates_than_are_listed_in_a_pass_do_not_bring_the_pool_back_at_once_
     let protected = classify(&observed).reads.undecided.into_iter().map(|node| {
         let mut pod = testing::pod("p");
         testing::protect_pod(&mut pod);
-        (node, vec![pod])
+        (node, testing::shared(vec![pod]))
     });
     let learns =
         plan_with(&observed, &ObservedPods { by_node: protected.collect(), ..ObservedPods::default() });
