@@ -130,7 +130,6 @@ impl Entry {
     ) -> Option<(Duration, Duration)> {
         match outcome {
             RunResult::Done => None,
-            RunResult::ChangedThenAfter(delay) => Some((delay, Duration::ZERO)),
             RunResult::After(delay) if delay < SOON => {
                 self.idle = self.idle.saturating_add(1);
                 let least = match self.idle {
@@ -140,7 +139,7 @@ impl Entry {
                 let delay = delay.max(least);
                 Some((delay, IDLE_BACKOFF.floor(delay)))
             }
-            RunResult::After(delay) => Some((delay, Duration::ZERO)),
+            RunResult::After(delay) | RunResult::ChangedThenAfter(delay) => Some((delay, Duration::ZERO)),
             RunResult::Conflict => {
                 self.conflicts = self.conflicts.saturating_add(1);
                 let delay = CONFLICT_BACKOFF.delay(self.conflicts, random);

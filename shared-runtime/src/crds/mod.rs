@@ -4,7 +4,7 @@
 //! An operator that exits because a definition is not installed yet ends in a crash loop that hides the reason. This
 //! one keeps running, reports on `/readyz` and in one log line what it waits for, and continues when it is available.
 //!
-//! A definition may be older than the operator: after `helm rollback`, or where GitOps leaves definitions out. Then the
+//! A definition may be older than the operator: after `helm rollback`, or where `GitOps` leaves definitions out. Then the
 //! rest works and what is missing is said, and `/readyz` stays 200: a Deployment whose new pods are not ready keeps its
 //! old ones, which know as little of the definition, so an upgrade or a rollback would stop half-way.
 
@@ -157,9 +157,10 @@ impl Definitions {
             return;
         }
         let problem = self.served.problem(name);
-        match &problem {
-            Some(problem) => warn!(fields = ?missing.names().collect::<Vec<_>>(), "{problem}"),
-            None => info!(crd = name, "the installed definition has every field that this operator knows"),
+        if let Some(problem) = &problem {
+            warn!(fields = ?missing.names().collect::<Vec<_>>(), "{problem}");
+        } else {
+            info!(crd = name, "the installed definition has every field that this operator knows");
         }
         self.readiness.degrade(format!("crd {name}"), problem);
     }

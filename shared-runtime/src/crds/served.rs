@@ -73,13 +73,13 @@ impl ServedFields {
         known: &CustomResourceDefinition,
         served: &CustomResourceDefinition,
     ) -> bool {
-        self.set(name, MissingFields::of(known, served))
+        self.set(name, Arc::new(MissingFields::of(known, served)))
     }
 
-    fn set(&self, name: &'static str, missing: MissingFields) -> bool {
+    fn set(&self, name: &'static str, missing: Arc<MissingFields>) -> bool {
         self.0.missing.send_if_modified(|all| {
-            let before = all.insert(name, Arc::new(missing.clone()));
-            *before.unwrap_or_default() != missing
+            let before = all.insert(name, Arc::clone(&missing)).unwrap_or_default();
+            before != missing
         })
     }
 }
@@ -132,12 +132,12 @@ mod tests {
     fn only_a_change_is_one() {
         let served = ServedFields::default();
         let mut changes = std::pin::pin!(served.changes());
-        assert!(!served.set(NAME, MissingFields::default()));
+        assert!(!served.set(NAME, Arc::default()));
         assert!(changes.next().now_or_never().is_none());
-        assert!(served.set(NAME, everything()) && !served.set(NAME, everything()));
+        assert!(served.set(NAME, Arc::new(everything())) && !served.set(NAME, Arc::new(everything())));
         assert!(!served.is_complete() && served.statement(NAME).is_some());
         assert!(changes.next().now_or_never().is_some() && changes.next().now_or_never().is_none());
-        assert!(served.set(NAME, MissingFields::default()) && served.is_complete());
+        assert!(served.set(NAME, Arc::default()) && served.is_complete());
         assert!(changes.next().now_or_never().is_some());
     }
 }
