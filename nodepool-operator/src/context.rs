@@ -21,11 +21,13 @@ use crate::memory::drains::Drains;
 use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
 use crate::metrics::NodePoolMetrics;
-use crate::plan::PoolKey;
+use crate::plan::{ClusterId, PoolKey};
 use crate::provider::provisioner::Provisioner;
 
 /// The dependencies of a reconcile.
 pub(crate) struct Context {
+    /// The cluster that this one is to others.
+    pub cluster: ClusterId,
     /// Client for reads. Writes go through `writer`.
     pub client: Client,
     /// The only way to write to the API server.
@@ -59,11 +61,13 @@ impl Context {
     /// Creates the context from the operator's shared runtime and the caches.
     pub(crate) fn new(
         operator: &Operator,
+        cluster: ClusterId,
         pools: Store<NodePool>,
         nodes: Store<Node>,
         provisioner: Arc<Provisioner>,
     ) -> Result<Self, MetricsError> {
         Ok(Self {
+            cluster,
             client: operator.client.clone(),
             writer: operator.writer.clone(),
             write_tracker: operator.write_tracker.clone(),
@@ -104,7 +108,9 @@ impl Context {
             pools: store().0,
             nodes: store().0,
             unreadable: UnreadableObjects::default(),
+            cluster: crate::plan::testing::cluster(),
             provisioner: Arc::new(Provisioner::new(
+                crate::plan::testing::cluster(),
                 (client.clone(), writer.clone()),
                 crate::provider::cluster_api::management::Management::Own(client.clone(), writer.clone()),
                 Vec::new(),

@@ -11,7 +11,7 @@ use shared_runtime::controller::Step;
 
 use super::*;
 use crate::plan::supply::{Machine, MachineState};
-use crate::plan::testing::{at, draining, key, machine, node, pod, pool, supply, with_action};
+use crate::plan::testing::{at, draining, key, machine, node, pod, pool, prefix, supply, with_action};
 use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::reconcile::reconcile;
 use crate::testing::{TestContext, failure, success};
@@ -153,7 +153,7 @@ async fn time_that_passes_while_pods_are_listed_removes_no_node_on_an_old_list()
 /// A node in the pool's first slot that cannot be read.
 fn odd() -> Value {
     let mut node = serde_json::to_value(node(0)).unwrap();
-    node["metadata"]["name"] = format!("{}0", slots::prefix(&key())).into();
+    node["metadata"]["name"] = format!("{}0", prefix()).into();
     node["status"]["conditions"] = "what is this?".into();
     node
 }
@@ -175,7 +175,7 @@ async fn the_slot_of_an_unreadable_node_is_neither_requested_nor_given_up() {
     let (enough, _) = planned(pool(1)).await;
     assert_eq!(enough.request, Vec::<String>::new(), "the node is there, although it cannot be read");
     let (missing, _) = planned(pool(2)).await;
-    assert_eq!(missing.request, [format!("{}1", slots::prefix(&key()))]);
+    assert_eq!(missing.request, [format!("{}1", prefix())]);
 
     let mut unset = pool(0);
     unset.spec.replicas = None;

@@ -128,6 +128,8 @@ api_names! {
         ProvisioningTimedOut,
         /// The provider has more machines than it was asked for, so nothing is made or removed.
         TooManyMachines,
+        /// A node's machine carries another cluster, so nothing is made or removed.
+        AnotherCluster,
         /// The provider has created every requested node.
         Provisioned,
         /// Nothing to do.

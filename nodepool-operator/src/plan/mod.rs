@@ -93,7 +93,7 @@ pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{JoinStep, Plan, Stall};
 use self::drain_limits::DrainLimits;
 use self::in_place::InPlace;
-pub(crate) use self::keys::{PodName, PoolKey};
+pub(crate) use self::keys::{ClusterId, PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
     AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep, Sight,
@@ -125,7 +125,12 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
     // The deletion of a pool goes on: each node is deleted by the provider that made it.
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
     match sizing.filter(|_| !is_held) {
-        Some(sizing) => active(observed, pool, members, sizing, pods),
+        Some(sizing) => {
+            // What may be another cluster's is not deleted with the pool either, which waits for it and says so.
+            let waits = frozen.filter(|_| observed.in_flight().any(|machine| observed.is_unproven(machine)));
+            let plan = active(observed, pool, members, sizing, pods);
+            Plan { stalled: plan.stalled.or(waits), ..plan }
+        }
         None => while_paused(observed, pool, members, frozen),
     }
 }
@@ -144,7 +149,11 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
     };
     Plan {
         nodes: steps(members, action),
-        withdraw: observed.in_flight().map(|machine| machine.name.clone()).collect(),
+        withdraw: observed
+            .in_flight()
+            .filter(|machine| !observed.is_unproven(machine))
+            .map(|machine| machine.name.clone())
+            .collect(),
         requeue_at,
         ..Plan::default()
     }

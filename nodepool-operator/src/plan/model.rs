@@ -10,7 +10,7 @@ use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
 use super::blocker::Blocker;
-use super::keys::PoolKey;
+use super::keys::{ClusterId, PoolKey};
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
 use super::supply::{Machine, MachineState, NodeSource, Supply};
@@ -18,6 +18,8 @@ use super::supply::{Machine, MachineState, NodeSource, Supply};
 /// Everything a decision is made from, except the pods that have to be read for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
+    /// The cluster that the pool is in.
+    pub cluster: ClusterId,
     /// The pool's key, also when the pool no longer exists.
     pub key: PoolKey,
     /// The pool; `None` when it is gone and only nodes are left.
@@ -107,7 +109,7 @@ impl Observed {
     pub(crate) fn occupied(&self) -> BTreeSet<&str> {
         let nodes = self.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
         let machines = self.supply.machines.iter().map(|machine| &*machine.name);
-        let taken = self.supply.taken.iter().map(String::as_str);
+        let taken = self.supply.taken.iter().chain(self.supply.foreign.keys()).map(String::as_str);
         self.with_node().into_iter().chain(nodes).chain(machines).chain(taken).collect()
     }
 
@@ -125,6 +127,11 @@ impl Observed {
             .iter()
             .filter(|machine| machine.state != MachineState::Deleting)
             .filter(move |machine| !with_node.contains(&*machine.name) && !self.has_registered(machine))
+    }
+
+    /// The machine may be another cluster's, and is not deleted therefore.
+    pub(crate) fn is_unproven(&self, machine: &Machine) -> bool {
+        self.supply.unproven.contains(&machine.name)
     }
 
     fn has_registered(&self, machine: &Machine) -> bool {

@@ -18,7 +18,7 @@ use shared_crds::{NodePool, names};
 use super::membership::Readiness;
 use super::observed_time::{ConditionTimes, MachineTimes};
 use super::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
-use super::testing::{ALWAYS, always, at, key, pod, pool, set_ready, supply};
+use super::testing::{ALWAYS, always, at, cluster, key, pod, pool, set_ready, supply};
 use super::*;
 
 /// How long a machine takes, in seconds.
@@ -90,6 +90,7 @@ impl ModelCluster {
         };
         let source = if self.registers_itself { Ok(NodeSource::Kubelet) } else { supply().source };
         Observed {
+            cluster: cluster(),
             key: key(),
             pool: Some(Arc::new(self.pool.clone())),
             times: always(&nodes),

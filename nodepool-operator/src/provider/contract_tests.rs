@@ -9,7 +9,7 @@ use shared_crds::v1alpha1::{ExecProvider, KarpenterProvider, NodePoolSpec, Provi
 use super::exec::Exec;
 use super::simulated::Simulated;
 use super::*;
-use crate::plan::testing::{at, key};
+use crate::plan::testing::{at, cluster, key};
 
 /// A provider under test.
 struct Bench {
@@ -50,7 +50,7 @@ fn exec() -> Bench {
     let machines = directory.path().join("machines");
     let run = format!("DIRECTORY={} exec {example}", machines.display());
     Bench {
-        provider: Box::new(Exec::new(exec::tests::script("directory", &directory, &run))),
+        provider: Box::new(Exec::new(exec::tests::script("directory", &directory, &run), cluster())),
         _directory: Some(directory),
         spec: with_quota(1000),
         with_quota: Some(with_quota),

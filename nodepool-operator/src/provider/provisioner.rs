@@ -1,6 +1,7 @@
 //! Calls to providers that sometimes fail: which one a pool has, what failed, and when to retry.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -19,28 +20,39 @@ use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::selected::{Listing, Selected, in_time};
 use super::simulated::Simulated;
-use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider};
+use super::{
+    Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider, origin,
+};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
-use crate::plan::{PoolKey, Supply};
+use crate::plan::{ClusterId, PoolKey, Supply};
 
 /// The providers, with the failures of their calls.
 pub(crate) struct Provisioner {
+    cluster: ClusterId,
     named: Vec<Box<dyn NamedProvider>>,
     sized: Vec<Box<dyn SizedProvider>>,
     failures: Failures,
     ids: KnownIds,
+    /// By pool and name, the machines of other clusters in the last lists, with what they carry.
+    foreign: Mutex<HashMap<PoolKey, BTreeMap<String, String>>>,
     /// Whether this process may change anything now. The writes of providers to an API server have it too, and programs
     /// have none.
     fence: Option<Fence>,
 }
 
 impl Provisioner {
-    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this cluster.
-    pub(crate) fn new(own: (Client, Writer), management: Management, programs: Vec<Program>) -> Self {
+    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this
+    /// cluster, which is `cluster`.
+    pub(crate) fn new(
+        cluster: ClusterId,
+        own: (Client, Writer),
+        management: Management,
+        programs: Vec<Program>,
+    ) -> Self {
         let of_cluster: [Box<dyn NamedProvider>; 2] =
-            [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1))];
-        let programs = programs.into_iter().map(|program| Box::new(Exec::new(program)) as _);
-        let mut this = Self::with(of_cluster.into_iter().chain(programs).collect());
+            [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1, cluster.clone()))];
+        let programs = programs.into_iter().map(|program| Box::new(Exec::new(program, cluster.clone())) as _);
+        let mut this = Self::with(cluster.clone(), of_cluster.into_iter().chain(programs).collect());
         this.sized.push(Box::new(ClusterApi::new(management)));
         this
     }
@@ -50,18 +62,25 @@ impl Provisioner {
         Self { fence: Some(fence), ..self }
     }
 
+    fn foreign(&self) -> MutexGuard<'_, HashMap<PoolKey, BTreeMap<String, String>>> {
+        // It is replaced as a whole, so a panic elsewhere leaves it consistent.
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn may_change(&self) -> Result<(), ProviderError> {
         let passed = self.fence.as_ref().map(Fence::pass).transpose();
         passed.map(|_time| ()).map_err(|_fenced| ProviderError::Conflict)
     }
 
     /// Knows the providers `named`.
-    pub(crate) fn with(named: Vec<Box<dyn NamedProvider>>) -> Self {
+    pub(crate) fn with(cluster: ClusterId, named: Vec<Box<dyn NamedProvider>>) -> Self {
         Self {
+            cluster,
             named,
             sized: Vec::new(),
             failures: Failures::default(),
             ids: KnownIds::default(),
+            foreign: Mutex::default(),
             fence: None,
         }
     }
@@ -114,7 +133,7 @@ impl Provisioner {
         }
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
-        let mut own = Listing::default();
+        let (mut own, mut unproven, mut foreign) = (Listing::default(), BTreeSet::new(), BTreeMap::new());
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
@@ -124,14 +143,17 @@ impl Provisioner {
                 Some(rival) => Err(ProviderError::Absent(format!(
                     "{reference} is used by the pool {rival} already, and only one pool may size it: use another one"
                 ))),
-                None => provider.list(key, spec, now).await,
+                None => provider.list((&self.cluster, key), spec, now).await,
             };
             match list {
                 Ok(listing) if is_former && listing.machines.is_empty() => {
+                    foreign.extend(listing.foreign);
                     self.failures.has_none_left(key, &reference);
                 }
                 Ok(mut listing) => {
                     let listed = std::mem::take(&mut listing.machines);
+                    let without_cluster = std::mem::take(&mut listing.unproven);
+                    foreign.append(&mut listing.foreign);
                     if is_former {
                         former.insert(reference.clone());
                     } else {
@@ -143,8 +165,12 @@ impl Provisioner {
                         (machine.name.clone(), is_settled)
                     }));
                     for (machine, is_marked) in listed {
+                        let is_unproven = without_cluster.contains(&machine.name) && !has_node(&machine);
+                        if is_unproven {
+                            unproven.insert(machine.name.clone());
+                        }
                         let state = match &machine.progress {
-                            Progress::Failed(error) if !has_node(&machine) => {
+                            Progress::Failed(error) if !is_unproven && !has_node(&machine) => {
                                 failures.push(error.clone());
                                 match self.delete_failed(provider, key, &machine.name).await {
                                     Ok(Deletion::Gone) => continue,
@@ -158,7 +184,7 @@ impl Provisioner {
                             Progress::Starting(until) => MachineState::Starting { until: *until },
                             Progress::Deleting => MachineState::Deleting,
                         };
-                        let ListedMachine { name, provider_id, progress: _, template_hash } = machine;
+                        let ListedMachine { name, provider_id, template_hash, .. } = machine;
                         machines.push(Machine { name, state, provider_id, is_marked, template_hash });
                     }
                 }
@@ -176,6 +202,7 @@ impl Provisioner {
         if is_unknown {
             machines.clear();
         } else {
+            self.foreign().insert(key.clone(), foreign.clone());
             deleted_ids = self.ids.record_list(key, &machines, now);
             if let Some(name) = self.failures.unlisted(key, &shown, now).first() {
                 let why = match pool {
@@ -199,11 +226,12 @@ impl Provisioner {
         let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
-        let Listing { machines: _, size, size_writer, capacity, traits, trouble, removals_wait, rolling } =
-            own;
+        let Listing { size, size_writer, capacity, traits, trouble, removals_wait, rolling, .. } = own;
         let supply = Supply {
             source,
             machines,
+            unproven,
+            foreign,
             traits,
             trouble,
             is_unknown,
@@ -314,6 +342,9 @@ impl Provisioner {
         name: &str,
     ) -> Result<Deletion, ProviderError> {
         self.may_change()?;
+        if let Some(carries) = self.foreign().get(key).and_then(|foreign| foreign.get(name)) {
+            return Err(origin::left_alone(name, carries));
+        }
         self.failures.unwanted(key, name);
         if let Some(reference) = made_by {
             return self.known(reference)?.delete(key, name).await;
@@ -334,6 +365,7 @@ impl Provisioner {
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.failures.forget(key);
         self.ids.forget(key);
+        self.foreign().remove(key);
         self.named.iter().for_each(|provider| provider.forget(key));
     }
 

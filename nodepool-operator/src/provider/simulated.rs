@@ -131,7 +131,7 @@ fn machines(pool: &Pool, now: Timestamp) -> Vec<ListedMachine> {
             SimulatedMachine { fate: Fate::NeverRegisters, .. } => Progress::Starting(None),
             SimulatedMachine { fate: Fate::Runs(_), .. } => Progress::Running,
         };
-        ListedMachine { name: name.clone(), progress, provider_id: None, template_hash: None }
+        ListedMachine { name: name.clone(), progress, provider_id: None, template_hash: None, cluster: None }
     };
     pool.machines.iter().map(listed).collect()
 }
@@ -147,6 +147,7 @@ fn told(lie: Option<ProviderLie>, mut machines: Vec<ListedMachine>) -> Vec<Liste
             progress: Progress::Running,
             provider_id: None,
             template_hash: None,
+            cluster: None,
         }),
     }
     machines

@@ -238,6 +238,7 @@ impl SizedProvider for ClusterApi {
                     progress,
                     provider_id: machine.provider_id(),
                     template_hash: None,
+                    cluster: None,
                 };
                 (listed, marked)
             };
@@ -252,6 +253,7 @@ impl SizedProvider for ClusterApi {
                         progress: Progress::Starting(None),
                         provider_id: None,
                         template_hash: None,
+                        cluster: None,
                     },
                     false,
                 )

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use super::*;
-use crate::plan::testing::{at, key};
+use crate::plan::testing::{at, cluster, key};
 use crate::provider::Progress;
 use program::InvalidProgram;
 
@@ -20,7 +20,7 @@ pub(in crate::provider) fn script(name: &str, directory: &tempfile::TempDir, tex
 /// What a list becomes when the program is this script.
 async fn listed(text: &str) -> Result<Vec<ListedMachine>, ProviderError> {
     let directory = tempfile::tempdir().unwrap();
-    Exec::new(script("rack", &directory, text)).list(&key(), at(100)).await
+    Exec::new(script("rack", &directory, text), cluster()).list(&key(), at(100)).await
 }
 
 /// The kind of error, and its message without the name of the program.
@@ -57,6 +57,7 @@ async fn a_list_is_read_with_states_times_and_provider_ids() {
         progress,
         provider_id,
         template_hash: None,
+        cluster: None,
     });
     assert_eq!(machines, expected);
 }
@@ -109,7 +110,7 @@ async fn a_program_that_prints_without_end_is_stopped() {
 #[tokio::test]
 async fn a_program_that_is_missing_or_no_program_is_named() {
     let missing: Program = "rack=/no/such/program".parse().unwrap();
-    let (kind, message) = said(&Exec::new(missing).list(&key(), at(0)).await.unwrap_err());
+    let (kind, message) = said(&Exec::new(missing, cluster()).list(&key(), at(0)).await.unwrap_err());
     assert_eq!(kind, "transient");
     assert!(message.starts_with("it cannot be started: No such file"), "{message}");
 }
@@ -124,7 +125,7 @@ async fn a_call_that_is_given_up_leaves_no_process() {
     let directory = tempfile::tempdir().unwrap();
     let pids = directory.path().join("pids");
     let text = format!("sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait", pids.display());
-    let program = Exec::new(script("rack", &directory, &text));
+    let program = Exec::new(script("rack", &directory, &text), cluster());
     let pool = key();
     let started = async {
         while !fs::exists(&pids).unwrap() {
@@ -149,7 +150,8 @@ async fn a_call_that_is_given_up_leaves_no_process() {
 async fn a_request_says_what_to_do_and_a_shell_can_read_it() {
     let directory = tempfile::tempdir().unwrap();
     let kept = directory.path().join("request");
-    let program = Exec::new(script("rack", &directory, &format!("cat >{}; echo '{{}}'", kept.display())));
+    let program =
+        Exec::new(script("rack", &directory, &format!("cat >{}; echo '{{}}'", kept.display())), cluster());
     let spec = serde_json::from_value(serde_json::json!({
         "maxReplicas": 1,
         "provider": { "exec": { "name": "rack", "parameters": { "row": "7" } } },

@@ -13,7 +13,7 @@ use shared_runtime::clock::Clock;
 use shared_runtime::write::WriteStrategy;
 
 use super::*;
-use crate::plan::testing::{at, key, pool};
+use crate::plan::testing::{at, cluster, key, pool};
 use crate::provider::Progress;
 use crate::testing::failure;
 
@@ -36,7 +36,7 @@ fn answering(answer: (u16, Value)) -> (Karpenter, Arc<Mutex<Vec<Value>>>) {
         }
     });
     let client = Client::new(service, "default");
-    (Karpenter::new(client.clone(), writer(client)), bodies)
+    (Karpenter::new(client.clone(), writer(client), cluster()), bodies)
 }
 
 /// Karpenter behind an API server that keeps claims, whose Karpenter launches and registers each at once and lets it go
@@ -53,7 +53,7 @@ pub(in crate::provider) fn stored() -> Karpenter {
         }
     });
     let client = Client::new(service, "default");
-    Karpenter::new(client.clone(), writer(client))
+    Karpenter::new(client.clone(), writer(client), cluster())
 }
 
 fn serve(claims: &Mutex<BTreeMap<String, Value>>, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
@@ -165,6 +165,7 @@ async fn states_follow_karpenters_conditions() {
         progress,
         provider_id: id.map(str::to_owned),
         template_hash: None,
+        cluster: Some("here".to_owned()),
     });
     assert_eq!(listed, expected);
 }
@@ -245,7 +246,7 @@ fn saying(lists: Vec<Value>, events: (u16, Value)) -> (Karpenter, Arc<Mutex<Vec<
         async move { Response::builder().status(answer.0).body(Body::from(answer.1.to_string().into_bytes())) }
     });
     let client = Client::new(service, "default");
-    (Karpenter::new(client.clone(), writer(client)), asked)
+    (Karpenter::new(client.clone(), writer(client), cluster()), asked)
 }
 
 const UNSEEN: (&str, &str, &str, &str) =
