@@ -55,6 +55,8 @@ pub(crate) mod victims;
 mod visits;
 
 #[cfg(test)]
+mod another_cluster_tests;
+#[cfg(test)]
 mod disturbance;
 #[cfg(test)]
 mod invariant_tests;

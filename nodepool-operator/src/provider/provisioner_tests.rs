@@ -5,6 +5,8 @@ use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
 use shared_runtime::clock::Clock;
 
 use super::*;
+use crate::plan::hash;
+use crate::plan::slots::{Slots, Whose};
 use crate::plan::testing::{at, cluster, key, pool, prefix};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
@@ -347,5 +349,80 @@ async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers
         );
         let said = (!is_withdrawn).then_some(said);
         assert_eq!(gone.failure.map(|failure| failure.message), said, "{is_withdrawn}");
+    }
+}
+
+fn carrying(cluster: Option<&str>, name: &str) -> ListedMachine {
+    ListedMachine { cluster: cluster.map(str::to_owned), ..running(name, None) }
+}
+
+/// The name of the pool's machine in this slot as every cluster called it until version 0.2.
+fn undivided(number: u32) -> String {
+    let (mine, theirs) = (Slots::of(&cluster(), &key()), Slots::of(&"there".into(), &key()));
+    let name = format!("web-{}-{number}", hash::short("default/web"));
+    assert_eq!((mine.whose(&name), theirs.whose(&name)), (Whose::Undivided, Whose::Undivided));
+    name
+}
+
+#[tokio::test]
+async fn what_carries_another_cluster_is_neither_listed_nor_deleted() {
+    let (there, old) = (Slots::of(&"there".into(), &key()), undivided(0));
+    let by_name = format!("{}0", there.prefix());
+    let list = vec![
+        carrying(Some("here"), &slot(0)),
+        carrying(None, &slot(1)),
+        carrying(Some("there"), &slot(2)),
+        carrying(Some("there"), &old),
+        carrying(Some("there"), "of-any-name"),
+        carrying(None, &by_name),
+    ];
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+    let (supply, failures) = supply(&provisioner, 1, 0).await;
+    let names: Vec<&str> = supply.machines.iter().map(|machine| &*machine.name).collect();
+    assert_eq!((names, failures.len()), (vec![&*slot(0), &*slot(1)], 0));
+    assert!(supply.unproven.is_empty() && !supply.is_unknown);
+    let foreign: Vec<&str> = supply.foreign.keys().map(String::as_str).collect();
+    let mut expected = [&*slot(2), &*old, "of-any-name", &*by_name].map(str::to_owned);
+    expected.sort();
+    assert_eq!(foreign, expected);
+    // Of those whose names are this pool's, one is named.
+    let trouble = supply.trouble.unwrap();
+    assert!(trouble.contains(&slot(2)) && trouble.contains("carries the cluster there"), "{trouble}");
+    for name in expected {
+        for made_by in [None, Some("simulated")] {
+            let refused = provisioner.delete(&key(), Some(&pool(1)), made_by, &name).await.unwrap_err();
+            assert!(refused.to_string().contains("is left alone"), "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_old_proves_nothing_without_a_node_here() {
+    let failed = |name: &str| ListedMachine {
+        progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
+        ..carrying(None, name)
+    };
+    let list = vec![
+        carrying(None, &undivided(0)),
+        carrying(None, &undivided(1)),
+        carrying(Some("here"), &undivided(2)),
+        failed(&undivided(3)),
+        carrying(Some("here"), &format!("{}4", Slots::of(&"before".into(), &key()).prefix())),
+    ];
+    // Its deletion would not return.
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+    let has_node = |machine: &ListedMachine| machine.name == undivided(1);
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), None, has_node, at(0)).await;
+    assert_eq!((supply.machines.len(), failures.len(), supply.foreign.len()), (5, 0, 0));
+    assert_eq!(supply.unproven, [undivided(0), undivided(3)].into());
+}
+
+#[tokio::test]
+async fn of_a_name_that_two_clusters_use_each_deletes_its_own_machine() {
+    let list = vec![carrying(Some("here"), &undivided(0)), carrying(Some("there"), &undivided(0))];
+    for list in [list.clone(), list.into_iter().rev().collect()] {
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+        let (supply, _) = supply(&provisioner, 1, 0).await;
+        assert_eq!((supply.machines.len(), supply.foreign.len()), (1, 0));
     }
 }

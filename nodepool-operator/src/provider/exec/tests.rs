@@ -41,8 +41,8 @@ fn said(error: &ProviderError) -> (&'static str, String) {
 #[tokio::test]
 async fn a_list_is_read_with_states_times_and_provider_ids() {
     let machines = r#"{"name": "a", "state": "Starting", "readyInSeconds": 20}, {"name": "b", "state": "Starting"},
-        {"name": "c", "state": "Running", "providerID": "x://c", "rack": 7}, {"name": "d", "state": "Deleting"},
-        {"name": "e", "state": "Failed", "message": "no power", "providerID": ""}"#;
+        {"name": "c", "state": "Running", "providerID": "x://c", "rack": 7, "cluster": "there"}, {"name": "d", "state": "Deleting"},
+        {"name": "e", "state": "Failed", "message": "no power", "providerID": "", "cluster": ""}"#;
     let machines = listed(&format!("echo '{{\"machines\": [{machines}]}}'")).await.unwrap();
     let failed = ProviderError::Transient("machine e failed: no power".to_owned());
     let expected = [
@@ -57,7 +57,7 @@ async fn a_list_is_read_with_states_times_and_provider_ids() {
         progress,
         provider_id,
         template_hash: None,
-        cluster: None,
+        cluster: (name == "c").then(|| "there".to_owned()),
     });
     assert_eq!(machines, expected);
 }

@@ -41,7 +41,13 @@ fn answering(answer: (u16, Value)) -> (Karpenter, Arc<Mutex<Vec<Value>>>) {
 
 /// Karpenter behind an API server that keeps claims, whose Karpenter launches and registers each at once and lets it go
 /// when it is deleted, because no Node holds it.
-pub(in crate::provider) fn stored() -> Karpenter {
+fn stored() -> Karpenter {
+    let [karpenter] = stored_for([cluster()]);
+    karpenter
+}
+
+/// The same for several clusters, with one back end.
+pub(in crate::provider) fn stored_for<const N: usize>(clusters: [ClusterId; N]) -> [Karpenter; N] {
     let claims: Arc<Mutex<BTreeMap<String, Value>>> = Arc::default();
     let service = tower::service_fn(move |request: Request<Body>| {
         let claims = Arc::clone(&claims);
@@ -53,7 +59,7 @@ pub(in crate::provider) fn stored() -> Karpenter {
         }
     });
     let client = Client::new(service, "default");
-    Karpenter::new(client.clone(), writer(client), cluster())
+    clusters.map(|cluster| Karpenter::new(client.clone(), writer(client.clone()), cluster))
 }
 
 fn serve(claims: &Mutex<BTreeMap<String, Value>>, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
@@ -316,4 +322,21 @@ async fn karpenter_keeps_the_node_of_a_registered_claim_until_the_machine_is_gon
     karpenter.create(request, at(0)).await.unwrap();
     assert_eq!(karpenter.delete(&key, "m").await, Ok(Deletion::HandedOver));
     assert_eq!(karpenter.delete(&key, "m").await, Ok(Deletion::Gone));
+}
+
+#[tokio::test]
+async fn a_claim_from_before_claims_carried_a_cluster_is_this_clusters() {
+    let claim = |annotations: Value| {
+        let claim: NodeClaim = serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": { "name": "m", "annotations": annotations },
+            "spec": { "nodeClassRef": { "group": "g", "kind": "k", "name": "n" } },
+        }))
+        .unwrap();
+        (claim.of_another(&cluster()).map(str::to_owned), claim.listed(&cluster()).cluster.unwrap())
+    };
+    assert_eq!(claim(json!({})), (None, "here".to_owned()));
+    assert_eq!(claim(json!({ "tandem.dev/cluster": "here" })), (None, "here".to_owned()));
+    let other = "there".to_owned();
+    assert_eq!(claim(json!({ "tandem.dev/cluster": "there" })), (Some(other.clone()), other));
 }
