@@ -128,7 +128,6 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
     match sizing.filter(|_| !is_held) {
         Some(sizing) => {
-            // What may be another cluster's is not deleted with the pool either, which waits for it and says so.
             let waits = frozen.filter(|_| observed.in_flight().any(|machine| observed.is_unproven(machine)));
             let plan = active(observed, pool, members, sizing, pods);
             Plan { stalled: plan.stalled.or(waits), ..plan }
@@ -151,11 +150,7 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
     };
     Plan {
         nodes: steps(members, action),
-        withdraw: observed
-            .in_flight()
-            .filter(|machine| !observed.is_unproven(machine))
-            .map(|machine| machine.name.clone())
-            .collect(),
+        withdraw: observed.withdrawable().map(|machine| machine.name.clone()).collect(),
         requeue_at,
         ..Plan::default()
     }

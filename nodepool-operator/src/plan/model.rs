@@ -134,6 +134,11 @@ impl Observed {
         self.supply.unproven.contains(&machine.name)
     }
 
+    /// The machines without a Node that this cluster made.
+    pub(crate) fn withdrawable(&self) -> impl Iterator<Item = &Machine> {
+        self.in_flight().filter(|machine| !self.is_unproven(machine))
+    }
+
     fn has_registered(&self, machine: &Machine) -> bool {
         self.registered_nodes(machine).next().is_some()
     }

@@ -1,7 +1,8 @@
 //! Whose the machines are that a provider lists for a pool: of this cluster, of another one that has a pool of the same
 //! namespace and name, or of either.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{ListedMachine, ProviderError};
 use crate::plan::slots::{Slots, Whose};
@@ -86,4 +87,32 @@ pub(super) fn cluster(id: &str) -> String {
 /// Why nothing is done to the machine `name`, which carries this.
 pub(super) fn left_alone(name: &str, carries: &str) -> ProviderError {
     ProviderError::Transient(format!("the machine {name} carries {carries} and is left alone"))
+}
+
+/// By pool and name, the machines of other clusters in the last lists, with what they carry.
+#[derive(Debug, Default)]
+pub(super) struct Foreign(Mutex<HashMap<PoolKey, BTreeMap<String, String>>>);
+
+impl Foreign {
+    fn pools(&self) -> MutexGuard<'_, HashMap<PoolKey, BTreeMap<String, String>>> {
+        // It is replaced as a whole, so a panic elsewhere leaves it consistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records those of a list.
+    pub(super) fn record(&self, key: &PoolKey, foreign: &BTreeMap<String, String>) {
+        self.pools().insert(key.clone(), foreign.clone());
+    }
+
+    /// Refuses the deletion of one.
+    pub(super) fn may_delete(&self, key: &PoolKey, name: &str) -> Result<(), ProviderError> {
+        let pools = self.pools();
+        let carries = pools.get(key).and_then(|foreign| foreign.get(name));
+        carries.map_or(Ok(()), |carries| Err(left_alone(name, carries)))
+    }
+
+    /// Drops what is known of a pool that is gone.
+    pub(super) fn forget(&self, key: &PoolKey) {
+        self.pools().remove(key);
+    }
 }

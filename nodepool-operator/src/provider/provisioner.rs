@@ -1,7 +1,6 @@
 //! Calls to providers that sometimes fail: which one a pool has, what failed, and when to retry.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -18,11 +17,11 @@ use super::exec::{Exec, Program};
 use super::failures::Failures;
 use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
-use super::selected::{Listing, Selected, in_time};
+use super::origin::Foreign;
+pub(crate) use super::selected::SizeChange;
+use super::selected::{Listing, Selected, in_time, reference_of};
 use super::simulated::Simulated;
-use super::{
-    Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider, origin,
-};
+use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
 use crate::plan::{ClusterId, PoolKey, Supply};
 
@@ -33,8 +32,7 @@ pub(crate) struct Provisioner {
     sized: Vec<Box<dyn SizedProvider>>,
     failures: Failures,
     ids: KnownIds,
-    /// By pool and name, the machines of other clusters in the last lists, with what they carry.
-    foreign: Mutex<HashMap<PoolKey, BTreeMap<String, String>>>,
+    foreign: Foreign,
     /// Whether this process may change anything now. The writes of providers to an API server have it too, and programs
     /// have none.
     fence: Option<Fence>,
@@ -62,11 +60,6 @@ impl Provisioner {
         Self { fence: Some(fence), ..self }
     }
 
-    fn foreign(&self) -> MutexGuard<'_, HashMap<PoolKey, BTreeMap<String, String>>> {
-        // It is replaced as a whole, so a panic elsewhere leaves it consistent.
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn may_change(&self) -> Result<(), ProviderError> {
         let passed = self.fence.as_ref().map(Fence::pass).transpose();
         passed.map(|_time| ()).map_err(|_fenced| ProviderError::Conflict)
@@ -80,7 +73,7 @@ impl Provisioner {
             sized: Vec::new(),
             failures: Failures::default(),
             ids: KnownIds::default(),
-            foreign: Mutex::default(),
+            foreign: Foreign::default(),
             fence: None,
         }
     }
@@ -151,9 +144,7 @@ impl Provisioner {
                     self.failures.has_none_left(key, &reference);
                 }
                 Ok(mut listing) => {
-                    let listed = std::mem::take(&mut listing.machines);
-                    let without_cluster = std::mem::take(&mut listing.unproven);
-                    foreign.append(&mut listing.foreign);
+                    let (listed, without_cluster) = listing.take_machines(&mut foreign);
                     if is_former {
                         former.insert(reference.clone());
                     } else {
@@ -166,9 +157,7 @@ impl Provisioner {
                     }));
                     for (machine, is_marked) in listed {
                         let is_unproven = without_cluster.contains(&machine.name) && !has_node(&machine);
-                        if is_unproven {
-                            unproven.insert(machine.name.clone());
-                        }
+                        unproven.extend(is_unproven.then(|| machine.name.clone()));
                         let state = match &machine.progress {
                             Progress::Failed(error) if !is_unproven && !has_node(&machine) => {
                                 failures.push(error.clone());
@@ -202,7 +191,7 @@ impl Provisioner {
         if is_unknown {
             machines.clear();
         } else {
-            self.foreign().insert(key.clone(), foreign.clone());
+            self.foreign.record(key, &foreign);
             deleted_ids = self.ids.record_list(key, &machines, now);
             if let Some(name) = self.failures.unlisted(key, &shown, now).first() {
                 let why = match pool {
@@ -342,9 +331,7 @@ impl Provisioner {
         name: &str,
     ) -> Result<Deletion, ProviderError> {
         self.may_change()?;
-        if let Some(carries) = self.foreign().get(key).and_then(|foreign| foreign.get(name)) {
-            return Err(origin::left_alone(name, carries));
-        }
+        self.foreign.may_delete(key, name)?;
         self.failures.unwanted(key, name);
         if let Some(reference) = made_by {
             return self.known(reference)?.delete(key, name).await;
@@ -365,7 +352,7 @@ impl Provisioner {
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.failures.forget(key);
         self.ids.forget(key);
-        self.foreign().remove(key);
+        self.foreign.forget(key);
         self.named.iter().for_each(|provider| provider.forget(key));
     }
 
@@ -406,23 +393,6 @@ impl Provisioner {
     pub(crate) fn slot_taken(&self, key: &PoolKey, name: &str) {
         self.failures.slot_taken(key, name);
     }
-}
-
-/// A change of the number of machines that a provider keeps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SizeChange<'a> {
-    /// So many more.
-    Grow(i32),
-    /// These have to go.
-    Without(&'a [String]),
-    /// No change: this one need not go any more.
-    Keep(&'a str),
-}
-
-fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError> {
-    spec.reference().ok_or_else(|| {
-        ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
-    })
 }
 
 #[cfg(test)]

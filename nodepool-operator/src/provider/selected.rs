@@ -50,6 +50,17 @@ pub(super) struct Listing {
     pub rolling: Option<String>,
 }
 
+impl Listing {
+    /// Takes the machines out, and the names of those that carry no cluster; those of other clusters are added to `foreign`.
+    pub(super) fn take_machines(
+        &mut self,
+        foreign: &mut BTreeMap<String, String>,
+    ) -> (Vec<(ListedMachine, bool)>, BTreeSet<String>) {
+        foreign.append(&mut self.foreign);
+        (std::mem::take(&mut self.machines), std::mem::take(&mut self.unproven))
+    }
+}
+
 impl Selected<'_> {
     /// Lists the pool's machines. `spec` is that of a pool that selects this provider.
     pub(super) async fn list(
@@ -103,6 +114,24 @@ impl Selected<'_> {
             Self::Sized(provider, name) => in_time(provider.delete(key, name, machine)).await,
         }
     }
+}
+
+/// A change of the number of machines that a provider keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SizeChange<'a> {
+    /// So many more.
+    Grow(i32),
+    /// These have to go.
+    Without(&'a [String]),
+    /// No change: this one need not go any more.
+    Keep(&'a str),
+}
+
+/// What the spec selects.
+pub(super) fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError> {
+    spec.reference().ok_or_else(|| {
+        ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
+    })
 }
 
 /// The answer of a provider, which has to come within [`CALL_LIMIT`].
