@@ -43,7 +43,7 @@ fn remember(ctx: &Context, decision: &PoolDecision, outcome: &PoolOutcome) {
     match outcome {
         PoolOutcome::Failed(error) if !error.is_fenced() => {
             let decision = Some(Box::new(decision.clone()));
-            let refusal = Refusal { problem: chain(error), is_final: error.is_refusal(), decision };
+            let refusal = Refusal { problem: chain(error), is_denied: error.is_denial(), decision };
             ctx.refused(pool, write, refusal, error);
         }
         PoolOutcome::Scaled | PoolOutcome::Gone => ctx.backoff().over(pool, write),

@@ -15,6 +15,7 @@ use planner::input::volume_info::VolumeInfo;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::bootstrap::Operator;
 use shared_runtime::clock::Clock;
+use shared_runtime::crds::ServedFields;
 use shared_runtime::error::{Categorised as _, chain};
 use shared_runtime::events::Recorder;
 use shared_runtime::freshness::WriteTracker;
@@ -66,6 +67,8 @@ pub(crate) struct Context {
     pub write_tracker: WriteTracker,
     /// Publishes Kubernetes events.
     pub recorder: Recorder,
+    /// What the installed definitions lack.
+    pub served: ServedFields,
     /// Wall clock and monotonic clock.
     pub clock: Clock,
     /// The operator's Prometheus metrics.
@@ -91,6 +94,7 @@ impl Context {
             writer: operator.writer.clone(),
             write_tracker: operator.write_tracker.clone(),
             recorder: operator.recorder.clone(),
+            served: operator.served.clone(),
             clock: operator.clock.clone(),
             metrics: AutoscalerMetrics::new(&operator.metrics)?,
             caches,

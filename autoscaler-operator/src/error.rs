@@ -28,9 +28,9 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Whether the API server refuses this very write, so that an immediate retry will not succeed either.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Write { source, .. } if source.is_refusal())
+    /// Whether this very write is denied, so that it fails until what denies it, or the object, changes.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if source.is_denial())
     }
 
     /// Whether it was refused because this replica is not the leader.

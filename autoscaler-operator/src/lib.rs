@@ -187,6 +187,7 @@ async fn start(operator: Operator) -> Result<(), Error> {
         whole(claim_changes),
         whole(storage_class_changes),
         whole(namespace_changes),
+        whole(operator.served.changes()),
     ]);
     let caches = Caches {
         pools,

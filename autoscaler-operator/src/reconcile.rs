@@ -28,6 +28,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     let reported = report(&ctx, &observed, &plan, &waiting, &outcomes).await;
     let retry = retry(&ctx, started, &outcomes);
 
+    let has_scaled = outcomes.iter().any(|outcome| matches!(outcome, PoolOutcome::Scaled));
     let conflict = outcomes.iter().any(PoolOutcome::is_conflict) | reported.conflict;
     if let Some(error) = outcomes.into_iter().find_map(PoolOutcome::into_error).or(reported.error) {
         return Err(error);
@@ -36,7 +37,8 @@ pub(crate) async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
         return Ok(Step::Conflict);
     }
     let next_pass = plan.next.map(|at| ctx.clock.until(at));
-    Ok(next_pass.into_iter().chain(retry).min().map_or(Step::Done, Step::RequeueAfter))
+    let again = if has_scaled { Step::ContinueAfter } else { Step::RequeueAfter };
+    Ok(next_pass.into_iter().chain(retry).min().map_or(Step::Done, again))
 }
 
 /// The plan, made without the writes that wait, and the objects that it was made from.
@@ -68,13 +70,14 @@ fn waiting(ctx: &Context, observed: &Observed, started: Duration) -> Waiting {
     ctx.backoff().waiting(pools.chain(autoscalers), started)
 }
 
-/// When to retry refused writes. A new refusal changes the plan at once: the pods of that pool may fit in another one.
+/// When to retry refused writes. A new refusal may change the plan at once: the pods of that pool may fit in another
+/// one.
 fn retry(ctx: &Context, started: Duration, outcomes: &[PoolOutcome]) -> Option<Duration> {
     let mut backoff = ctx.backoff();
     backoff.passed(started);
-    ctx.metrics.refused(backoff.len());
+    ctx.metrics.refused(backoff.len(started));
     if outcomes.iter().any(|outcome| matches!(outcome, PoolOutcome::Failed(_))) {
         return Some(Duration::ZERO);
     }
-    backoff.next().map(|due| due.saturating_sub(ctx.clock.monotonic()))
+    backoff.next(started).map(|due| due.saturating_sub(ctx.clock.monotonic()))
 }

@@ -3,6 +3,7 @@
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::CustomResourceExt as _;
 use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 use shared_runtime::error::chain;
@@ -80,7 +81,7 @@ impl Reported {
             }
             Err(error) => {
                 let refusal =
-                    Refusal { problem: chain(&error), is_final: error.is_refusal(), decision: None };
+                    Refusal { problem: chain(&error), is_denied: error.is_denial(), decision: None };
                 ctx.refused(object, Write::Status, refusal, &error);
             }
         }
@@ -95,8 +96,8 @@ fn state(ctx: &Context, decision: &PoolDecision, outcome: &PoolOutcome, now: &Ti
         PoolOutcome::Settled | PoolOutcome::Unobserved => {
             ctx.pending_status.recall(decision).map_or(DecisionState::Settled, DecisionState::Scaled)
         }
-        PoolOutcome::Failed(error) => DecisionState::Failed(chain(error)),
-        PoolOutcome::Waiting(problem) => DecisionState::Failed(problem.clone()),
+        PoolOutcome::Failed(error) => DecisionState::Failed(told(ctx, decision, chain(error))),
+        PoolOutcome::Waiting(problem) => DecisionState::Failed(told(ctx, decision, problem.clone())),
         // There will be another decision in a moment, or the pool is gone.
         PoolOutcome::Outdated => return None,
         PoolOutcome::Gone => {
@@ -104,6 +105,12 @@ fn state(ctx: &Context, decision: &PoolDecision, outcome: &PoolOutcome, now: &Ti
             return None;
         }
     })
+}
+
+/// Why a decision could not be written, and whether its pods have been given up to other pools.
+fn told(ctx: &Context, decision: &PoolDecision, problem: String) -> String {
+    let elsewhere = Write::of(decision) == Write::Growth && ctx.backoff().closes(&decision.object.metadata);
+    if elsewhere { format!("{problem}; other pools are used for now") } else { problem }
 }
 
 async fn pool(
@@ -125,7 +132,10 @@ async fn autoscaler(
     outcomes: &[PoolOutcome],
     now: &Time,
 ) -> Result<bool, Error> {
-    let decide = |fresh: &NodePoolAutoscaler| autoscaler_status::status(fresh, plan, outcomes, now);
+    let outdated_crd = ctx.served.statement(NodePoolAutoscaler::crd_name());
+    let decide = |fresh: &NodePoolAutoscaler| {
+        autoscaler_status::status(fresh, plan, outcomes, outdated_crd.as_ref(), now)
+    };
     let written = ctx.writer.autoscaler_status(object, decide).await;
     ended(written, "NodePoolAutoscaler", &object.metadata)
 }

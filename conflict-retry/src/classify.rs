@@ -79,6 +79,10 @@ const ETCD_FAULTS: [&str; 2] = ["etcdserver: ", "rpc error: "];
 /// gRPC message that carries it there (measured on v1.36).
 const ETCD_REFUSALS: [&str; 2] = ["request is too large", "trying to send message larger than max"];
 
+/// How the API server introduces the answer of a webhook that does not admit a request. The webhook chooses the code and
+/// need not explain it (text of v1.36).
+const WEBHOOK_DENIAL: &str = "admission webhook ";
+
 /// One field that a server-side apply may not change without force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -255,13 +259,17 @@ fn of_not_found(status: &Status) -> Class {
 
 fn of_invalid(verb: Verb, status: &Status) -> Class {
     let Some(details) = status.details.as_ref() else {
-        return if verb == Verb::JsonPatch { Class::TestFailed } else { Class::Invalid };
+        let is_test = verb == Verb::JsonPatch && !status.message.starts_with(WEBHOOK_DENIAL);
+        return if is_test { Class::TestFailed } else { Class::Invalid };
     };
     // The answer to an apply or a patch that carries the UID of an earlier object of the same name.
     if !details.causes.is_empty() && details.causes.iter().all(|cause| cause.field == "metadata.uid") {
         return Class::UidMismatch;
     }
-    let explained = !details.causes.is_empty() || !details.name.is_empty() || !details.kind.is_empty();
+    let explained = !details.causes.is_empty()
+        || !details.name.is_empty()
+        || !details.kind.is_empty()
+        || status.message.starts_with(WEBHOOK_DENIAL);
     if verb == Verb::JsonPatch && !explained { Class::TestFailed } else { Class::Invalid }
 }
 

@@ -73,6 +73,11 @@ fn a_422_is_a_failed_test_only_after_a_json_patch_and_without_an_explanation() {
         "details": {"name": "n", "kind": "Pool", "causes": [{"reason": "FieldValueInvalid", "field": "spec"}]},
     }));
     assert_eq!(Class::of_status(Verb::JsonPatch, &cel), Class::Invalid);
+    let message = "admission webhook \"w.example.org\" denied the request: no";
+    for details in [json!(null), json!({})] {
+        let webhook = status(json!({"code": 422, "message": message, "details": details}));
+        assert_eq!(Class::of_status(Verb::JsonPatch, &webhook), Class::Invalid, "{details}");
+    }
 }
 
 #[test]

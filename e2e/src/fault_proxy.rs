@@ -130,6 +130,11 @@ impl FaultProxy {
         lock(&self.faults.refusals).push(Refused(refusal, AtomicUsize::new(0)));
     }
 
+    /// Forwards all requests from now on, and counts the refused ones anew.
+    pub fn stop_refusing(&self) {
+        lock(&self.faults.refusals).clear();
+    }
+
     /// Decides which writes pass.
     pub fn writes(&self) -> &WriteGate {
         &self.faults.writes

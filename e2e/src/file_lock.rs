@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use crate::waiting::Waiting;
+
 /// Interval between two looks for a free lock.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -24,6 +26,7 @@ impl FileLock {
     pub async fn one_of(directory: &Path, count: usize) -> Result<Self> {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
+        let _waiting = Waiting::begin();
         loop {
             for number in 0..count {
                 let path = directory.join(number.to_string());

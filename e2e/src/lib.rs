@@ -37,5 +37,6 @@ pub mod soak;
 pub mod tandem;
 pub mod test_env;
 pub mod wait;
+pub mod waiting;
 pub mod write_effects;
 pub mod write_gate;

@@ -109,6 +109,9 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// The identity it runs under; see [`Cluster::kubeconfig_for_service_account`].
     pub kubeconfig: PathBuf,
+    /// The most memory, in bytes, that it and the programs that it starts may have: what the chart says, also for a debug
+    /// build. That has less than 10 MiB of its own, and the 45 MiB of its binary are pages that the kernel can take back.
+    pub memory_limit: Option<u64>,
 }
 
 /// A running operator. It is killed when this is dropped, and when the test ends in any other way.
@@ -130,10 +133,11 @@ impl OperatorProcess {
         let kubeconfig = launch.kubeconfig.display().to_string();
         let mut env = vec![("KUBECONFIG".to_owned(), kubeconfig)];
         env.extend(launch.env);
-        Self::start_program(cluster, launch.operator.name(), &path, launch.args, env).await
+        let (name, memory_limit) = (launch.operator.name(), launch.memory_limit);
+        Self::start_limited(cluster, name, &path, launch.args, env, memory_limit).await
     }
 
-    /// Starts any program like an operator.
+    /// Starts any program like an operator, without a limit of memory.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -144,10 +148,21 @@ impl OperatorProcess {
         args: Vec<String>,
         env: Vec<(String, String)>,
     ) -> Result<Self> {
+        Self::start_limited(cluster, name, path, args, env, None).await
+    }
+
+    async fn start_limited(
+        cluster: &Cluster,
+        name: &str,
+        path: &Path,
+        args: Vec<String>,
+        env: Vec<(String, String)>,
+        memory_limit: Option<u64>,
+    ) -> Result<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let name = format!("{name}-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let log = cluster.root().join(format!("{name}.log"));
-        let spec = ProgramSpec { name, path: path.to_owned(), args, env, log };
+        let spec = ProgramSpec { name, path: path.to_owned(), args, env, log, memory_limit };
         // It has its own supervisor, so that it also works on a cluster that this process did not start.
         let supervisor = ProcessSupervisor::spawn(None)?;
         let running = supervisor.start(spec.clone()).await?;
@@ -263,6 +278,18 @@ impl OperatorProcess {
     pub async fn waits_for(&self) -> Result<Option<String>> {
         let (head, body) = self.ask("/readyz").await?;
         Ok((!head.contains(" 200 ")).then_some(body))
+    }
+
+    /// The body of `/readyz`, while it is ready: `ok`, and what works only in part, one a line.
+    ///
+    /// # Errors
+    /// When its admin server does not listen, or it is not ready.
+    pub async fn readyz(&self) -> Result<String> {
+        let (head, body) = self.ask("/readyz").await?;
+        if !head.contains(" 200 ") {
+            bail!("/readyz answered {head}: {body}");
+        }
+        Ok(body)
     }
 
     async fn scrape(&self) -> Result<String> {

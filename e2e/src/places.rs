@@ -17,6 +17,7 @@ use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::toolbox::target_directory;
 use crate::file_lock::FileLock;
 use crate::process_supervisor::lock;
+use crate::waiting::{self, Waiting};
 
 /// Parallel tests per core. One with its control plane and both operators takes a tenth to a fifth of a core; the rest
 /// is a reserve for moments when all are busy at once, so that no operator loses a lease for lack of CPU time.
@@ -54,13 +55,16 @@ impl Places {
     /// Same as [`Cluster::start`].
     pub async fn take(&'static self) -> Result<ControlPlanePlace> {
         // Before the turn: a test that waits for a control plane must not keep other tests from theirs.
+        let waiting = Waiting::begin();
         let one = self.most.acquire().await?;
+        drop(waiting);
         let turn = if self.takes_turns { Some(turn().await?) } else { None };
         let free = lock(&self.free).pop();
         let cluster = match free {
             Some(cluster) => cluster,
             None => Box::leak(Box::new(Cluster::start((self.options)()).await?)),
         };
+        waiting::uses(cluster.root());
         Ok(ControlPlanePlace { among: self, cluster, _turn: turn, _one: one })
     }
 }

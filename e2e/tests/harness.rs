@@ -14,7 +14,7 @@ use e2e::control_plane::go::KUBERNETES_VERSION;
 use e2e::control_plane::toolbox::{Tool, Toolbox};
 use e2e::lost_update_check::LostUpdateCheck;
 use e2e::operators::OperatorProcess;
-use e2e::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Signal};
+use e2e::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
 use e2e::request_costs::RequestCosts;
 use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -412,6 +412,7 @@ async fn a_detached_supervisor_ends_with_its_starter_unless_it_was_asked_to_stay
         args: vec!["600".into()],
         env: Vec::new(),
         log: log.clone(),
+        memory_limit: None,
     };
     let pid = supervisor.start(spec).await.unwrap().pid;
     assert!(alive(pid));
@@ -483,6 +484,99 @@ async fn saying(program: &OperatorProcess, word: &str, times: usize) {
     })
     .await
     .unwrap();
+}
+
+/// Runs a shell script in at most 32 MiB.
+async fn limited(supervisor: &ProcessSupervisor, directory: &Path, script: &str) -> Running {
+    let spec = ProgramSpec {
+        name: "script".into(),
+        path: "/bin/sh".into(),
+        args: vec![
+            "-c".into(),
+            format!("grep memory: /proc/self/cgroup || grep ^0: /proc/self/cgroup; {script}"),
+        ],
+        env: Vec::new(),
+        log: directory.join("log"),
+        memory_limit: Some(32 << 20),
+    };
+    supervisor.start(spec).await.unwrap()
+}
+
+/// The cgroup that a limited script has written into its log; `None` where the harness may not create any.
+async fn group_of(directory: &Path) -> Option<PathBuf> {
+    let line = eventually(PATIENCE, "the script says its cgroup", || async {
+        let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
+        Ok(log.lines().last().filter(|_| log.ends_with('\n')).map(str::to_owned))
+    })
+    .await
+    .unwrap();
+    let path = line.rsplit(':').next().unwrap().trim_start_matches('/').to_owned();
+    let roots = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(|root| Path::new(root).join(&path));
+    let found = path.contains("tandem-").then(|| roots.into_iter().find(|directory| directory.is_dir()));
+    found.unwrap_or_else(|| {
+        println!("no memory cgroup can be created here");
+        None
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_needs_more_memory_than_its_limit_is_killed_and_that_is_said() {
+    // Itself, and a program that it has started: `tail` keeps the line of zeros, which has no end.
+    for script in ["exec tail /dev/zero", "tail /dev/zero; exit 0"] {
+        let directory = tempfile::tempdir().unwrap();
+        let supervisor = ProcessSupervisor::spawn(None).unwrap();
+        let go = directory.path().join("go");
+        let script = format!("while ! [ -e {} ]; do sleep 0.05; done; {script}", go.display());
+        let program = limited(&supervisor, directory.path(), &script).await;
+        // Without a cgroup, the limit of the address space has room for what this would take from the machine.
+        let Some(group) = group_of(directory.path()).await else { return };
+        assert!(group.is_dir());
+        std::fs::write(go, "").unwrap();
+        let exit = tokio::time::timeout(PATIENCE, program.wait()).await.unwrap();
+        assert_eq!(exit, Exit::OutOfMemory(32 << 20), "{script}");
+        assert!(exit.to_string().contains("more memory than its limit of 32 MiB"), "{exit}");
+        assert!(!group.exists(), "{} is left", group.display());
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cgroup_and_no_process_in_it_is_left_however_a_limited_program_ends() {
+    for end in ["kill -9", "its supervisor closes", "its supervisor is killed"] {
+        let directory = tempfile::tempdir().unwrap();
+        let supervisor = ProcessSupervisor::spawn(None).unwrap();
+        let program = limited(&supervisor, directory.path(), "setsid sleep 600 & sleep 600; true").await;
+        let Some(group) = group_of(directory.path()).await else { return };
+        let members = || std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        let three = async || Ok((members().lines().count() == 3).then(members));
+        let members = eventually(PATIENCE, "the programs run", three).await.unwrap();
+        match end {
+            "kill -9" => {
+                program.signal(Signal::Freeze).await.unwrap();
+                assert_eq!(program.kill().await.unwrap(), Exit::Signal(9), "not the limit's doing");
+            }
+            "its supervisor closes" => supervisor.close().unwrap(),
+            _ => {
+                let name = group.file_name().unwrap().to_str().unwrap();
+                let id = name.split('-').nth(1).unwrap().parse().unwrap();
+                kill(Pid::from_raw(id), SIGKILL).unwrap();
+                assert_eq!(program.wait().await, Exit::WithSupervisor);
+                supervisor.close().unwrap();
+                eventually(PATIENCE, "the next one removes the cgroup", || async {
+                    let next = ProcessSupervisor::spawn(None)?;
+                    limited(&next, directory.path(), "true").await.wait().await;
+                    Ok((!group.exists()).then_some(()))
+                })
+                .await
+                .unwrap();
+            }
+        }
+        assert!(!group.exists(), "{end}: {} is left", group.display());
+        for member in members.lines() {
+            assert!(!alive(member.parse().unwrap()), "{end}: process {member} is left");
+        }
+    }
 }
 
 /// A process that started a control plane and can be killed.

@@ -1,6 +1,7 @@
 //! Reads which volumes are attached to nodes that no pod keeps any more. Nothing is decided and nothing is written here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
@@ -13,8 +14,12 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::observe::{PARALLEL_READS, PODS_READ_LIMIT, listed};
+use crate::observe::listed;
 use crate::plan::{AttachedVolumes, ObservedPods, PoolKey, pods};
+use crate::pod_reads::ReadsEnd;
+
+/// Number of concurrent live reads of volumes.
+const PARALLEL_READS: usize = 8;
 
 /// The volumes of the `emptied` nodes, read live: they decide whether a node may be removed. Where they cannot be read, all
 /// of these nodes wait.
@@ -23,13 +28,14 @@ pub(crate) async fn attached(
     key: &PoolKey,
     emptied: &BTreeSet<String>,
     observed: &ObservedPods,
+    end: ReadsEnd,
 ) -> AttachedVolumes {
     let times = ctx.tracker.record_emptied(key, observed.by_node.keys(), emptied);
     if emptied.is_empty() {
         return AttachedVolumes { by_node: None, times };
     }
-    let by_node = match attachments(ctx, emptied).await {
-        Ok(attachments) => Some(without_used(ctx, attachments, observed).await),
+    let by_node = match attachments(ctx, emptied, end).await {
+        Ok(attachments) => Some(without_used(ctx, attachments, observed, end).await),
         Err(failed) => {
             let category = failed.category();
             ctx.metrics.attachments_unread(category);
@@ -44,11 +50,12 @@ pub(crate) async fn attached(
 async fn attachments(
     ctx: &Context,
     nodes: &BTreeSet<String>,
+    end: ReadsEnd,
 ) -> Result<BTreeMap<String, Vec<String>>, Error> {
     let api: Api<VolumeAttachment> = Api::all(ctx.client.clone());
     let params = ListParams::default();
     let all = list::list(&api, &params);
-    let Listed { items, unreadable } = listed("volume attachments", PODS_READ_LIMIT, all).await?;
+    let Listed { items, unreadable } = listed("volume attachments", end.left(ctx), all).await?;
     for attachment in &unreadable {
         warn!(attachment = attachment.name, "a volume attachment cannot be read, so no node waits for it");
     }
@@ -67,11 +74,12 @@ async fn without_used(
     ctx: &Context,
     by_node: BTreeMap<String, Vec<String>>,
     observed: &ObservedPods,
+    end: ReadsEnd,
 ) -> BTreeMap<String, Vec<String>> {
     let mut left = BTreeMap::new();
     for (node, volumes) in by_node {
         let used = claims(observed.of(&node).unwrap_or_default());
-        let unused = if used.is_empty() { volumes } else { of_no_claim(ctx, volumes, &used).await };
+        let unused = if used.is_empty() { volumes } else { of_no_claim(ctx, volumes, &used, end).await };
         if !unused.is_empty() {
             left.insert(node, unused);
         }
@@ -80,8 +88,8 @@ async fn without_used(
 }
 
 /// The claims that the pods use which have not ended, by namespace and name.
-fn claims(pods: &[Pod]) -> BTreeSet<(String, String)> {
-    let of_pod = |pod: &Pod| {
+fn claims(pods: &[Arc<Pod>]) -> BTreeSet<(String, String)> {
+    let of_pod = |pod: &Arc<Pod>| {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         pods::claims(pod).map(|claim| (namespace.clone(), claim)).collect::<Vec<_>>()
     };
@@ -93,12 +101,13 @@ async fn of_no_claim(
     ctx: &Context,
     volumes: Vec<String>,
     claims: &BTreeSet<(String, String)>,
+    end: ReadsEnd,
 ) -> Vec<String> {
     let api: Api<PersistentVolume> = Api::all(ctx.client.clone());
     let is_used = |name: String| {
         let api = api.clone();
         async move {
-            let read = tokio::time::timeout(PODS_READ_LIMIT, api.get_opt(&name)).await;
+            let read = tokio::time::timeout(end.left(ctx), api.get_opt(&name)).await;
             let claim = match read {
                 Ok(Ok(volume)) => volume.and_then(|volume| volume.spec?.claim_ref),
                 Ok(Err(error)) => {
@@ -161,7 +170,9 @@ mod tests {
             _ => failure(404, "NotFound", "no such volume"),
         });
         let emptied = BTreeSet::from(["n-000".to_owned()]);
-        attached(&test.ctx, &key(), &emptied, &listed_pods([("n-000", pods)])).await.by_node
+        attached(&test.ctx, &key(), &emptied, &listed_pods([("n-000", pods)]), ReadsEnd::from_now(&test.ctx))
+            .await
+            .by_node
     }
 
     #[tokio::test]
@@ -192,8 +203,9 @@ mod tests {
     async fn where_attachments_cannot_be_listed_that_is_not_taken_for_none() {
         let test = TestContext::new(|_, _| failure(403, "Forbidden", "no right to list volume attachments"));
         let emptied = BTreeSet::from(["n-000".to_owned()]);
-        assert_eq!(attached(&test.ctx, &key(), &emptied, &ObservedPods::default()).await.by_node, None);
-        let none = attached(&test.ctx, &key(), &BTreeSet::new(), &ObservedPods::default()).await;
+        let end = ReadsEnd::from_now(&test.ctx);
+        assert_eq!(attached(&test.ctx, &key(), &emptied, &ObservedPods::default(), end).await.by_node, None);
+        let none = attached(&test.ctx, &key(), &BTreeSet::new(), &ObservedPods::default(), end).await;
         assert_eq!((none.by_node, test.requests().len()), (None, 1), "nothing is asked where nobody waits");
     }
 }

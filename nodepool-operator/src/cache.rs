@@ -17,7 +17,9 @@ pub(crate) fn transform(node: &mut Node) {
     }
     if let Some(status) = node.status.take() {
         let ready = status.conditions.unwrap_or_default().into_iter().filter(|it| it.type_ == "Ready");
-        node.status.get_or_insert_default().conditions = Some(ready.collect());
+        let kept = node.status.get_or_insert_default();
+        kept.conditions = Some(ready.collect());
+        kept.addresses = status.addresses;
     }
     if let Some(NodeSpec { provider_id, taints, .. }) = node.spec.take() {
         node.spec = Some(NodeSpec { provider_id, taints, ..NodeSpec::default() });

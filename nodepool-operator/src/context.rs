@@ -11,17 +11,23 @@ use kube::runtime::reflector::Store;
 use shared_crds::NodePool;
 use shared_runtime::bootstrap::Operator;
 use shared_runtime::clock::Clock;
+use shared_runtime::crds::ServedFields;
 use shared_runtime::events::Recorder;
 use shared_runtime::freshness::WriteTracker;
 use shared_runtime::metrics::MetricsError;
 use shared_runtime::reflect::UnreadableObjects;
 use shared_runtime::write::Writer;
+use tokio::sync::Semaphore;
 
 use crate::memory::drains::Drains;
+use crate::memory::list_budget::ListBudget;
+use crate::memory::places::Places;
 use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
+use crate::memory::unread_pools::UnreadPools;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::{ClusterId, PoolKey};
+use crate::pod_reads::PARALLEL_LISTS;
 use crate::provider::provisioner::Provisioner;
 
 /// The dependencies of a reconcile.
@@ -44,16 +50,26 @@ pub(crate) struct Context {
     pub pools: Store<NodePool>,
     /// Cache of all nodes; of those in no pool it holds little.
     pub nodes: Store<Node>,
+    /// What the installed definition lacks.
+    pub served: ServedFields,
     /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
     /// The providers, with a record of their failures.
     pub provisioner: Arc<Provisioner>,
     /// Recently listed pods and recent eviction results of draining nodes.
     pub drains: Drains,
+    /// Which nodes are being drained now.
+    pub places: Places,
+    /// How many lists of pods may be made now.
+    pub list_budget: ListBudget,
+    /// A permit for each list of pods that is being read.
+    pub pod_lists: Semaphore,
     /// Nodes that were found protected a moment ago.
     pub protections: Protections,
     /// For how long this process has observed nodes and pods in their current state.
     pub tracker: Tracker,
+    /// Pools of whose nodes pods could not be listed a moment ago.
+    pub unread_pools: UnreadPools,
     visited: Mutex<HashSet<PoolKey>>,
 }
 
@@ -65,6 +81,7 @@ impl Context {
         pools: Store<NodePool>,
         nodes: Store<Node>,
         provisioner: Arc<Provisioner>,
+        max_parallel_drains: usize,
     ) -> Result<Self, MetricsError> {
         Ok(Self {
             cluster,
@@ -76,11 +93,16 @@ impl Context {
             metrics: NodePoolMetrics::new(&operator.metrics)?,
             pools,
             nodes,
+            served: operator.served.clone(),
             unreadable: operator.unreadable.clone(),
             provisioner,
             drains: Drains::new(operator.clock.clone()),
+            places: Places::new(operator.clock.clone(), max_parallel_drains),
+            list_budget: ListBudget::new(operator.clock.clone()),
+            pod_lists: Semaphore::new(PARALLEL_LISTS),
             protections: Protections::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
+            unread_pools: UnreadPools::default(),
             visited: Mutex::default(),
         })
     }
@@ -107,6 +129,7 @@ impl Context {
             metrics: NodePoolMetrics::new(&metrics).unwrap(),
             pools: store().0,
             nodes: store().0,
+            served: ServedFields::default(),
             unreadable: UnreadableObjects::default(),
             cluster: crate::plan::testing::cluster(),
             provisioner: Arc::new(Provisioner::new(
@@ -116,8 +139,12 @@ impl Context {
                 Vec::new(),
             )),
             drains: Drains::new(clock.clone()),
+            places: Places::new(clock.clone(), 50),
+            list_budget: ListBudget::new(clock.clone()),
+            pod_lists: Semaphore::new(PARALLEL_LISTS),
             protections: Protections::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
+            unread_pools: UnreadPools::default(),
             visited: Mutex::default(),
             client,
             writer,
@@ -144,7 +171,9 @@ impl Context {
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.invalidate(key);
         self.tracker.forget(key);
+        self.places.forget(key);
         self.protections.forget(key);
+        self.unread_pools.forget(key);
         self.provisioner.forget(key);
     }
 }

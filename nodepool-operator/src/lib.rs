@@ -12,11 +12,13 @@ mod cache;
 mod cluster;
 mod context;
 mod error;
+mod kept_pod;
 mod memory;
 mod metrics;
 mod observe;
 mod outcome;
 mod plan;
+mod pod_reads;
 mod provider;
 mod reconcile;
 mod report;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use futures::stream;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
@@ -89,6 +92,20 @@ struct RunArgs {
     )]
     exec_provider: Vec<Program>,
 
+    /// How many nodes are drained at a time, over all pools
+    ///
+    /// Further nodes are cordoned and wait. One whose pods do not go, because of a budget for instance, lets others have its
+    /// turn. More take more memory, and more requests to the API server.
+    #[arg(
+        long,
+        env = "TANDEM_MAX_PARALLEL_DRAINS",
+        value_name = "N",
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u16).range(1..),
+        help_heading = "Drains"
+    )]
+    max_parallel_drains: u16,
+
     /// The kubeconfig of the cluster that holds Cluster API's objects; without it, that of the pools
     ///
     /// It is read again when it changes. A pool's machines are in the namespace there that has the name of its namespace here.
@@ -121,8 +138,10 @@ pub enum Failure {
 pub async fn main() -> Result<(), Failure> {
     match Cli::parse().command {
         Command::Run(args) => {
-            let RunArgs { common, exec_provider, cluster_api_kubeconfig, cluster_id } = *args;
-            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig, cluster_id);
+            let RunArgs { common, exec_provider, max_parallel_drains, cluster_api_kubeconfig, cluster_id } =
+                *args;
+            let most = usize::from(max_parallel_drains);
+            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig, cluster_id, most);
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
@@ -142,6 +161,7 @@ async fn start(
     programs: Vec<Program>,
     management: Option<PathBuf>,
     cluster_id: Option<ClusterId>,
+    max_parallel_drains: usize,
 ) -> Result<(), Error> {
     let Some(cluster) = cluster::identify(&operator, cluster_id).await else { return Ok(()) };
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
@@ -165,8 +185,11 @@ async fn start(
         move |node: &Node| provisioner.awaiting(node)
     };
     let namespace = operator.args.client.watch_namespace.clone();
-    let triggers = triggers::keys(pool_changes, node_changes, awaiting, namespace);
-    let ctx = Arc::new(Context::new(&operator, cluster, pools, nodes, provisioner)?);
+    let triggers = stream::select(
+        triggers::keys(pool_changes, node_changes, awaiting, namespace),
+        triggers::every_pool(operator.served.changes(), pools.clone()),
+    );
+    let ctx = Arc::new(Context::new(&operator, cluster, pools, nodes, provisioner, max_parallel_drains)?);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;

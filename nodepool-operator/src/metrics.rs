@@ -39,6 +39,8 @@ struct Draining {
     finalizers: usize,
     /// A list that fails.
     lists: usize,
+    /// A place among those that are drained.
+    places: usize,
     /// Nothing but the ordinary course.
     other: usize,
 }
@@ -58,6 +60,10 @@ impl Draining {
             _ => false,
         };
         for step in nodes.iter().filter(is_leaving) {
+            if matches!(&step.action, NodeAction::Drain(step) if step.waits_for_place()) {
+                all.places += 1;
+                continue;
+            }
             let count = match blockers.get(step.member.name()) {
                 Some(Blocker::Pod(..)) => &mut all.pods,
                 Some(Blocker::Overdue(_)) => &mut all.overdue,
@@ -65,7 +71,7 @@ impl Draining {
                 Some(Blocker::Machine) => &mut all.machines,
                 Some(Blocker::Finalizers(_)) => &mut all.finalizers,
                 Some(Blocker::Unread(_)) => &mut all.lists,
-                Some(Blocker::Provider(_)) | None => &mut all.other,
+                Some(Blocker::Provider(_) | Blocker::Place) | None => &mut all.other,
             };
             *count += 1;
         }
@@ -89,7 +95,7 @@ impl NodePoolMetrics {
                 Opts::new(
                     name("draining_nodes"),
                     "Nodes that are drained now, by what they wait for: a blocked pod, an overdue pod, a volume that is not \
-                     detached, a machine that does not end, a finalizer of somebody else, a list that fails, or nothing \
+                     detached, a machine that does not end, a finalizer of somebody else, a list that fails, a place (--max-parallel-drains), or nothing \
                      unusual.",
                 ),
                 &["waits_for"],
@@ -178,6 +184,7 @@ impl NodePoolMetrics {
         set("machine", |of| of.machines);
         set("finalizer", |of| of.finalizers);
         set("list", |of| of.lists);
+        set("place", |of| of.places);
         set("nothing", |of| of.other);
     }
 

@@ -1,45 +1,36 @@
-//! Collects everything a decision about one pool is made from: first the pool, its nodes and its machines, then the pods
-//! that the plan asks for. Nothing is decided and nothing is written here.
+//! Collects everything a decision about one pool is made from, but its pods: the pool, its nodes and its machines. Nothing is decided and nothing is written here.
 //!
 //! Nodes come from the cache, except where a stale cache could do harm. Then they are read live, from a quorum: on the
 //! first visit of this process (another process, killed or no longer the leader, may have written just before), while
 //! the cache is behind our own writes, and before the finalizer of a pool is removed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector::ObjectRef;
 use shared_crds::v1alpha1::{ConditionStatus, RepairCondition};
 use shared_crds::{NodePool, names};
-use shared_runtime::error::{Categorised as _, chain};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
 use shared_runtime::reflect::Unreadable;
-use tracing::warn;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
+use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use crate::plan::slots::Slots;
 use crate::plan::supply::NodeSource;
-use crate::plan::{AttachedVolumes, Observed, ObservedPods, PodReads, PoolKey, Sight, Supply, repair};
+use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
 use crate::provider::{ListedMachine, ProviderError};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.
 const READ_LIMIT: Duration = Duration::from_secs(30);
-/// Timeout of a live read of one node's pods, which are few: while the read waits, the rest of the pool waits too.
-pub(crate) const PODS_READ_LIMIT: Duration = Duration::from_secs(10);
-/// Number of concurrent live reads of pods.
-pub(crate) const PARALLEL_READS: usize = 8;
-
 /// What was observed, and the machines that failed meanwhile.
 pub(crate) struct Seen {
     /// The input of the plan.
@@ -76,6 +67,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         .into_iter()
         .partition(|node| PoolKey::of_node(node).is_some());
     drop_machines_of_others(&mut supply, &of_pools, key);
+    let lookalikes = lookalikes(ctx, &supply, &machines_of_nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.recent_lists(names);
     let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
@@ -87,6 +79,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         nodes,
         unreadable,
         registered,
+        lookalikes,
         may_be_hidden,
         recent: ObservedPods::default(),
         protected: ctx.protections.recent(key),
@@ -114,26 +107,6 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         observed.machine_times = ctx.tracker.record_machines(key, observed.in_flight());
     }
     Ok(Some(Seen { observed, failed_machines }))
-}
-
-/// Reads the pods that the rest of the plan needs, live unless a recent list is sufficient.
-pub(crate) async fn pods(ctx: &Context, observed: &Observed, reads: &PodReads) -> ObservedPods {
-    let PodReads { recent, draining, undecided, unverified } = reads;
-    let of_drains = list_pods(ctx, draining).await;
-    for (node, pods) in &of_drains {
-        ctx.drains.record_list(node, pods);
-    }
-    let others = undecided.union(unverified).cloned().collect();
-    let mut by_node = list_pods(ctx, &others).await;
-    by_node.extend(of_drains);
-    let is_incomplete = by_node.len() < draining.union(&others).count();
-    // Nothing new is known of the other pods. A time that went on while the lists were read would remove a node for
-    // which the recent list was sufficient, and that is the one thing it is not sufficient for.
-    let PodTimes(mut times) = observed.recent.times.clone();
-    times.extend(ctx.tracker.record_pods(&observed.key, &by_node).0);
-    let known = observed.recent.by_node.iter().filter(|(node, _)| recent.contains(*node));
-    by_node.extend(known.map(|(node, pods)| (node.clone(), pods.clone())));
-    ObservedPods { by_node, times: PodTimes(times), attached: AttachedVolumes::default(), is_incomplete }
 }
 
 /// The pool's nodes, and the names of those that cannot be read.
@@ -173,6 +146,16 @@ fn with_provider_id(ctx: &Context, provider_ids: &BTreeSet<&str>) -> Vec<Arc<Nod
         let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
         id.is_some_and(|id| provider_ids.contains(id))
     })
+}
+
+/// The Nodes of no pool that could be those of machines without a Node, by name or address.
+fn lookalikes(ctx: &Context, supply: &Supply, with_node: &BTreeSet<&str>) -> Vec<Arc<Node>> {
+    let awaited = supply.machines.iter().filter(|machine| !with_node.contains(&*machine.name));
+    let known_as: BTreeSet<&str> = awaited.flat_map(elsewhere::names_of).collect();
+    if known_as.is_empty() || supply.source != Ok(NodeSource::Kubelet) {
+        return Vec::new();
+    }
+    ctx.nodes.state_filter(|node| elsewhere::is_known_as(node, &known_as) && PoolKey::of_node(node).is_none())
 }
 
 /// A machine whose Node is in another pool is none of this one's, whatever its provider lists.
@@ -254,52 +237,15 @@ pub(crate) async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<
         .map_err(|source| Error::List { what, source })
 }
 
-/// The pods of `nodes`, read live: they decide whether a node may be removed. A node whose pods cannot be listed is
-/// left out and counted: it blocks this node and no other.
-async fn list_pods(ctx: &Context, nodes: &BTreeSet<String>) -> BTreeMap<String, Vec<Pod>> {
-    let api: Api<Pod> = Api::all(ctx.client.clone());
-    let list = |node: String| {
-        let api = api.clone();
-        async move {
-            let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-            let pods = listed("pods", PODS_READ_LIMIT, list::list(&api, &of_node)).await;
-            (node, pods)
-        }
-    };
-    let mut lists = stream::iter(nodes.clone()).map(list).buffer_unordered(PARALLEL_READS);
-    let mut found = BTreeMap::new();
-    while let Some((node, pods)) = lists.next().await {
-        match pods {
-            Ok(Listed { mut items, unreadable }) => {
-                items.extend(unreadable.iter().map(stand_in));
-                found.insert(node, items);
-            }
-            Err(failed) => {
-                let category = failed.category();
-                ctx.metrics.pods_unread(category);
-                warn!(node, category, error = %chain(&failed), "the node has to wait: its pods cannot be listed");
-            }
-        }
-    }
-    found
-}
-
-/// A pod of which only the name and the UID can be read. That is enough to evict it, and it keeps its node from being
-/// removed until it is gone.
-fn stand_in(unreadable: &Unreadable) -> Pod {
-    let mut pod = Pod::default();
-    pod.metadata.namespace.clone_from(&unreadable.namespace);
-    pod.metadata.name = Some(unreadable.name.clone());
-    pod.metadata.uid.clone_from(&unreadable.uid);
-    pod
-}
-
 /// The result of `list`, which may take as long as `limit`.
 pub(crate) async fn listed<K>(
     what: &'static str,
     limit: Duration,
     list: impl Future<Output = kube::Result<Listed<K>>>,
 ) -> Result<Listed<K>, Error> {
+    if limit.is_zero() {
+        return Err(Error::ListTimeout { what, limit });
+    }
     tokio::time::timeout(limit, list)
         .await
         .map_err(|_| Error::ListTimeout { what, limit })?

@@ -9,10 +9,15 @@ use shared_crds::v1alpha1::DrainSpec;
 use shared_runtime::clock::FakeClock;
 use shared_runtime::controller::Step;
 
+use k8s_openapi::api::core::v1::Pod;
+
 use super::*;
 use crate::plan::supply::{Machine, MachineState};
-use crate::plan::testing::{at, draining, key, machine, node, pod, pool, prefix, supply, with_action};
+use crate::plan::testing::{
+    at, draining, key, machine, node, pod, pool, prefix, shared, supply, with_action,
+};
 use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
+use crate::pod_reads::{FAILURES_LIMIT, ReadsEnd, choose, pods};
 use crate::reconcile::reconcile;
 use crate::testing::{TestContext, failure, success};
 
@@ -54,8 +59,9 @@ fn lines(requests: &[String], verb: &str, part: &str) -> Vec<String> {
 /// The steps of a pass before its plan is made.
 async fn read(test: &TestContext) -> (Observed, Classified, ObservedPods) {
     let Seen { observed, .. } = observe(&test.ctx, &key()).await.unwrap().unwrap();
-    let classified = classify(&observed);
-    let pods = pods(&test.ctx, &observed, &classified.reads).await;
+    let mut classified = classify(&observed);
+    choose(&test.ctx, &observed, &mut classified);
+    let pods = pods(&test.ctx, &observed, &classified.reads, ReadsEnd::from_now(&test.ctx)).await;
     (observed, classified, pods)
 }
 
@@ -72,10 +78,27 @@ async fn a_failed_list_blocks_its_own_node_and_no_other() {
     test.ctx.invalidate(&key());
     let (ctx, requests) = test.into_parts();
     let step = reconcile(ctx, key()).await.unwrap();
-    assert!(matches!(step, Step::RequeueAfter(delay) if delay <= Duration::from_secs(2)), "{step:?}");
+    assert!(matches!(step, Step::ContinueAfter(delay) if delay <= Duration::from_secs(2)), "{step:?}");
     let evictions = lines(&requests(), "POST", "/eviction");
     assert_eq!(evictions.len(), 9, "{evictions:?}");
     assert!(evictions.iter().all(|line| !line.contains("on-n-003")));
+}
+
+#[tokio::test]
+async fn where_no_pods_can_be_listed_few_are_asked_for_and_less_and_less_often() {
+    let test = server((0..60).map(node).collect(), |_| None).with_pool(pool(0));
+    let time = test.time.clone();
+    let (ctx, requests) = test.into_parts();
+    for (passes, expected) in [(1, 2), (2, 4), (3, 8), (4, 15), (5, 15)] {
+        // The test's cache of nodes is empty, so they are read live again.
+        ctx.invalidate(&key());
+        let step = reconcile(Arc::clone(&ctx), key()).await.unwrap();
+        // The first one writes the status.
+        assert_eq!(step, Step::RequeueAfter(Duration::from_secs(expected)));
+        let lists = lines(&requests(), "GET", "/pods?");
+        assert!(lists.len() <= passes * FAILURES_LIMIT, "{} lists in {passes} passes", lists.len());
+        time.advance(Duration::from_secs(expected));
+    }
 }
 
 #[tokio::test]
@@ -89,7 +112,7 @@ async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
     // Some time later: the margin since the node was cordoned has passed.
     read(&test).await;
     test.time.advance(Duration::from_secs(60));
-    test.ctx.drains.record_list("n-000", &[]);
+    test.ctx.drains.record_list("n-000", &shared(vec![]));
     test.ctx.invalidate(&key());
     let (observed, classified, pods) = read(&test).await;
     assert!(observed.recent.of("n-000").is_some() && pods.is_incomplete);
@@ -148,6 +171,45 @@ async fn time_that_passes_while_pods_are_listed_removes_no_node_on_an_old_list()
     let (observed, classified, pods) = read(&test).await;
     assert_eq!((classified.reads.recent.len(), classified.reads.draining.len()), (1, 1));
     assert_eq!(with_action(&plan(&observed, classified, &pods), &NodeAction::Remove), ["n-001"]);
+}
+
+#[tokio::test]
+async fn of_many_draining_nodes_few_are_listed_and_the_others_have_their_turn_later() {
+    let nodes: Vec<Node> = (0..100).map(|index| draining(index, -100)).collect();
+    let test = server(nodes, |node| Some(vec![pod(&format!("on-{node}"))])).with_pool(pool(0));
+    let (observed, classified, pods) = read(&test).await;
+    assert_eq!((pods.by_node.len(), pods.waiting.len(), pods.deferred.len()), (18, 50, 32));
+    assert!(!pods.is_incomplete, "nothing failed");
+    let plan = plan(&observed, classified, &pods);
+    let evicts = |step: &NodeAction| matches!(step, NodeAction::Drain(step) if !step.evict.is_empty());
+    assert_eq!(plan.nodes.iter().filter(|step| evicts(&step.action)).count(), 18);
+    for _ in 0..60 {
+        test.time.advance(Duration::from_secs(2));
+        test.ctx.invalidate(&key());
+        read(&test).await;
+    }
+    let requests = test.requests();
+    let listed: BTreeSet<&String> = requests.iter().filter(|line| line.contains("/pods?")).collect();
+    assert_eq!(listed.len(), 100, "a drain that stands still lets the others have their turn");
+    let lists = lines(&requests, "GET", "/pods?").len();
+    assert!(lists <= 18 + 9 * 120, "{lists} lists in two minutes");
+}
+
+#[tokio::test]
+async fn the_lists_of_a_pass_have_one_deadline_and_what_is_not_read_by_then_is_unread() {
+    let slow: Arc<Mutex<Option<FakeClock>>> = Arc::default();
+    let clock = slow.clone();
+    let test = server((0..12).map(|index| draining(index, -100)).collect(), move |_| {
+        if let Some(clock) = &*clock.lock().unwrap() {
+            clock.advance(Duration::from_secs(10));
+        }
+        Some(vec![pod("db")])
+    });
+    let test = test.with_pool(pool(0));
+    *slow.lock().unwrap() = Some(test.time.clone());
+    let (_, _, pods) = read(&test).await;
+    let asked = lines(&test.requests(), "GET", "/pods?").len();
+    assert!(pods.is_incomplete && asked < 12, "{asked} lists of 10 s each");
 }
 
 /// A node in the pool's first slot that cannot be read.

@@ -112,6 +112,9 @@ pub(crate) struct Applied {
     pub finalizer_removed: bool,
     /// How much of the plan was carried out.
     pub extent: Extent,
+    /// Some write was accepted that changed something. The deletion of a machine without a Node is none: its provider may
+    /// accept it again and again.
+    pub changed: bool,
 }
 
 impl Applied {
@@ -151,6 +154,7 @@ impl Applied {
             rejected,
             finalizer_removed,
             extent,
+            changed,
         } = other;
         self.created.extend(created);
         self.joined.extend(joined);
@@ -176,6 +180,7 @@ impl Applied {
         self.rejected = self.rejected.take().into_iter().chain(rejected).min();
         self.finalizer_removed |= finalizer_removed;
         self.extent = self.extent.max(extent);
+        self.changed |= changed;
     }
 
     /// When to reconcile again after this result of `plan`; `None` when only an event can change anything.
@@ -184,7 +189,7 @@ impl Applied {
             // An event tells when they are gone.
             Some(Blocker::Finalizers(_)) => FINALIZERS_POLL,
             // The attachments of all nodes are listed for it.
-            Some(Blocker::Volumes(_)) => BLOCKED_POLL,
+            Some(Blocker::Volumes(_) | Blocker::Place) => BLOCKED_POLL,
             _ if self.blocked.is_empty() || self.evicted > 0 => DRAIN_POLL,
             _ => BLOCKED_POLL,
         };

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::CustomResourceExt as _;
+use shared_crds::NodePool;
 use shared_runtime::controller::Step;
 
 use crate::apply::{PassResult, apply};
 use crate::attachments;
 use crate::context::Context;
 use crate::error::Error;
-use crate::observe::{self, Seen, observe, unreadable};
+use crate::observe::{Seen, observe, unreadable};
 use crate::outcome::{Applied, Extent};
 use crate::plan::{self, Plan, PoolKey};
+use crate::pod_reads::{self, ReadsEnd};
 use crate::report::{self, report};
 use crate::status::Facts;
 
-/// Retry interval when pods could not be listed. That is not a failure of the pool: the rest of it continues at its own
-/// pace.
-const UNREAD_RETRY: Duration = Duration::from_secs(2);
+/// Interval of the passes of a pool whose pods are listed a few at a time.
+const DEFERRED_RETRY: Duration = Duration::from_secs(2);
 
 /// Brings the pool one step closer to its wanted state.
 pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
@@ -27,10 +29,12 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     let Some(seen) = observe(&ctx, &key).await? else {
         return Ok(Step::Stale);
     };
-    let classified = plan::classify(&seen.observed);
-    let mut pods = observe::pods(&ctx, &seen.observed, &classified.reads).await;
+    let mut classified = plan::classify(&seen.observed);
+    pod_reads::choose(&ctx, &seen.observed, &mut classified);
+    let reads_end = ReadsEnd::from_now(&ctx);
+    let mut pods = pod_reads::pods(&ctx, &seen.observed, &classified.reads, reads_end).await;
     let emptied = classified.emptied(&seen.observed, &pods);
-    pods.attached = attachments::attached(&ctx, &key, &emptied, &pods).await;
+    pods.attached = attachments::attached(&ctx, &key, &emptied, &pods, reads_end).await;
     let plan = plan::plan(&seen.observed, classified, &pods);
     ctx.protections.record(&key, plan.protected.iter().cloned());
     let result = apply(&ctx, &seen, &plan).await;
@@ -51,12 +55,19 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
         ctx.forget(&key);
         return Ok(Step::Done);
     }
-    if applied.extent == Extent::CutShort {
-        return Ok(Step::RequeueAfter(Duration::ZERO));
-    }
-    let due = applied.next_visit(&plan, ctx.clock.now()).map(|at| ctx.clock.until(at));
-    let again = pods.is_incomplete.then_some(UNREAD_RETRY);
-    Ok(due.into_iter().chain(again).min().map_or(Step::Done, Step::RequeueAfter))
+    let due = if applied.extent == Extent::CutShort {
+        Some(Duration::ZERO)
+    } else {
+        // That pods could not be listed is not a failure of the pool: the rest of it continues at its own pace.
+        let again = ctx.unread_pools.retry(&key, pods.is_incomplete);
+        let deferred = (!pods.deferred.is_empty()).then_some(DEFERRED_RETRY);
+        let due = applied.next_visit(&plan, ctx.clock.now()).map(|at| ctx.clock.until(at));
+        due.into_iter().chain(again).chain(deferred).min()
+    };
+    // What was found out about nodes lets the next pass look at others.
+    let has_progressed = applied.changed || !plan.protected.is_empty();
+    let again = if has_progressed { Step::ContinueAfter } else { Step::RequeueAfter };
+    Ok(due.map_or(Step::Done, again))
 }
 
 /// Counts nodes and requests after the writes, and records that the pool has every node it wants; `None` without a pool.
@@ -72,17 +83,111 @@ fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<F
     }
     let (failure, provisioning) =
         (ctx.provisioner.last_failure(&observed.key), ctx.provisioner.remembered(&observed.key));
-    Some(facts.with_failure(failure, provisioning))
+    let outdated_crd = ctx.served.statement(NodePool::crd_name());
+    Some(facts.with_failure(failure, provisioning).with_outdated_crd(outdated_crd))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::BoxFuture;
+    use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
     use shared_crds::conditions::Reason;
+    use shared_crds::v1alpha1::ProviderSpec;
 
     use super::*;
-    use crate::plan::testing::{at, facts, key, node, observed, plan, pool};
+    use crate::plan::supply::NodeSource;
+    use crate::plan::testing::{at, cluster, facts, key, node, observed, plan, pool};
+    use crate::provider::provisioner::Provisioner;
+    use crate::provider::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
     use crate::testing::{TestContext, failure};
+
+    /// A provider that answers nothing any more after its first list, and how often it was asked.
+    #[derive(Default)]
+    struct Outage {
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Outage {
+        fn answer<T>(&self, first: T) -> BoxFuture<'_, Result<T, ProviderError>>
+        where
+            T: Send + 'static,
+        {
+            let is_first = self.asked.fetch_add(1, Ordering::Relaxed) == 0;
+            let down = || ProviderError::Unreachable("it is down".to_owned());
+            Box::pin(std::future::ready(is_first.then_some(first).ok_or_else(down)))
+        }
+    }
+
+    impl NamedProvider for Outage {
+        fn reference(&self) -> &'static str {
+            "simulated"
+        }
+
+        fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+            Ok(NodeSource::Kubelet)
+        }
+
+        fn create<'a>(
+            &'a self,
+            _: MachineRequest<'a>,
+            _: Timestamp,
+        ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+            self.answer(None)
+        }
+
+        fn list<'a>(
+            &'a self,
+            _: &'a PoolKey,
+            _: Timestamp,
+        ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+            self.answer(Vec::new())
+        }
+
+        fn delete<'a>(
+            &'a self,
+            _: &'a PoolKey,
+            _: &'a str,
+        ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+            self.answer(Deletion::Gone)
+        }
+
+        fn forget(&self, _: &PoolKey) {}
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_is_down_after_a_lost_creation_is_asked_less_often_and_not_more_often() {
+        let mut written = pool(1);
+        written.metadata.resource_version = Some("2".to_owned());
+        let mut test = TestContext::new(move |path, _| match path {
+            path if path.starts_with("/api/v1/nodes?") => {
+                (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [] }))
+            }
+            _ => (200, serde_json::to_value(&written).unwrap()),
+        })
+        .with_pool(pool(1));
+        let asked = Arc::<AtomicUsize>::default();
+        let provider = Outage { asked: Arc::clone(&asked) };
+        test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(provider)]));
+        let (time, (ctx, _)) = (test.time.clone(), test.into_parts());
+        let minute = Duration::from_secs(60);
+        let mut by_minute = [0; 10];
+        let (mut now, mut passes) = (Duration::ZERO, 0);
+        while now < minute * 10 && passes < 1000 {
+            let before = asked.load(Ordering::Relaxed);
+            let step = reconcile(Arc::clone(&ctx), key()).await.unwrap();
+            let asked = asked.load(Ordering::Relaxed) - before;
+            by_minute[usize::try_from(now.as_secs() / 60).unwrap()] += asked;
+            let (Step::RequeueAfter(wait) | Step::ContinueAfter(wait)) = step else { panic!("{step:?}") };
+            time.advance(wait);
+            now += wait;
+            passes += 1;
+        }
+        assert!(by_minute.iter().all(|calls| *calls <= 16), "{by_minute:?}");
+        assert!(by_minute[3..].iter().all(|calls| (1..=4).contains(calls)), "{by_minute:?}");
+    }
 
     #[tokio::test]
     async fn a_status_that_cannot_be_written_is_an_error_even_beside_a_conflict() {

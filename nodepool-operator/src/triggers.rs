@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
+use kube::runtime::reflector::Store;
 use shared_crds::NodePool;
 use shared_crds::ownership::{Owner, conditions};
 use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
@@ -35,6 +36,16 @@ pub(crate) fn keys(
     stream::select(of_pools, of_nodes)
         .flat_map(stream::iter)
         .filter(move |key| std::future::ready(namespace.is_empty() || key.namespace == namespace))
+}
+
+/// Every cached pool, at each of `changes`.
+pub(crate) fn every_pool(
+    changes: impl Stream<Item = ()> + Send + 'static,
+    pools: Store<NodePool>,
+) -> impl Stream<Item = PoolKey> + Send + 'static {
+    changes.flat_map(move |()| {
+        stream::iter(pools.state().into_iter().map(|pool| PoolKey::of_pool(&pool)).collect::<Vec<_>>())
+    })
 }
 
 fn pool_of(change: &Change<NodePool>) -> PoolKey {

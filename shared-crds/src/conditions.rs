@@ -52,6 +52,8 @@ api_names! {
         ReplicasClamped,
         /// Another writer has changed the number of machines that the provider keeps, since the operator last wrote it.
         MachinesContested,
+        /// The installed definition of the kind has every field that the operator knows. Only stated while it is not so.
+        CrdCurrent,
         /// The Autoscaler can act on the pool now. The meaning is that of a `HorizontalPodAutoscaler`.
         AbleToScale,
         /// The Autoscaler plans this pool: exactly one autoscaler in mode `Auto` or `Recommend` selects it.
@@ -77,7 +79,8 @@ impl ConditionType {
             | Self::RollingOut
             | Self::BudgetsValid
             | Self::ReplicasClamped
-            | Self::MachinesContested => Some(Owner::NodepoolOperator),
+            | Self::MachinesContested
+            | Self::CrdCurrent => Some(Owner::NodepoolOperator),
             Self::AbleToScale | Self::ScalingActive | Self::ScalingLimited | Self::ReplicasContested => {
                 Some(Owner::AutoscalerOperator)
             }
@@ -130,6 +133,8 @@ api_names! {
         TooManyMachines,
         /// A node's machine carries another cluster, so nothing is made or removed.
         AnotherCluster,
+        /// A machine has a Node that is not in this cluster, or that has another provider ID, so it is neither used nor removed.
+        NodeElsewhere,
         /// The provider has created every requested node.
         Provisioned,
         /// Nothing to do.
@@ -142,6 +147,8 @@ api_names! {
         WriteInvalid,
         /// The object holds a value that this version of the operator cannot read.
         Unreadable,
+        /// The installed definition is older than the operator, and lacks fields.
+        CrdOutdated,
         /// The API server does not answer a write of the operator in time, most often because of a slow admission
         /// webhook.
         WriteTimedOut,

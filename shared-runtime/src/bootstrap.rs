@@ -3,8 +3,9 @@
 //!
 //! The operator supplies its work as one async function.
 
+mod entry;
+
 use std::future::Future;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,10 +20,12 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use self::entry::main;
 use crate::admin::{self, AdminError};
 use crate::cli::CommonArgs;
 use crate::client::{self, ClientError};
 use crate::clock::Clock;
+use crate::crds::{Definitions, ServedFields};
 use crate::error::chain;
 use crate::events::Recorder;
 use crate::fence::Fence;
@@ -34,7 +37,7 @@ use crate::readiness::Readiness;
 use crate::reflect::{self, Caches, Change, Unreadable, UnreadableObjects, Watching};
 use crate::telemetry::{self, TelemetryError};
 use crate::write::{NotAnOperator, Writer};
-use crate::{controller, crds, decision_gate, shutdown};
+use crate::{controller, decision_gate, shutdown};
 
 /// How long the work may take to end after it is told to. The controller loop's own deadline is shorter.
 const WORK_DEADLINE: Duration = Duration::from_secs(25);
@@ -69,6 +72,8 @@ pub struct Operator {
     pub recorder: Recorder,
     /// The conditions that must hold for the operator to work.
     pub readiness: Readiness,
+    /// What the installed definitions lack.
+    pub served: ServedFields,
     /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
     /// Up to which point in time the caches are known to show the cluster.
@@ -174,6 +179,9 @@ pub enum BootstrapError {
     /// The spec's owner is not an operator.
     #[error("cannot create the writer")]
     Writer(#[from] NotAnOperator),
+    /// The definitions of this version cannot be written out.
+    #[error("cannot read the operator's own definitions")]
+    Definitions(#[from] shared_crds::CrdError),
     /// The operator's own work failed.
     #[error("the operator failed")]
     Work(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -242,10 +250,12 @@ where
     admin::serve(args.admin_address, readiness.clone(), liveness.clone(), metrics.clone(), served).await?;
     let client =
         client::connect(&args.client, spec.name, spec.version, clock.clone(), metrics.clone()).await?;
+    let definitions = Definitions::new(&client, spec.crds, &readiness, &metrics)?;
     tokio::select! {
         () = signalled.cancelled() => return Ok(()),
-        () = crds::wait_for_crds(&client, spec.crds, &readiness, &metrics) => {}
+        () = definitions.wait() => {}
     }
+    let _following = definitions.follow();
 
     let host = std::env::var("POD_NAME").or_else(|_| hostname()).unwrap_or_else(|_| spec.name.to_owned());
     let identity = leader::identity(&host, rand::random());
@@ -256,7 +266,8 @@ where
     };
     let observer = Arc::new(metrics.writes(args.write_strategy.as_str())?);
     let writer = Writer::new(client.clone(), spec.owner, args.write_strategy, &clock, observer)?
-        .with_fence(fence.clone());
+        .with_fence(fence.clone())
+        .with_served_fields(definitions.served());
     let (recorder, publisher) =
         Recorder::new(client.clone(), spec.name, &host, fence.clone(), metrics.clone());
     let release = CancellationToken::new();
@@ -270,10 +281,11 @@ where
         let writer = writer.unfenced(&clock);
         let elector =
             Elector::new(client.clone(), writer, config, fence.clone(), clock.clone(), metrics.clone());
-        elector.spawn(release.clone())
+        elector.ready_by(readiness.gate("lease", "not read yet")).spawn(release.clone())
     });
     if election.is_none() {
         metrics.leading(true);
+        metrics.lease_usable(true);
     }
 
     // Caches that are listed after the lease was acquired need not catch up with earlier writes.
@@ -293,6 +305,7 @@ where
         metrics,
         recorder,
         readiness,
+        served: definitions.served(),
         unreadable: UnreadableObjects::default(),
         caches,
         liveness,
@@ -366,30 +379,6 @@ fn lease_namespace(args: &CommonArgs, client: &Client) -> String {
 
 fn hostname() -> Result<String, std::io::Error> {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned())
-}
-
-/// For `main`: runs `operator` on a multi-threaded runtime. An error is printed with its causes, and the exit code is
-/// 1.
-pub fn main<E>(operator: impl Future<Output = Result<(), E>>) -> ExitCode
-where
-    E: std::error::Error + 'static,
-{
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(failed) => return report(&failed),
-    };
-    let ended = runtime.block_on(operator);
-    // No remaining task may keep the process alive: a reconcile past its deadline, a watch.
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => report(&failed),
-    }
-}
-
-fn report(failed: &(dyn std::error::Error + 'static)) -> ExitCode {
-    eprintln!("error: {}", chain(failed));
-    ExitCode::FAILURE
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::error::{Categorised, chain};
 use crate::liveness::Pulse;
 use crate::metrics::{Metrics, ReconcileResult};
-pub use crate::queue::{CONFLICT_BACKOFF, RequeueBackoff};
+pub use crate::queue::{CONFLICT_BACKOFF, IDLE_BACKOFF, RequeueBackoff};
 use crate::queue::{Next, Queue, RunResult};
 
 /// The next step of a key after a successful reconcile.
@@ -29,12 +29,16 @@ use crate::queue::{Next, Queue, RunResult};
 pub enum Step {
     /// Nothing until the next event.
     Done,
-    /// Requeue after this time, or earlier on an event.
+    /// The reconcile changed nothing: requeue after this time, or earlier on an event. One that asks for less than a second again
+    /// and again comes back more and more slowly ([`IDLE_BACKOFF`]).
     RequeueAfter(Duration),
+    /// The reconcile changed something and is not done: requeue after this time, or earlier on an event.
+    ContinueAfter(Duration),
     /// A write lost a race: requeue at once, give or take a few milliseconds; after repeated conflicts with growing
     /// delays until something changes ([`CONFLICT_BACKOFF`]).
     Conflict,
-    /// The cache is behind the operator's own writes: requeue when the watch has caught up.
+    /// The cache is behind the operator's own writes: requeue when the watch has caught up; without an event, more and more
+    /// slowly.
     Stale,
 }
 
@@ -241,6 +245,9 @@ impl<K: Clone + Debug, E: Categorised> Runs<K, E> {
         let (result, outcome) = match result {
             Ok(Ok(Step::Done)) => (ReconcileResult::Success, RunResult::Done),
             Ok(Ok(Step::RequeueAfter(delay))) => (ReconcileResult::Requeue, RunResult::After(delay)),
+            Ok(Ok(Step::ContinueAfter(delay))) => {
+                (ReconcileResult::Requeue, RunResult::ChangedThenAfter(delay))
+            }
             Ok(Ok(Step::Conflict)) => {
                 debug!(controller = self.name, ?key, "conflict, again at once");
                 (ReconcileResult::Conflict, RunResult::Conflict)

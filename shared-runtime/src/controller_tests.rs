@@ -251,6 +251,41 @@ async fn a_cache_that_stands_still_costs_few_requests_and_work_goes_on_as_soon_a
     task.await.unwrap();
 }
 
+/// How often a key runs in a virtual minute without events when every run ends like this, after a millisecond.
+async fn runs_in_a_minute(step: Step) -> usize {
+    let (config, _) = config();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (runs, stop) = (runs.clone(), stop.clone());
+        async move {
+            let reconcile = move |_: &str| {
+                runs.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    Ok::<_, Boom>(step)
+                }
+            };
+            run(config, stream::iter(["a"]), reconcile, stop).await;
+        }
+    });
+    tokio::time::sleep(SECOND * 60).await;
+    stop.cancel();
+    task.await.unwrap();
+    runs.load(Ordering::SeqCst)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_changes_nothing_and_asks_for_another_at_once_is_slowed_and_one_that_goes_on_is_not()
+{
+    for step in [Step::RequeueAfter(Duration::ZERO), Step::Stale, Step::Conflict] {
+        let runs = runs_in_a_minute(step).await;
+        assert!((5..=40).contains(&runs), "{runs} runs with {step:?}");
+    }
+    let runs = runs_in_a_minute(Step::ContinueAfter(Duration::ZERO)).await;
+    assert!(runs > 10_000, "{runs} runs");
+}
+
 #[test]
 fn the_fake_clock_is_enough_to_make_a_config() {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);

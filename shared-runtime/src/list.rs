@@ -20,6 +20,15 @@ pub async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Listed<K>, kub
 where
     K: Resource + Clone + DeserializeOwned,
 {
+    list_as(api, params).await
+}
+
+/// The same, with each object decoded as a `W`, which may have fewer fields: the others take no memory.
+pub async fn list_as<K, W>(api: &Api<K>, params: &ListParams) -> Result<Listed<W>, kube::Error>
+where
+    K: Resource + Clone,
+    W: DeserializeOwned,
+{
     let mut listed = Listed { items: Vec::new(), unreadable: Vec::new() };
     for object in watch::list(api, params).await? {
         match object {

@@ -42,7 +42,9 @@ struct Inner {
     cache_current: IntGaugeVec,
     unreadable: IntGaugeVec,
     leader: IntGauge,
+    lease_usable: IntGauge,
     crd_missing: IntGaugeVec,
+    crd_fields_missing: IntGaugeVec,
     api_requests: IntCounterVec,
     api_seconds: HistogramVec,
     events_dropped: IntCounter,
@@ -121,9 +123,18 @@ impl Metrics {
                 &["controller", "resource"],
             )?,
             leader: r.gauge("leader", "1 while this replica leads")?,
+            lease_usable: r.gauge(
+                "lease_usable",
+                "1 while the lease can be read, and written when it is free, or none is needed; a replica is no standby while it is 0",
+            )?,
             crd_missing: r.gauges(
                 "crd_missing",
                 "1 while the custom resource definition is missing",
+                &["crd"],
+            )?,
+            crd_fields_missing: r.gauges(
+                "crd_fields_missing",
+                "Fields of this version that the installed custom resource definition lacks, because it is older",
                 &["crd"],
             )?,
             api_requests: r.counters(
@@ -195,8 +206,16 @@ impl Metrics {
         self.0.leader.set(i64::from(leading));
     }
 
+    pub(crate) fn lease_usable(&self, is_usable: bool) {
+        self.0.lease_usable.set(i64::from(is_usable));
+    }
+
     pub(crate) fn crd(&self, name: &str, missing: bool) {
         self.0.crd_missing.with_label_values(&[name]).set(i64::from(missing));
+    }
+
+    pub(crate) fn crd_fields(&self, name: &str, missing: usize) {
+        self.0.crd_fields_missing.with_label_values(&[name]).set(gauge(missing));
     }
 
     pub(crate) fn api_request(&self, verb: &str, code: &str, took: Option<Duration>) {

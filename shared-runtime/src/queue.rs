@@ -6,6 +6,10 @@
 //! sets both: the due time is when the key returns on its own, and grows to the larger cap; the floor is the earliest
 //! that an event may bring it back, and grows to the smaller one. So after the cause of a failure is fixed, the user
 //! does not wait for the whole backoff, and a stream of events cannot turn it into a hot loop.
+//!
+//! A key that wants to run again soon although its run changed nothing, and once more, is **idle**: it comes back at once the first
+//! time, and then later and later, until a run changes something, or an event comes. Whatever it waits for, it finds nothing
+//! to do; without the growing wait, a time in the past would be a hot loop for as long as it stands in some object.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -63,12 +67,26 @@ pub const CONFLICT_BACKOFF: RequeueBackoff = RequeueBackoff {
     event_max: Duration::from_secs(1),
 };
 
+/// The backoff of a key that keeps coming back on its own from runs that changed nothing. It is counted from the second such
+/// run: the first comes back as soon as it asks for. Our own figures: the cap is the shortest of the operators' own polling
+/// intervals that nobody waits for.
+pub const IDLE_BACKOFF: RequeueBackoff = RequeueBackoff {
+    base: Duration::from_millis(100),
+    max: Duration::from_secs(15),
+    event_max: Duration::ZERO,
+};
+
+/// A key that asks for less than this comes back soon; for more, it polls, and may do so for ever.
+const SOON: Duration = Duration::from_secs(1);
+
 /// The result of one run of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunResult {
     /// Nothing more to do until the next trigger.
     Done,
-    /// Run again after this time, or earlier on a trigger.
+    /// It changed something: run again after this time, or earlier on a trigger.
+    ChangedThenAfter(Duration),
+    /// It changed nothing: run again after this time, or earlier on a trigger; later when the runs before were so, too.
     After(Duration),
     /// A write met a conflict: run again at once, give or take a little; later when the last run met one, too.
     Conflict,
@@ -92,7 +110,61 @@ struct Entry {
     state: State,
     failures: u32,
     conflicts: u32,
+    /// Runs in a row that changed nothing and asked for another one soon.
+    idle: u32,
     not_before: Time,
+}
+
+impl Entry {
+    const fn new(state: State) -> Self {
+        Self { state, failures: 0, conflicts: 0, idle: 0, not_before: Time::ZERO }
+    }
+
+    /// How long to wait after a run with this outcome, and how much of that passes before an event can end it; `None` when only
+    /// an event runs the key again.
+    fn delay(
+        &mut self,
+        outcome: RunResult,
+        backoff: RequeueBackoff,
+        random: f64,
+    ) -> Option<(Duration, Duration)> {
+        match outcome {
+            RunResult::Done => None,
+            RunResult::ChangedThenAfter(delay) => Some((delay, Duration::ZERO)),
+            RunResult::After(delay) if delay < SOON => {
+                self.idle = self.idle.saturating_add(1);
+                let least = match self.idle {
+                    1 => Duration::ZERO,
+                    runs => IDLE_BACKOFF.delay(runs.saturating_sub(1), random),
+                };
+                let delay = delay.max(least);
+                Some((delay, IDLE_BACKOFF.floor(delay)))
+            }
+            RunResult::After(delay) => Some((delay, Duration::ZERO)),
+            RunResult::Conflict => {
+                self.conflicts = self.conflicts.saturating_add(1);
+                let delay = CONFLICT_BACKOFF.delay(self.conflicts, random);
+                Some((delay, CONFLICT_BACKOFF.floor(delay)))
+            }
+            RunResult::Failed => {
+                self.failures = self.failures.saturating_add(1);
+                let delay = backoff.delay(self.failures, random);
+                Some((delay, backoff.floor(delay)))
+            }
+        }
+    }
+
+    /// Forgets what the outcome shows to be over. A run that changed nothing and asks for another one soon says nothing about
+    /// conflicts: a key that has both in turn is in a loop as well.
+    fn settle(&mut self, outcome: RunResult) {
+        match outcome {
+            RunResult::Conflict | RunResult::Failed => {}
+            RunResult::After(delay) if delay < SOON => self.failures = 0,
+            RunResult::Done | RunResult::ChangedThenAfter(_) | RunResult::After(_) => {
+                (self.failures, self.conflicts, self.idle) = (0, 0, 0);
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -139,9 +211,10 @@ impl<K: Hash + Eq + Clone> Queue<K> {
     fn ask(&mut self, key: K, due: Time) {
         let Some(entry) = self.entries.get_mut(&key) else {
             let state = self.enqueue(&key, due);
-            self.entries.insert(key, Entry { state, failures: 0, conflicts: 0, not_before: Time::ZERO });
+            self.entries.insert(key, Entry::new(state));
             return;
         };
+        entry.idle = 0;
         match &mut entry.state {
             State::Running { again } => *again = Some(again.map_or(due, |earlier| earlier.min(due))),
             State::Waiting { due: planned, seq } => {
@@ -195,24 +268,11 @@ impl<K: Hash + Eq + Clone> Queue<K> {
             return 0;
         };
         self.running = self.running.saturating_sub(1);
-        let (wish, floor) = match outcome {
-            RunResult::Done => (None, Time::ZERO),
-            RunResult::After(delay) => (Some(now.saturating_add(delay)), Time::ZERO),
-            RunResult::Conflict => {
-                entry.conflicts = entry.conflicts.saturating_add(1);
-                let delay = CONFLICT_BACKOFF.delay(entry.conflicts, random);
-                (Some(now.saturating_add(delay)), now.saturating_add(CONFLICT_BACKOFF.floor(delay)))
-            }
-            RunResult::Failed => {
-                entry.failures = entry.failures.saturating_add(1);
-                let delay = self.backoff.delay(entry.failures, random);
-                (Some(now.saturating_add(delay)), now.saturating_add(self.backoff.floor(delay)))
-            }
-        };
-        if matches!(outcome, RunResult::Done | RunResult::After(_)) {
-            entry.failures = 0;
-            entry.conflicts = 0;
-        }
+        let delay = entry.delay(outcome, self.backoff, random);
+        entry.settle(outcome);
+        let wish = delay.map(|(delay, _)| now.saturating_add(delay));
+        let floor = delay.map(|(_, floor)| floor).filter(|floor| !floor.is_zero());
+        let floor = floor.map_or(Time::ZERO, |floor| now.saturating_add(floor));
         entry.not_before = floor;
         let failures = entry.failures;
         let due = match (wish, again) {

@@ -175,6 +175,80 @@ fn the_event_that_resolves_a_conflict_brings_the_key_back_at_once() {
     assert_eq!(q.next(now + MS(1300)), Next::WaitUntil(now + MS(1320)));
 }
 
+/// How often a key runs in a minute that always ends like this, without events.
+fn runs_in_a_minute(outcomes: &[RunResult]) -> usize {
+    let mut q = queue();
+    q.trigger("a", MS(0));
+    let (mut now, mut runs) = (MS(0), 0);
+    while now < MS(60_000) && runs < 10_000 {
+        match q.next(now) {
+            Next::Start(_) => {
+                // A run takes a millisecond.
+                now += MS(1);
+                q.finished(&"a", outcomes[runs % outcomes.len()], now, 0.0);
+                runs += 1;
+            }
+            Next::WaitUntil(due) => now = due,
+            Next::Idle => break,
+        }
+    }
+    runs
+}
+
+#[test]
+fn a_key_that_changes_nothing_and_asks_for_another_run_at_once_makes_no_hot_loop() {
+    use RunResult::{After, ChangedThenAfter, Conflict, Failed};
+    let at_once = After(MS(0));
+    for (outcomes, most) in [
+        (&[at_once][..], 20),
+        (&[After(MS(250))], 20),
+        (&[at_once, Conflict], 40),
+        (&[at_once, Conflict, at_once, Failed], 40),
+        // It polls.
+        (&[After(MS(2000))], 30),
+        (&[at_once, After(MS(2000))], 60),
+    ] {
+        let runs = runs_in_a_minute(outcomes);
+        assert!((4..=most).contains(&runs), "{runs} runs with {outcomes:?}");
+    }
+    assert_eq!(runs_in_a_minute(&[ChangedThenAfter(MS(0))]), 10_000, "work is not slowed");
+    assert!(runs_in_a_minute(&[at_once, ChangedThenAfter(MS(0))]) == 10_000, "nor by a look at its result");
+}
+
+#[test]
+fn an_event_brings_an_idle_key_back_at_once_and_its_wait_begins_again() {
+    let mut q = queue();
+    let mut now = MS(0);
+    q.trigger("a", now);
+    for _ in 0..7 {
+        assert_eq!(q.next(now), Next::Start("a"));
+        q.finished(&"a", RunResult::After(MS(0)), now, 1.0);
+        now = match q.next(now) {
+            Next::WaitUntil(due) => due,
+            Next::Start(_) => {
+                q.finished(&"a", RunResult::After(MS(0)), now, 1.0);
+                now + MS(100)
+            }
+            Next::Idle => panic!("it is lost"),
+        };
+    }
+    assert_eq!(q.next(now), Next::Start("a"));
+    q.finished(&"a", RunResult::After(MS(0)), now, 1.0);
+    assert_eq!(q.next(now), Next::WaitUntil(now + MS(12_800)));
+    now += MS(10);
+    q.trigger("a", now);
+    for waits in [0, 100, 200] {
+        assert_eq!(q.next(now), Next::Start("a"));
+        q.finished(&"a", RunResult::After(MS(0)), now, 1.0);
+        now += MS(waits);
+    }
+    // An event while it runs counts, too.
+    assert_eq!(q.next(now), Next::Start("a"));
+    q.trigger("a", now);
+    q.finished(&"a", RunResult::After(MS(0)), now, 1.0);
+    assert_eq!(q.next(now), Next::Start("a"));
+}
+
 #[test]
 fn an_event_brings_a_planned_run_forward() {
     let mut q = queue();
@@ -217,6 +291,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let outcome = prop_oneof![
         Just(RunResult::Done),
         (0_u64..500).prop_map(|ms| RunResult::After(MS(ms))),
+        (0_u64..500).prop_map(|ms| RunResult::ChangedThenAfter(MS(ms))),
         Just(RunResult::Conflict),
         Just(RunResult::Failed),
     ];
@@ -244,7 +319,7 @@ proptest! {
                     q.finished(&key, outcome, now, random);
                     match outcome {
                         RunResult::Failed => { not_before.insert(key, now + MS(50)); asked.insert(key); }
-                        RunResult::Conflict | RunResult::After(_) => { not_before.remove(&key); asked.insert(key); }
+                        RunResult::Conflict | RunResult::After(_) | RunResult::ChangedThenAfter(_) => { not_before.remove(&key); asked.insert(key); }
                         RunResult::Done => { not_before.remove(&key); }
                     }
                 },

@@ -1,7 +1,8 @@
 //! The conditions for an operator to work, as named gates: `/readyz` lists the closed ones, and the controller loop
 //! waits for them.
 //!
-//! Gates are independent of leader election: a standby replica is ready.
+//! A standby replica is ready. One that cannot read the lease is no standby, and one of its gates is closed. What works only in
+//! part closes no gate; `/readyz` says it and stays 200.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +17,8 @@ pub struct Readiness(Arc<Shared>);
 struct Shared {
     /// `None` is open; `Some` is the reason why it is closed.
     gates: Mutex<BTreeMap<String, Option<String>>>,
+    /// What works only in part, and why.
+    degraded: Mutex<BTreeMap<String, String>>,
     closed: watch::Sender<Closed>,
 }
 
@@ -35,7 +38,11 @@ pub struct Gate {
 
 impl Default for Readiness {
     fn default() -> Self {
-        Self(Arc::new(Shared { gates: Mutex::default(), closed: watch::Sender::new(Closed::default()) }))
+        Self(Arc::new(Shared {
+            gates: Mutex::default(),
+            degraded: Mutex::default(),
+            closed: watch::Sender::new(Closed::default()),
+        }))
     }
 }
 
@@ -51,6 +58,21 @@ impl Readiness {
     pub fn waiting_for(&self) -> Vec<(String, String)> {
         let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.iter().filter_map(|(name, reason)| Some((name.clone(), reason.clone()?))).collect()
+    }
+
+    /// Says that `name` works only in part and why, or, with `None`, that it works.
+    pub fn degrade(&self, name: impl Into<String>, reason: Option<String>) {
+        let mut degraded = self.0.degraded.lock().unwrap_or_else(PoisonError::into_inner);
+        match reason {
+            Some(reason) => degraded.insert(name.into(), reason),
+            None => degraded.remove(&name.into()),
+        };
+    }
+
+    /// What works only in part, with the reason of each.
+    pub fn degraded(&self) -> Vec<(String, String)> {
+        let degraded = self.0.degraded.lock().unwrap_or_else(PoisonError::into_inner);
+        degraded.iter().map(|(name, reason)| (name.clone(), reason.clone())).collect()
     }
 
     /// Returns as soon as every gate is open.

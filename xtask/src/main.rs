@@ -22,6 +22,7 @@ mod type_names;
 mod workspace;
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -71,6 +72,13 @@ enum Task {
         /// Only the programs with this in their name, as in `e2e --test operators`
         #[arg(value_name = "PROGRAM")]
         only: Option<String>,
+        /// Minutes after which a test is ended with its program, which has failed then; a wait for a share of the machine is not
+        /// counted
+        #[arg(long, value_name = "MINUTES", default_value_t = 10)]
+        test_limit_minutes: u64,
+        /// Minutes after which all of it is ended and has failed; the build before it has as many
+        #[arg(long, value_name = "MINUTES", default_value_t = 60)]
+        limit_minutes: u64,
     },
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
     Package,
@@ -123,7 +131,11 @@ async fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Bench(args) => bench::run(args),
         Task::Package => package::run(),
-        Task::Suites { only } => suites::run(only.as_deref()).await,
+        Task::Suites { only, test_limit_minutes, limit_minutes } => {
+            let minutes = |count: u64| Duration::from_secs(count.saturating_mul(60));
+            let limits = suites::Limits::new(minutes(test_limit_minutes), minutes(limit_minutes));
+            suites::run(only.as_deref(), limits).await
+        }
         Task::Deny => deny::run(),
         Task::Features => features::run(),
         Task::Demo(args) => demo::run(args).await,

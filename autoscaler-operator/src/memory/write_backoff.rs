@@ -1,6 +1,9 @@
 //! Which writes were refused recently, and when each is retried: a failure affects only the object that could not be
 //! written, not the whole pass.
 //!
+//! A write that is denied closes its pool for growth at once; any other fault does when it lasts. Until then its pods
+//! wait for that pool.
+//!
 //! Pure: time (since any fixed origin) and randomness are arguments. A record ends when the write succeeds, or when it
 //! is due and there is nothing to write any more.
 
@@ -34,15 +37,25 @@ impl Write {
 pub(crate) struct Refusal {
     /// The error message.
     pub problem: String,
-    /// Whether the API server refuses this very write; otherwise it did not or could not answer.
-    pub is_final: bool,
+    /// Whether this very write is denied; otherwise the fault may be over in a moment.
+    pub is_denied: bool,
     /// The decision that could not be carried out; `None` for a status.
     pub decision: Option<Box<PoolDecision>>,
 }
 
-/// After this many failures in a row without a refusal, plans are made without the write too: a webhook that never
-/// answers in time is as good as one that refuses. One lost answer is not, because the write may have been carried out.
-const LASTING: u32 = 3;
+/// A fault that is no denial lasts when it was met for that long, in [`LASTING_ATTEMPTS`] at least: then plans are made
+/// without the write, because a webhook that never answers is as good as one that denies. A webhook whose pod is
+/// replaced, an API server that restarts, an etcd that elects, and a token that is renewed are back within that time,
+/// and it is short beside the minutes that a node takes to come. Nodes in another pool, which may cost more, are not
+/// given back as quickly as they are made. Our own figure.
+const LASTING: Duration = Duration::from_secs(30);
+
+/// The time alone proves nothing: an attempt may take ten seconds, and the next one come when a process wakes.
+const LASTING_ATTEMPTS: u32 = 3;
+
+/// For how long it is remembered that a fault lasted, when there is nothing to write any more because other pools were
+/// used: the next scale-up is tried once, and does not have to find out again for [`LASTING`].
+const REMEMBERED: Duration = Duration::from_secs(5 * 60);
 
 /// When refused writes are retried.
 #[derive(Debug, Default)]
@@ -52,13 +65,42 @@ pub(crate) struct WriteBackoff(HashMap<(String, Write), Record>);
 struct Record {
     refusal: Refusal,
     refusals: u32,
+    /// When the first of these attempts failed.
+    since: Duration,
+    /// When the last one did.
+    tried: Duration,
     due: Duration,
     seen: Seen,
 }
 
+impl Record {
+    /// Whether plans are made without the write.
+    fn lasts(&self) -> bool {
+        let is_old = self.tried.saturating_sub(self.since) >= LASTING;
+        self.refusal.is_denied || (is_old && self.refusals >= LASTING_ATTEMPTS)
+    }
+
+    /// How long the next attempt waits. The one that tells whether a fault lasts is not put off.
+    fn delay(&self, random: f64) -> Duration {
+        let delay = RequeueBackoff::default().delay(self.refusals, random);
+        let left = LASTING.saturating_sub(self.tried.saturating_sub(self.since));
+        if self.refusal.is_denied || left.is_zero() { delay } else { delay.min(left) }
+    }
+
+    /// Notices a change of the object, after which an attempt may succeed. Labels and annotations change all the time
+    /// in some clusters, so the pause is shortened no further than an event shortens that of a failing key.
+    fn see(&mut self, object: &ObjectMeta) {
+        let seen = Seen::of(object);
+        if self.seen != seen {
+            self.seen = seen;
+            self.due = self.due.min(self.tried.saturating_add(RequeueBackoff::default().event_max));
+        }
+    }
+}
+
 /// The parts of an object that a policy or a webhook may judge by, except for what this operator writes itself. When
 /// they change, the next attempt may succeed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 struct Seen {
     generation: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
@@ -99,10 +141,12 @@ impl WriteBackoff {
         random: f64,
     ) -> Duration {
         let key = key(object, write);
-        let refusals = self.0.get(&key).map_or(0, |record| record.refusals).saturating_add(1);
-        let delay = RequeueBackoff::default().delay(refusals, random);
-        let due = now.saturating_add(delay);
-        self.0.insert(key, Record { refusal, refusals, due, seen: Seen::of(object) });
+        let (since, refusals) = self.0.get(&key).map_or((now, 0), |record| (record.since, record.refusals));
+        let refusals = refusals.saturating_add(1);
+        let mut record = Record { refusal, refusals, since, tried: now, due: now, seen: Seen::of(object) };
+        let delay = record.delay(random);
+        record.due = now.saturating_add(delay);
+        self.0.insert(key, record);
         delay
     }
 
@@ -111,40 +155,58 @@ impl WriteBackoff {
         self.0.remove(&key(object, write));
     }
 
-    /// What a pass over `objects` that begins at `now` leaves out: writes that are not due yet, unless the object has
-    /// changed.
+    /// What a pass over `objects` that begins at `now` leaves out: writes that are not due yet. A write whose object has
+    /// changed is due sooner.
     pub(crate) fn waiting<'a>(
-        &self,
+        &mut self,
         objects: impl Iterator<Item = &'a ObjectMeta>,
         now: Duration,
     ) -> Waiting {
         if self.0.is_empty() {
             return Waiting::default();
         }
-        let waits = |object: &ObjectMeta, write| {
-            let key = key(object, write);
-            let record = self.0.get(&key).filter(|r| r.due > now && r.seen == Seen::of(object))?;
-            let lasts = record.refusal.is_final || record.refusals >= LASTING;
-            Some((key, Waits { refusal: record.refusal.clone(), lasts }))
-        };
-        let all = |object| [Write::Growth, Write::Removal, Write::Status].map(|write| waits(object, write));
-        Waiting(objects.flat_map(all).flatten().collect())
+        let mut waiting = Waiting::default();
+        for object in objects {
+            for write in [Write::Growth, Write::Removal, Write::Status] {
+                let key = key(object, write);
+                let Some(record) = self.0.get_mut(&key) else { continue };
+                record.see(object);
+                if record.due > now {
+                    let waits = Waits { refusal: record.refusal.clone(), lasts: record.lasts() };
+                    waiting.0.insert(key, waits);
+                }
+            }
+        }
+        waiting
+    }
+
+    /// Whether plans are made without growth of `object`, because of its last attempt.
+    pub(crate) fn closes(&self, object: &ObjectMeta) -> bool {
+        self.0.get(&key(object, Write::Growth)).is_some_and(Record::lasts)
     }
 
     /// Records the end of a pass that began at `began`. Writes that were due by then and were not refused again are
-    /// dropped: there was nothing to write any more.
+    /// dropped: there was nothing to write any more. That a fault lasted is remembered for a while.
     pub(crate) fn passed(&mut self, began: Duration) {
-        self.0.retain(|_, record| record.due > began);
+        let is_remembered = |record: &Record| {
+            !record.refusal.is_denied && record.lasts() && began.saturating_sub(record.tried) < REMEMBERED
+        };
+        self.0.retain(|_, record| record.due > began || is_remembered(record));
     }
 
-    /// When the next write is due; `None` when no write waits.
-    pub(crate) fn next(&self) -> Option<Duration> {
-        self.0.values().map(|record| record.due).min()
+    /// When the next write is due, after a pass that began at `began`; `None` when no write waits.
+    pub(crate) fn next(&self, began: Duration) -> Option<Duration> {
+        self.pending(began).min()
     }
 
-    /// The number of writes that wait.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    /// The number of writes that wait, after a pass that began at `began`.
+    pub(crate) fn len(&self, began: Duration) -> usize {
+        self.pending(began).count()
+    }
+
+    /// When each write is due that waits after a pass that began at `began`.
+    fn pending(&self, began: Duration) -> impl Iterator<Item = Duration> {
+        self.0.values().map(|record| record.due).filter(move |due| *due > began)
     }
 }
 

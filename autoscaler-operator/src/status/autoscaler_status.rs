@@ -17,11 +17,13 @@ use crate::outcome::PoolOutcome;
 /// Maximum number of pools in a status: `maxItems` of `status.pools`.
 const LISTED_POOLS: usize = 100;
 
-/// The wanted status of `autoscaler`. `outcomes` are in the order of the plan's pools.
+/// The wanted status of `autoscaler`. `outcomes` are in the order of the plan's pools; `outdated_crd` is what is said about
+/// the installed definition if that lacks fields.
 pub(crate) fn status(
     autoscaler: &NodePoolAutoscaler,
     plan: &ScalingPlan,
     outcomes: &[PoolOutcome],
+    outdated_crd: Option<&Statement>,
     now: &Time,
 ) -> NodePoolAutoscalerStatus {
     let existing = autoscaler.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
@@ -46,6 +48,7 @@ pub(crate) fn status(
     if !autoscaler.spec.schedules.is_empty() {
         statements.push(followed(&schedules, &selected));
     }
+    statements.extend(outdated_crd.cloned());
     NodePoolAutoscalerStatus {
         conditions: statements.iter().map(|s| conditions::set(existing, s, generation, now)).collect(),
         observed_generation: generation,
@@ -193,7 +196,7 @@ mod tests {
             let plan = plan_for_cluster(&cluster.observed);
             let now = Time(cluster.observed.now);
             let said = |autoscaler: &std::sync::Arc<NodePoolAutoscaler>| {
-                let conditions = status(autoscaler, &plan, &[PoolOutcome::Settled], &now).conditions;
+                let conditions = status(autoscaler, &plan, &[PoolOutcome::Settled], None, &now).conditions;
                 conditions.into_iter().find(|c| c.type_ == "Ready").unwrap().reason
             };
             assert_eq!(cluster.observed.autoscalers.iter().map(said).collect::<Vec<_>>(), expected);
@@ -257,7 +260,8 @@ mod tests {
             let plan = plan_for_cluster(&cluster.observed);
             let now = Time(cluster.observed.now);
             let conditions =
-                status(&cluster.observed.autoscalers[0], &plan, &[PoolOutcome::Settled], &now).conditions;
+                status(&cluster.observed.autoscalers[0], &plan, &[PoolOutcome::Settled], None, &now)
+                    .conditions;
             let find = |type_: &str| conditions.iter().find(|c| c.type_ == type_);
             let short = |type_: &str| find(type_).map(|c| format!("{}/{}", c.status, c.reason));
             assert_eq!(short("Ready").as_deref(), Some(ready), "{schedules}");

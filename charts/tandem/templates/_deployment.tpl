@@ -165,6 +165,9 @@ topologySpreadConstraints:
 - --log-format={{ .root.Values.global.logFormat }}
 - {{ printf "--log-level=%s" .root.Values.global.logLevel | quote }}
 {{- if eq .name "nodepool-operator" }}
+{{- with .root.Values.drains }}
+- --max-parallel-drains={{ int .maxParallel }}
+{{- end }}
 {{- range .root.Values.providers.exec }}
 - --exec-provider={{ .name }}={{ .path }}
 {{- end }}

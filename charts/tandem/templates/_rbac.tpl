@@ -1,7 +1,10 @@
 {{/*
 How an operator's roles are bound; what they allow stands in the operator's rbac.yaml. Each operator has two ClusterRoles:
-one for what only exists in, or is needed from, the whole cluster, and `…-pools` for Tandem's own resources. The second is
-bound in the watched namespace alone when there is one. Templates take the dict described in _names.tpl.
+one for what only exists in, or is needed from, the whole cluster, and `…-pools` for Tandem's own resources. Where one
+namespace is watched, the Autoscaler's second role is bound there alone. The NodePool operator's is not: a binding in a
+namespace goes with it, before the pools there have let go of their nodes, and without it they never would. What it writes
+is kept to that namespace by a policy instead (rbac-watched.yaml). Templates take the dict described in _names.tpl, and here
+with `finishes` true for an operator that objects in a deleted namespace wait for.
 */}}
 
 {{- define "tandem.component.subject" -}}
@@ -24,11 +27,12 @@ roleRef:
 subjects:
   {{- include "tandem.component.subject" . | nindent 2 }}
 ---
+{{- $namespace := .finishes | ternary "" .values.watchNamespace }}
 apiVersion: rbac.authorization.k8s.io/v1
-kind: {{ empty .values.watchNamespace | ternary "ClusterRoleBinding" "RoleBinding" }}
+kind: {{ empty $namespace | ternary "ClusterRoleBinding" "RoleBinding" }}
 metadata:
   name: {{ include "tandem.component.fullname" . }}-pools
-  {{- with .values.watchNamespace }}
+  {{- with $namespace }}
   namespace: {{ . }}
   {{- end }}
   labels:

@@ -27,7 +27,7 @@ list)
         list="${list:-} {\"name\": \"$name\", \"state\": \"Running\", \"providerID\": \"directory://$name\", \
             \"templateHash\": \"$(hash_of "$name")\", \"cluster\": \"$(cluster_of "$name")\"}"
     done
-    printf '{"machines": [%s]}\n' "$(echo "${list:-}" | sed 's/} *{/}, {/g')" ;;
+    printf '{"complete": true, "machines": [%s]}\n' "$(echo "${list:-}" | sed 's/} *{/}, {/g')" ;;
 delete)
     rm -f "$pool/$machine" && echo '{"state": "Gone"}' ;;
 esac

@@ -41,6 +41,7 @@ impl Components {
             // kwok reads settings from the home directory, which must not be the user's.
             env: vec![("HOME".to_owned(), self.layout.home().display().to_string())],
             log: self.layout.log(tool),
+            memory_limit: None,
         }
     }
 

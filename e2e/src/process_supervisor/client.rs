@@ -4,7 +4,6 @@
 //! their own Tokio runtime.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -17,6 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::sync::watch;
 
 use super::SERVE;
+use super::exit::Exit;
 use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
 
 /// How long a supervisor may take to kill its programs and remove their directory. Killing is immediate; the rest of the
@@ -38,27 +38,6 @@ pub(super) fn set_self_serving() {
 
 pub(super) fn set_binary(binary: &Path) {
     SERVED_BY.get_or_init(|| binary.to_owned());
-}
-
-/// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// It exited with this exit code.
-    Code(i32),
-    /// It was killed by this signal.
-    Signal(i32),
-    /// It ended with its supervisor.
-    WithSupervisor,
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(formatter, "exit code {code}"),
-            Self::Signal(signal) => write!(formatter, "signal {signal}"),
-            Self::WithSupervisor => formatter.write_str("the end of its supervisor"),
-        }
-    }
 }
 
 #[derive(Default)]
@@ -314,9 +293,8 @@ impl Shared {
             Message::Reply { id, reply } => {
                 state.replies.insert(id, reply);
             }
-            Message::Exited { pid, code, signal } => {
-                let exit = signal.map_or_else(|| Exit::Code(code.unwrap_or_default()), Exit::Signal);
-                state.exits.insert(pid, exit);
+            Message::Exited { pid, code, signal, out_of_memory } => {
+                state.exits.insert(pid, Exit::of(code, signal, out_of_memory));
             }
         }
         drop(state);

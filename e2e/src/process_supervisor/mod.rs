@@ -5,9 +5,13 @@
 //! However the test ends, the kernel closes the pipe, and the supervisor kills its programs and removes their directory.
 //! If the supervisor itself is killed, the kernel kills the programs (Linux only: the parent-death signal).
 //!
+//! A program that has a memory limit is held to it together with all that it starts, and what it started ends with it.
+//!
 //! It must not depend on which programs it runs.
 
 mod client;
+mod exit;
+mod memory_limit;
 mod protocol;
 mod server;
 
@@ -16,7 +20,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 pub(crate) use client::lock;
-pub use client::{Exit, ProcessSupervisor, Running};
+pub use client::{ProcessSupervisor, Running};
+pub use exit::Exit;
 pub use protocol::{ProgramSpec, Signal};
 
 /// First argument that turns a binary into the supervisor; see [`serve_if_asked`].
@@ -59,6 +64,8 @@ pub fn serve_if_asked() -> Result<bool> {
                 .next()
                 .and_then(|id| id.to_str()?.parse().ok())
                 .context("the wrapper needs its parent's process id")?;
+            let limit = arguments.next().context("the wrapper needs a memory limit")?;
+            memory_limit::enter(&limit)?;
             let program = arguments.next().context("the wrapper needs a program")?;
             Err(server::become_program(parent, &program, arguments))
         }

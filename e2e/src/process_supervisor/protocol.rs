@@ -17,6 +17,8 @@ pub struct ProgramSpec {
     pub env: Vec<(String, String)>,
     /// The file that standard output and standard error are appended to.
     pub log: PathBuf,
+    /// The most memory, in bytes, that it and the programs that it starts may have together; `None` for no limit.
+    pub memory_limit: Option<u64>,
 }
 
 /// The signals that can be sent to a program.
@@ -54,8 +56,17 @@ pub(super) enum Op {
 /// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
-    Reply { id: u64, reply: Reply },
-    Exited { pid: u32, code: Option<i32>, signal: Option<i32> },
+    Reply {
+        id: u64,
+        reply: Reply,
+    },
+    Exited {
+        pid: u32,
+        code: Option<i32>,
+        signal: Option<i32>,
+        /// The memory limit in bytes, when the kernel has killed a process of the program because of it.
+        out_of_memory: Option<u64>,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal as signals};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::BECOME;
+use super::memory_limit::{MemoryLimit, UNLIMITED};
 use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
 
 /// An event in a supervisor.
@@ -31,6 +32,7 @@ enum Event {
     Ended {
         pid: u32,
         status: ExitStatus,
+        out_of_memory: Option<u64>,
     },
 }
 
@@ -92,11 +94,10 @@ async fn run(listen: Option<&Path>) -> Result<()> {
                 // A user that is gone needs no reply.
                 user.send(Message::Reply { id: request.id, reply }).ok();
             }
-            Some(Event::Ended { pid, status }) => {
+            Some(Event::Ended { pid, status, out_of_memory }) => {
                 programs.live.remove(&pid);
-                users.retain(|user| {
-                    user.send(Message::Exited { pid, code: status.code(), signal: status.signal() }).is_ok()
-                });
+                let (code, signal) = (status.code(), status.signal());
+                users.retain(|user| user.send(Message::Exited { pid, code, signal, out_of_memory }).is_ok());
             }
         }
     }
@@ -104,7 +105,7 @@ async fn run(listen: Option<&Path>) -> Result<()> {
         killpg(process(*pid)?, signal::SIGKILL).ok();
     }
     while !programs.live.is_empty() {
-        if let Some(Event::Ended { pid, status: _ }) = events.recv().await {
+        if let Some(Event::Ended { pid, status: _, out_of_memory: _ }) = events.recv().await {
             programs.live.remove(&pid);
         }
     }
@@ -184,9 +185,11 @@ impl Programs {
             .append(true)
             .open(&spec.log)
             .with_context(|| format!("cannot open the log {}", spec.log.display()))?;
+        let limit = spec.memory_limit.map(MemoryLimit::prepare);
         let mut child = Command::new(myself()?)
             .arg(BECOME)
             .arg(std::process::id().to_string())
+            .arg(limit.as_ref().map_or_else(|| UNLIMITED.into(), MemoryLimit::argument))
             .arg(&spec.path)
             .args(&spec.args)
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
@@ -203,7 +206,11 @@ impl Programs {
         tokio::spawn(async move {
             // Waiting for a child fails only if another task waited for it, and none does.
             let status = child.wait().await.unwrap_or_default();
-            sender.send(Event::Ended { pid, status }).ok();
+            let out_of_memory = match limit {
+                Some(limit) => limit.close().await,
+                None => None,
+            };
+            sender.send(Event::Ended { pid, status, out_of_memory }).ok();
         });
         Ok(pid)
     }

@@ -20,7 +20,7 @@ use crate::operators::{OperatorKind, OperatorProcess};
 use crate::process_supervisor::Exit;
 use crate::wait::eventually;
 
-pub use pod::Pod;
+pub use pod::{Pod, default_memory_limit};
 
 /// An operator finishes its work within 20 s after a stop request.
 const STOP: Duration = Duration::from_secs(30);

@@ -1,5 +1,6 @@
 //! Carries out what the plan says about the pods of one draining node. Nothing is decided here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -28,6 +29,10 @@ pub(super) async fn carry_out(
 ) -> Result<Applied, Error> {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let mut applied = Applied::default();
+    if step.waits_for_place() {
+        // Of many nodes at once: the pool says it for all of them, and what a drain waited for before stays on its node.
+        return Ok(applied);
+    }
     let blocked = |by: &Blocker| Blocked { node: name.to_owned(), by: by.clone() };
     applied.blocked.extend(step.blockers.iter().map(blocked));
     let mut failed = None;
@@ -80,7 +85,7 @@ fn pods(ctx: &Context, pod: &Pod) -> Api<Pod> {
 fn in_order_of_attempts<'a>(
     ctx: &Context,
     method: PodRemoval,
-    pods: &'a [Pod],
+    pods: &'a [Arc<Pod>],
 ) -> Vec<(PodRemoval, &'a Pod)> {
     ctx.drains.in_order_of_attempts(method, pods).into_iter().map(|pod| (method, pod)).collect()
 }
@@ -129,6 +134,7 @@ async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> R
     let result = match ctx.writer.evict(&pods(ctx, pod), pod).await {
         Ok(EvictOutcome::Evicted) => {
             applied.evicted += 1;
+            applied.changed = true;
             RemovalResult::Terminating
         }
         Ok(EvictOutcome::Gone | EvictOutcome::Conflict(_)) => RemovalResult::Terminating,
@@ -152,6 +158,7 @@ async fn delete_pod(
     match ctx.writer.delete(&pods(ctx, pod), pod).await {
         Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) => {
             applied.deleted_pods += 1;
+            applied.changed = true;
             Ok(RemovalResult::Terminating)
         }
         Ok(DeleteOutcome::Gone | DeleteOutcome::Conflict(_)) => Ok(RemovalResult::Terminating),

@@ -26,7 +26,7 @@ use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
 use crate::plan::supply::{ProvisioningFailure, Size};
-use crate::plan::{JoinStep, NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
+use crate::plan::{Absence, JoinStep, NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
 use crate::provider::provisioner::SizeChange;
 use crate::provider::{Deletion, MachineRequest, ProviderError};
 
@@ -141,7 +141,9 @@ async fn change_pool_finalizer(ctx: &Context, pool: &NodePool, step: PoolStep) -
     let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
     let result = ctx.writer.json_patch(&api, pool, patch).await;
     let mut applied = Applied::default();
-    match written("the pool's finalizer", result)? {
+    let patched = written("the pool's finalizer", result)?;
+    applied.changed = matches!(patched, write::Outcome::Written(_));
+    match patched {
         write::Outcome::Written(_) | write::Outcome::AlreadyDone(_) | write::Outcome::Unchanged(_) => {
             applied.finalizer_removed = step == PoolStep::RemoveFinalizer;
         }
@@ -160,7 +162,9 @@ async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error>
     };
     let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
     let filled = ctx.writer.json_patch(&api, pool, patches::fill_replicas(pool, replicas)).await;
-    match written("the unset number of replicas", filled)? {
+    let patched = written("the unset number of replicas", filled)?;
+    applied.changed = matches!(patched, write::Outcome::Written(_));
+    match patched {
         write::Outcome::Written(_)
         | write::Outcome::AlreadyDone(_)
         | write::Outcome::Unchanged(_)
@@ -193,7 +197,10 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
     let name = node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
     match ctx.writer.create(&api, node).await.map_err(|source| Error::Write { what: NEW_NODE, source })? {
-        Created::Created(_) => applied.created.push(name),
+        Created::Created(_) => {
+            applied.created.push(name);
+            applied.changed = true;
+        }
         Created::AlreadyExists => {
             // Either this is our own creation from before a restart, which a live read will show, or a foreign node has
             // the name of one of the pool's slots.
@@ -241,7 +248,8 @@ async fn withdraw_all(ctx: &Context, seen: &Seen, plan: &Plan, result: &mut Pass
 async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
     let Observed { key, pool, .. } = &seen.observed;
     let mut applied = Applied::default();
-    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name).await;
+    // No Node goes with it, so nothing depends on whether it was there.
+    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible).await;
     if let Some(deletion) = node_write::provided("a machine", deleted, &mut applied)? {
         applied.withdrawn = 1;
         applied.machines_ending = usize::from(deletion != Deletion::Gone);
@@ -309,7 +317,10 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, deadline: Duration, re
         }
         let change = SizeChange::Grow(by);
         match ctx.provisioner.resize(&observed.key, &pool.spec.provider, size, change).await {
-            Ok(()) => result.applied.requested += plan.request.len(),
+            Ok(()) => {
+                result.applied.requested += plan.request.len();
+                result.applied.changed = true;
+            }
             Err(ProviderError::Conflict) => result.applied.extent = Extent::Conflict,
             Err(error) => {
                 let failure = fail(error.reason(), error.to_string());
@@ -332,6 +343,7 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, deadline: Duration, re
             Ok(expected) => {
                 let applied = &mut result.applied;
                 applied.requested += 1;
+                applied.changed = true;
                 applied.expected = applied.expected.into_iter().chain(expected).min();
             }
             Err(ProviderError::Conflict) => {

@@ -15,7 +15,7 @@ use super::node_write::{delete, patch, provided, written};
 use crate::context::Context;
 use crate::error::Error;
 use crate::outcome::{Applied, Blocked, Extent};
-use crate::plan::{Blocker, NodeAction, NodeStep, PoolKey, patches};
+use crate::plan::{Absence, Blocker, NodeAction, NodeStep, PoolKey, patches};
 use crate::provider::{Deletion, ProviderError};
 
 /// From when on a machine takes long to end: clouds take a minute or two.
@@ -86,22 +86,22 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
                 applied.repaired.push(name());
             }
         }
-        NodeAction::EndMachine => end_machine(ctx, node, &mut applied).await?,
-        NodeAction::Remove => remove(ctx, node, &mut applied).await?,
+        NodeAction::EndMachine => end_machine(ctx, node, &step.absence, &mut applied).await?,
+        NodeAction::Remove => remove(ctx, node, &step.absence, &mut applied).await?,
     }
     Ok(applied)
 }
 
 /// Deletes the node unless it is already being deleted, then its machine, and removes its finalizer. Once the Node is
 /// being deleted, nothing brings it back, so the machine goes only then, and again after a restart.
-async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
+async fn remove(ctx: &Context, node: &Node, absence: &Absence, applied: &mut Applied) -> Result<(), Error> {
     if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
         return Ok(());
     }
     if patches::remove_node_finalizer(node).is_none() {
         return Ok(());
     }
-    match provided("the machine of a node", delete_machine(ctx, node).await, applied)? {
+    match provided("the machine of a node", delete_machine(ctx, node, absence).await, applied)? {
         Some(Deletion::Gone | Deletion::HandedOver) => {}
         // Its kubelet would register the Node again.
         Some(Deletion::Started) => {
@@ -124,7 +124,9 @@ async fn note_cause(
         return Ok(Some(node.clone()));
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node", ctx.writer.json_patch(&api, node, patch).await)? {
+    let patched = written("a node", ctx.writer.json_patch(&api, node, patch).await)?;
+    applied.changed |= matches!(patched, Outcome::Written(_));
+    match patched {
         Outcome::Written(noted) | Outcome::AlreadyDone(noted) | Outcome::Unchanged(noted) => Ok(Some(noted)),
         Outcome::Gone => Ok(None),
         Outcome::Conflict(_) | Outcome::Aborted => {
@@ -169,7 +171,9 @@ async fn release(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<()
         return Ok(());
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)? {
+    let patched = written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)?;
+    applied.changed |= matches!(patched, Outcome::Written(_));
+    match patched {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
             applied.removed.push(node.metadata.name.clone().unwrap_or_default());
         }
@@ -179,13 +183,18 @@ async fn release(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<()
 }
 
 /// Ends the machine of a node that is being deleted, and says to Kubernetes that it is off as soon as its provider does.
-async fn end_machine(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
+async fn end_machine(
+    ctx: &Context,
+    node: &Node,
+    absence: &Absence,
+    applied: &mut Applied,
+) -> Result<(), Error> {
     if !is_still_silent(ctx, node).await? {
         ctx.drains.drop_list(node.metadata.name.as_deref().unwrap_or_default());
         applied.extent = Extent::Conflict;
         return Ok(());
     }
-    match provided("the machine of a node", delete_machine(ctx, node).await, applied)? {
+    match provided("the machine of a node", delete_machine(ctx, node, absence).await, applied)? {
         Some(Deletion::Gone) => {
             patch(ctx, node, patches::out_of_service(node), applied).await?;
         }
@@ -207,13 +216,13 @@ async fn end_machine(ctx: &Context, node: &Node, applied: &mut Applied) -> Resul
 }
 
 /// Deletes the machine of a node of a pool.
-async fn delete_machine(ctx: &Context, node: &Node) -> Result<Deletion, ProviderError> {
+async fn delete_machine(ctx: &Context, node: &Node, absence: &Absence) -> Result<Deletion, ProviderError> {
     let (Some(key), Some(name)) = (PoolKey::of_node(node), names::machine_of(&node.metadata)) else {
         return Ok(Deletion::Gone);
     };
     let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
     let made_by = node.metadata.labels.as_ref().and_then(|labels| labels.get(names::PROVIDER_LABEL));
-    ctx.provisioner.delete(&key, pool.as_deref(), made_by.map(String::as_str), name).await
+    ctx.provisioner.delete(&key, pool.as_deref(), made_by.map(String::as_str), name, absence).await
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What is sent to the API server for one node.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::*;
 use crate::plan::DrainStep;
@@ -16,12 +17,12 @@ fn patched() -> (u16, serde_json::Value) {
 }
 
 fn drain(pods: &[&str]) -> NodeStep {
-    let evict = pods.iter().map(|name| pod(name)).collect();
+    let evict = pods.iter().map(|name| Arc::new(pod(name))).collect();
     step(draining(0, 5), NodeAction::Drain(DrainStep { evict, ..DrainStep::default() }))
 }
 
 fn forced(pods: &[&str]) -> NodeStep {
-    let delete = pods.iter().map(|name| pod(name)).collect();
+    let delete = pods.iter().map(|name| Arc::new(pod(name))).collect();
     step(draining(0, 5), NodeAction::Drain(DrainStep { delete, ..DrainStep::default() }))
 }
 

@@ -37,7 +37,9 @@ pub(super) async fn patch(
     applied: &mut Applied,
 ) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node", ctx.writer.json_patch(&api, node, patch).await)? {
+    let patched = written("a node", ctx.writer.json_patch(&api, node, patch).await)?;
+    applied.changed |= matches!(patched, Outcome::Written(_));
+    match patched {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) => Ok(true),
         Outcome::Gone => Ok(false),
         Outcome::Conflict(_) | Outcome::Aborted => {
@@ -57,6 +59,7 @@ pub(super) async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) ->
         .delete_unchanged(&api, node)
         .await
         .map_err(|source| Error::Write { what: "a node", source })?;
+    applied.changed |= matches!(deleted, DeleteOutcome::Deleted);
     match deleted {
         DeleteOutcome::Deleted | DeleteOutcome::Terminating(_) | DeleteOutcome::Gone => Ok(true),
         DeleteOutcome::Conflict(_) => {

@@ -5,17 +5,17 @@
 //! without a request. This is a cache and decides nothing. A restart empties it, which costs one more request per pod.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use shared_runtime::clock::Clock;
 
 use crate::outcome::Blocked;
+use crate::plan::Pods;
 
-/// Minimum interval between two lists of one node's pods: half of the drain's polling interval, so that a pass that
-/// comes a little early is not postponed.
-const LIST_INTERVAL: Duration = Duration::from_secs(1);
+/// For how long a list is sufficient for anything but the removal of its node, while no newer one can be made.
+const LIST_KEPT_FOR: Duration = Duration::from_secs(10);
 /// Minimum interval between two attempts for a pod after a refusal: a little less than the polling interval of a
 /// blocked drain.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
@@ -29,7 +29,7 @@ const REFUSED_KEPT_FOR: Duration = Duration::from_secs(300);
 /// Recent pod lists and recent eviction and deletion results.
 pub(crate) struct Drains {
     clock: Clock,
-    listed: Mutex<HashMap<String, (Duration, Vec<Pod>)>>,
+    listed: Mutex<HashMap<String, (Duration, Pods)>>,
     results: Mutex<HashMap<(PodRemoval, String), (Duration, RemovalResult)>>,
     /// When each node was last annotated with what its drain waits for.
     noted: Mutex<HashMap<String, Duration>>,
@@ -59,14 +59,15 @@ impl RemovalResult {
     /// For how long the result is kept.
     const fn kept_for(&self) -> Duration {
         match self {
-            Self::Terminating => LIST_INTERVAL,
+            Self::Terminating => LIST_KEPT_FOR,
             Self::Refused(_) | Self::Unknown => REFUSED_KEPT_FOR,
         }
     }
 
     const fn interval(&self) -> Duration {
         match self {
-            Self::Terminating => LIST_INTERVAL,
+            // A list of before does not show it.
+            Self::Terminating => LIST_KEPT_FOR,
             Self::Refused(_) => REFUSED_INTERVAL,
             Self::Unknown => Duration::ZERO,
         }
@@ -80,25 +81,28 @@ impl Drains {
     }
 
     /// The pods of those `nodes` that were listed recently, by node.
-    pub(crate) fn recent_lists<'a>(
-        &self,
-        nodes: impl Iterator<Item = &'a str>,
-    ) -> BTreeMap<String, Vec<Pod>> {
+    pub(crate) fn recent_lists<'a>(&self, nodes: impl Iterator<Item = &'a str>) -> BTreeMap<String, Pods> {
         let now = self.clock.monotonic();
         let listed = lock(&self.listed);
         let recent = |node: &str| {
             let (at, pods) = listed.get(node)?;
-            is_recent(*at, now, LIST_INTERVAL).then(|| (node.to_owned(), pods.clone()))
+            is_recent(*at, now, LIST_KEPT_FOR).then(|| (node.to_owned(), Arc::clone(pods)))
         };
         nodes.filter_map(recent).collect()
     }
 
+    /// How old the last list of the node is; `None` if there is none that can still be used.
+    pub(crate) fn age(&self, node: &str) -> Option<Duration> {
+        let now = self.clock.monotonic();
+        lock(&self.listed).get(node).map(|(at, _)| now.saturating_sub(*at)).filter(|age| *age < LIST_KEPT_FOR)
+    }
+
     /// Records the listed pods of a draining node.
-    pub(crate) fn record_list(&self, node: &str, pods: &[Pod]) {
+    pub(crate) fn record_list(&self, node: &str, pods: &Pods) {
         let now = self.clock.monotonic();
         let mut listed = lock(&self.listed);
-        listed.retain(|_, (at, _)| is_recent(*at, now, LIST_INTERVAL));
-        listed.insert(node.to_owned(), (now, pods.to_vec()));
+        listed.retain(|_, (at, _)| is_recent(*at, now, LIST_KEPT_FOR));
+        listed.insert(node.to_owned(), (now, Arc::clone(pods)));
     }
 
     /// Drops the listed pods of a node that is cordoned only now: a list from before does not show that the node is
@@ -137,7 +141,7 @@ impl Drains {
 
     /// `pods` in the order of attempts. A pass may run out of time, and pods that were refused at the last attempt, and
     /// usually are again, would otherwise keep the others from ever being attempted.
-    pub(crate) fn in_order_of_attempts<'a>(&self, method: PodRemoval, pods: &'a [Pod]) -> Vec<&'a Pod> {
+    pub(crate) fn in_order_of_attempts<'a>(&self, method: PodRemoval, pods: &'a [Arc<Pod>]) -> Vec<&'a Pod> {
         let results = lock(&self.results);
         // A deletion is preceded by an eviction.
         let methods = [method, PodRemoval::Evict];
@@ -146,7 +150,7 @@ impl Drains {
             let known = methods.iter().filter_map(|method| results.get(&(*method, uid.clone())));
             known.filter(|(_, result)| *result != RemovalResult::Terminating).map(|(at, _)| *at).max()
         };
-        let mut pods: Vec<&Pod> = pods.iter().collect();
+        let mut pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
         pods.sort_by_cached_key(stayed);
         pods
     }
@@ -174,27 +178,28 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
-    use crate::plan::testing::pod;
+    use crate::plan::testing::{pod, shared};
     use crate::plan::{Blocker, PodName};
 
     #[test]
-    fn a_list_serves_the_passes_of_a_second_unless_the_node_is_cordoned_again() {
+    fn a_list_serves_the_passes_of_ten_seconds_unless_the_node_is_cordoned_again() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let drains = Drains::new(clock);
         let seen = || drains.recent_lists(["a", "b"].into_iter());
-        drains.record_list("a", &[pod("web")]);
+        drains.record_list("a", &shared(vec![pod("web")]));
         assert_eq!(seen().keys().collect::<Vec<_>>(), ["a"]);
-        time.advance(Duration::from_millis(999));
+        time.advance(Duration::from_millis(9_999));
         assert_eq!(seen().len(), 1);
+        assert_eq!(drains.age("a"), Some(Duration::from_millis(9_999)));
         time.advance(Duration::from_millis(1));
-        assert!(seen().is_empty());
-        drains.record_list("a", &[]);
+        assert!(seen().is_empty() && drains.age("a").is_none());
+        drains.record_list("a", &shared(vec![]));
         drains.drop_list("a");
         assert!(seen().is_empty());
     }
 
     #[test]
-    fn a_refused_pod_is_retried_later_than_a_terminating_one() {
+    fn a_refused_pod_is_retried_while_a_terminating_one_is_waited_for() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let drains = Drains::new(clock);
         let named = |name: &str| {
@@ -214,16 +219,16 @@ mod tests {
             ),
             (Some(RemovalResult::Terminating), Some(refused.clone()))
         );
-        time.advance(Duration::from_secs(1));
+        time.advance(Duration::from_secs(4));
         assert_eq!(
             (
                 drains.recent_result(PodRemoval::Evict, &going),
                 drains.recent_result(PodRemoval::Evict, &stuck)
             ),
-            (None, Some(refused.clone()))
+            (Some(RemovalResult::Terminating), None)
         );
-        time.advance(Duration::from_secs(3));
-        assert_eq!(drains.recent_result(PodRemoval::Evict, &stuck), None);
+        time.advance(Duration::from_secs(6));
+        assert_eq!(drains.recent_result(PodRemoval::Evict, &going), None);
         drains.record_result(PodRemoval::Evict, &stuck, refused);
         assert_eq!(
             drains.recent_result(PodRemoval::Delete, &stuck),

@@ -2,5 +2,8 @@
 //! wait a little longer.
 
 pub(crate) mod drains;
+pub(crate) mod list_budget;
+pub(crate) mod places;
 pub(crate) mod protections;
 pub(crate) mod tracker;
+pub(crate) mod unread_pools;

@@ -1,5 +1,6 @@
 //! Which nodes asked to be left alone when their pods were listed last. A pass within the interval takes that for granted and
-//! looks at other nodes, so that each node is looked at in time, with few requests.
+//! looks at other nodes, so that each node is looked at in time, with few requests. Where there are many, it does so for
+//! longer: until all of them have been looked at once.
 //!
 //! It is a cache. A restart empties it, which costs the requests again.
 
@@ -9,9 +10,10 @@ use std::time::Duration;
 
 use shared_runtime::clock::Clock;
 
+use super::list_budget::OTHERS_RATE;
 use crate::plan::PoolKey;
 
-/// For how long a node counts as protected after its pods were listed.
+/// For how long a node counts as protected after its pods were listed, at least.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
 /// Nodes by name, with the time at which they were found protected, and why.
@@ -33,8 +35,13 @@ impl Protections {
     pub(crate) fn recent(&self, key: &PoolKey) -> BTreeMap<String, String> {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        // Otherwise the first ones would be listed again before the last ones are listed at all.
+        let all: usize = pools.values().map(Found::len).sum();
+        // A little longer than it takes to list these, so that there is time for those that are not known yet.
+        let round = Duration::from_secs(u64::try_from(all).unwrap_or_default() * 3 / 2 / OTHERS_RATE);
+        let kept_for = KEPT_FOR.max(round);
         let Some(of_pool) = pools.get_mut(key) else { return BTreeMap::new() };
-        of_pool.retain(|_, (at, _)| now.saturating_sub(*at) < KEPT_FOR);
+        of_pool.retain(|_, (at, _)| now.saturating_sub(*at) < kept_for);
         let recent = of_pool.iter().map(|(node, (_, why))| (node.clone(), why.clone())).collect();
         if of_pool.is_empty() {
             pools.remove(key);
@@ -82,5 +89,22 @@ mod tests {
         protections.record(&key(), found("a"));
         protections.forget(&key());
         assert!(recent().is_empty());
+    }
+
+    #[test]
+    fn of_many_protected_nodes_all_are_looked_at() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let protections = Protections::new(clock);
+        let mut seen = std::collections::BTreeSet::new();
+        // In each second the first three that are not known to be protected are listed.
+        for _ in 0..1000 {
+            let recent = protections.recent(&key());
+            let all = (0..900).map(|index| format!("n-{index:03}"));
+            let listed: Vec<_> = all.filter(|node| !recent.contains_key(node)).take(3).collect();
+            seen.extend(listed.iter().cloned());
+            protections.record(&key(), listed.into_iter().map(|node| (node, "asks for it".to_owned())));
+            time.advance(Duration::from_secs(1));
+        }
+        assert_eq!(seen.len(), 900);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::names;
 use shared_crds::v1alpha1::RepairCondition;
@@ -16,7 +16,7 @@ use shared_runtime::clock::Clock;
 use crate::plan::membership::is_ready;
 use crate::plan::observed_time::{ConditionKey, ConditionTimes, MachineTimes, NodeTime, NodeTimes, PodTimes};
 use crate::plan::supply::Machine;
-use crate::plan::{PoolKey, repair};
+use crate::plan::{Pods, PoolKey, repair};
 
 /// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.
 pub(crate) struct Tracker {
@@ -120,7 +120,7 @@ impl Tracker {
     }
 
     /// The same for the current pods of draining nodes.
-    pub(crate) fn record_pods(&self, key: &PoolKey, pods: &BTreeMap<String, Vec<Pod>>) -> PodTimes {
+    pub(crate) fn record_pods(&self, key: &PoolKey, pods: &BTreeMap<String, Pods>) -> PodTimes {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(tracked) = pools.get_mut(key) else { return PodTimes::default() };
@@ -251,7 +251,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use shared_crds::v1alpha1::RepairSpec;
 
-    use crate::plan::testing::{SOON, at, draining, key, machine, node, pod, set_ready, starting};
+    use crate::plan::testing::{SOON, at, draining, key, machine, node, pod, set_ready, shared, starting};
 
     fn seconds(seconds: i64) -> SignedDuration {
         SignedDuration::from_secs(seconds)
@@ -389,8 +389,8 @@ mod tests {
         let nodes = one(draining(0, 5));
         let mut ending = pod("web");
         ending.metadata.deletion_timestamp = Some(Time(at(30)));
-        let pods = BTreeMap::from([("n-000".to_owned(), vec![ending, pod("stays")])]);
-        let look = |pods: &BTreeMap<String, Vec<Pod>>| {
+        let pods = BTreeMap::from([("n-000".to_owned(), shared(vec![ending, pod("stays")]))]);
+        let look = |pods: &BTreeMap<String, Pods>| {
             tracker.record_nodes(&key(), &nodes, |_| false);
             let PodTimes(times) = tracker.record_pods(&key(), pods);
             time.advance(Duration::from_secs(4));
@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(look(&pods), [("uid-web".to_owned(), seconds(0))]);
         assert_eq!(look(&BTreeMap::new()), []);
         assert_eq!(look(&pods), [("uid-web".to_owned(), seconds(8))]);
-        assert_eq!(look(&BTreeMap::from([("n-000".to_owned(), vec![])])), []);
+        assert_eq!(look(&BTreeMap::from([("n-000".to_owned(), shared(vec![]))])), []);
         assert_eq!(look(&pods), [("uid-web".to_owned(), seconds(0))]);
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Blocker {
     Finalizers(Vec<String>),
     /// The provider, which may remove no machine now, and why.
     Provider(String),
+    /// Nothing but that as many other nodes are being drained as may be at a time.
+    Place,
     /// These objects could not be listed.
     Unread(&'static str),
 }
@@ -41,6 +43,7 @@ impl std::fmt::Display for Blocker {
                 write!(f, "waits for the finalizer {}: whoever set it has to remove it", names.join(", "))
             }
             Self::Provider(why) => write!(f, "waits: {why}"),
+            Self::Place => f.write_str("waits for its turn: enough other nodes are being drained"),
             Self::Unread(what) => write!(f, "waits, because its {what} cannot be listed"),
         }
     }

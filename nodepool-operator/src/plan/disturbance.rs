@@ -1,12 +1,13 @@
 //! What happens to the model of a cluster in random histories.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shared_crds::v1alpha1::{DrainTimeoutAction, ProtectedNodes, RolloutSpec, RolloutType};
 
 use super::model_cluster::ModelCluster;
-use super::testing::set_ready;
+use super::testing::{at, set_ready};
 use crate::outcome::Applied;
 
 /// What happens between passes, and how far a pass gets.
@@ -38,6 +39,22 @@ pub(super) enum Disturbance {
     Register,
     /// A pass that is carried out up to this many writes; the operator's memory is lost if it stops early.
     Pass(usize),
+    /// What is remembered of protected nodes is too old.
+    Forget,
+    /// A node is not Ready, and its machine has not been listed for so many seconds.
+    Lose(usize, i64),
+    /// The provider's list fails, or works again.
+    Unlisted(bool),
+    /// The creation of a machine is not answered.
+    LostCreation,
+    /// The provider lets no machine go.
+    RemovalsWait(bool),
+    /// No pods can be listed.
+    Unread(bool),
+    /// Machines that are deleted are still listed.
+    ListsWithdrawn(bool),
+    /// The pool is deleted, and gone with or without its nodes.
+    DeletePool(bool),
 }
 
 /// Any of them, passes most often.
@@ -63,6 +80,26 @@ pub(super) fn disturbance() -> impl Strategy<Value = Disturbance> {
         2 => Just(Disturbance::Register),
         6 => prop_oneof![Just(usize::MAX), 0..6_usize].prop_map(Disturbance::Pass),
     ]
+}
+
+/// What keeps a pass from carrying out what is due: of the provider, and of the rights that it has.
+fn outage() -> impl Strategy<Value = Disturbance> {
+    prop_oneof![
+        1 => Just(Disturbance::Forget),
+        2 => (0..12_usize, prop_oneof![Just(0), Just(59), Just(60), Just(1000)])
+            .prop_map(|(node, seconds)| Disturbance::Lose(node, seconds)),
+        2 => any::<bool>().prop_map(Disturbance::Unlisted),
+        1 => Just(Disturbance::LostCreation),
+        2 => any::<bool>().prop_map(Disturbance::RemovalsWait),
+        2 => any::<bool>().prop_map(Disturbance::Unread),
+        1 => any::<bool>().prop_map(Disturbance::ListsWithdrawn),
+        1 => prop::bool::weighted(0.2).prop_map(Disturbance::DeletePool),
+    ]
+}
+
+/// Any of them, and outages.
+pub(super) fn disturbance_or_outage() -> impl Strategy<Value = Disturbance> {
+    prop_oneof![3 => disturbance(), 2 => outage()]
 }
 
 /// The result of the pass, if it is one.
@@ -132,6 +169,22 @@ pub(super) fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) -> 
                 cluster.machines.clear();
             }
             return applied;
+        }
+        Disturbance::Forget => cluster.found.clear(),
+        Disturbance::Lose(index, seconds) => {
+            status(cluster, index, "Unhealthy");
+            if let Some(name) = nth(cluster, index) {
+                cluster.lost.insert(name, cluster.second - seconds);
+            }
+        }
+        Disturbance::Unlisted(is_unlisted) => cluster.is_unlisted = is_unlisted,
+        Disturbance::LostCreation => cluster.uncertain_until = Some(cluster.second + 120),
+        Disturbance::RemovalsWait(wait) => cluster.removals_wait = wait,
+        Disturbance::Unread(is_unread) => cluster.pods_unread = is_unread,
+        Disturbance::ListsWithdrawn(is_listed) => cluster.lists_withdrawn = is_listed,
+        Disturbance::DeletePool(is_gone) => {
+            cluster.pool.metadata.deletion_timestamp.get_or_insert(Time(at(cluster.second)));
+            cluster.is_gone |= is_gone;
         }
     }
     Applied::default()

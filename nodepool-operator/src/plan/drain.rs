@@ -2,6 +2,8 @@
 //!
 //! Each step is decided from the current Node and its pods, so that a drain continues after a restart where it stopped.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::DrainTimeoutAction;
@@ -56,7 +58,16 @@ pub(crate) fn without_volumes(
     if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {
         return NodeAction::EndMachine;
     }
-    match next(leaving, pods.of(member.name()), limits, now, &pods.times) {
+    let known = pods.of(member.name());
+    if known.is_none() && leaving.draining_since().is_some() {
+        if pods.waiting.contains(member.name()) {
+            return NodeAction::Drain(DrainStep::waits(Blocker::Place, true));
+        }
+        if pods.deferred.contains(member.name()) {
+            return NodeAction::Wait;
+        }
+    }
+    match next(leaving, known, limits, now, &pods.times) {
         NodeAction::Remove if leaving.deleting && !member.has_finalizer => for_finalizers(member, now),
         action => action,
     }
@@ -74,7 +85,7 @@ fn for_finalizers(member: &Member, now: Timestamp) -> NodeAction {
 /// when there was none.
 fn next(
     leaving: Leaving,
-    pods: Option<&[Pod]>,
+    pods: Option<&[Arc<Pod>]>,
     limits: DrainLimits,
     now: Timestamp,
     times: &PodTimes,
@@ -89,18 +100,18 @@ fn next(
     let has_left_less = |rest| limits.has_left_less(rest, started, leaving.observed, now);
     let timed_out = has_left_less(SignedDuration::ZERO);
     let margin = if timed_out { CONFIRMATION_MARGIN } else { OVERDUE_MARGIN };
-    let holds = |pod: &&Pod| {
+    let holds = |pod: &&Arc<Pod>| {
         // Where its containers have ended, its kubelet has not deleted it yet, which it does after it has unmounted its volumes.
         let is_torn_down = pods::is_finished_and_ending(pod);
         let blocks = pods::blocks_removal(pod) && !came_later(pod, leaving, started);
         (is_torn_down || blocks) && !is_given_up(pod, margin, now, times)
     };
-    let holding: Vec<&Pod> = pods.iter().filter(holds).collect();
+    let holding: Vec<&Arc<Pod>> = pods.iter().filter(holds).collect();
     if holding.is_empty() && may_go {
         return NodeAction::Remove;
     }
     let is_critical_turn = holding.iter().all(|pod| is_critical(pod));
-    let (ending, staying): (Vec<&Pod>, Vec<&Pod>) =
+    let (ending, staying): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
         holding.into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
     // A deleted Node cannot be given back, and pods that end anyway gain nothing by it.
     let gives_back = limits.rest().is_some() && !leaving.deleting;
@@ -108,13 +119,13 @@ fn next(
         return NodeAction::GiveBack;
     }
     let is_forced = limits.on_timeout == DrainTimeoutAction::Force && may_go;
-    let (delete, evict): (Vec<&Pod>, Vec<&Pod>) = staying
+    let (delete, evict): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = staying
         .into_iter()
         .partition(|pod| leaving.out_of_service || (is_forced && has_left_less(grace(pod))));
     let evict = evict.into_iter().filter(|pod| is_critical_turn || !is_critical(pod));
     let holds_protected = limits.holds_protected && !leaving.deleting;
     let asked = |pod: &Pod| protection::of_pod(pod, now).filter(|_| holds_protected);
-    let (protected, evict): (Vec<&Pod>, Vec<&Pod>) = evict.partition(|pod| asked(pod).is_some());
+    let (protected, evict): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = evict.partition(|pod| asked(pod).is_some());
     let protected =
         protected.into_iter().filter_map(|pod| Some(Blocker::Pod(PodName::of(pod), asked(pod)?.why)));
     let overdue =

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
-use crate::plan::testing::{at, pod, pod_of};
+use crate::plan::testing::{at, pod, pod_of, shared};
 
 /// The next step for a process that has observed the node from the start, but not its pods.
 fn next(
@@ -13,7 +13,19 @@ fn next(
     timeout: Option<SignedDuration>,
     now: Timestamp,
 ) -> NodeAction {
-    super::next(leaving, pods, forced(timeout), now, &PodTimes::default())
+    of_pods(leaving, pods, forced(timeout), now, &PodTimes::default())
+}
+
+/// The next step of a node with these pods.
+fn of_pods(
+    leaving: Leaving,
+    pods: Option<&[Pod]>,
+    limits: DrainLimits,
+    now: Timestamp,
+    times: &PodTimes,
+) -> NodeAction {
+    let pods = pods.map(|pods| shared(pods.to_vec()));
+    super::next(leaving, pods.as_deref(), limits, now, times)
 }
 
 fn forced(timeout: Option<SignedDuration>) -> DrainLimits {
@@ -85,7 +97,7 @@ fn a_pod_whose_containers_have_ended_holds_its_node_until_its_kubelet_has_delete
         {
             let times = PodTimes([("uid-db".to_owned(), SignedDuration::from_secs(seen_ending))].into());
             let action =
-                super::next(CORDONED, Some(&[ended.clone()]), DrainLimits::default(), at(second), &times);
+                of_pods(CORDONED, Some(&[ended.clone()]), DrainLimits::default(), at(second), &times);
             assert_eq!(action == NodeAction::Remove, goes, "{phase} at {second} after {seen_ending} s");
             assert!(goes || evicted(&action).is_empty());
         }
@@ -192,7 +204,7 @@ fn a_pod_that_asks_to_be_left_alone_stays_until_its_grace_is_all_that_is_left_or
         Some([(protection::SAFE_TO_EVICT.to_owned(), "on-completion".to_owned())].into());
     let pods = [protected, pod("web")];
     let action =
-        |leaving, limits, second| super::next(leaving, Some(&pods), limits, at(second), &PodTimes::default());
+        |leaving, limits, second| of_pods(leaving, Some(&pods), limits, at(second), &PodTimes::default());
     let NodeAction::Drain(DrainStep { evict, blockers, .. }) = action(CORDONED, limits, 10) else { panic!() };
     assert_eq!(evict.len(), 1);
     assert!(
@@ -250,7 +262,7 @@ fn a_pod_holds_its_node_for_its_grace_and_until_no_kubelet_can_be_expected_to_co
     let action = |timeout, second, seen_ending| {
         let seen = SignedDuration::from_secs(seen_ending);
         let times = PodTimes([("uid-db".to_owned(), seen)].into());
-        super::next(CORDONED, Some(&[ending.clone()]), forced(timeout), at(second), &times)
+        of_pods(CORDONED, Some(&[ending.clone()]), forced(timeout), at(second), &times)
     };
     let of_hours = Some(SignedDuration::from_hours(3));
     for (timeout, second, seen_ending, goes) in [
@@ -295,7 +307,7 @@ fn a_drain_that_takes_too_long_is_given_back_unless_its_pods_end_or_its_node_is_
     let limits =
         DrainLimits { timeout: MINUTE, on_timeout: DrainTimeoutAction::GiveBack, ..DrainLimits::default() };
     let action = |leaving, pods: &[Pod], second| {
-        super::next(leaving, Some(pods), limits, at(second), &PodTimes::default())
+        of_pods(leaving, Some(pods), limits, at(second), &PodTimes::default())
     };
     let pods = [pod("web")];
     assert_eq!(evicted(&action(CORDONED, &pods, 59)), ["web"]);

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use shared_crds::names;
 use shared_crds::v1alpha1::RolloutType;
 
-use super::disturbance::{Disturbance, disturb, disturbance, rollout};
+use super::disturbance::{Disturbance, disturb, disturbance, disturbance_or_outage, rollout};
 use super::model_cluster::ModelCluster;
 use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{at, facts_after, machine, set_ready};
@@ -32,6 +32,7 @@ fn calm(cluster: &mut ModelCluster) {
     cluster.attached.clear();
     cluster.failure = None;
     cluster.broken.clear();
+    cluster.found.clear();
     for name in cluster.nodes.keys().cloned().collect::<Vec<_>>() {
         cluster.protect(&name, false, false);
     }
@@ -195,6 +196,30 @@ proptest! {
                 let most = budget.nodes_of(cluster.wanted()).unwrap().max(count(&before));
                 prop_assert!(count(&after) <= most, "{after:?} with {budget:?}, before {before:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_pass_that_changes_nothing_is_not_repeated_at_once(
+        is_large in prop::bool::weighted(0.1),
+        history in vec(disturbance_or_outage(), 1..60),
+        registers_itself in any::<bool>(),
+    ) {
+        let mut cluster = ModelCluster::new(registers_itself);
+        if is_large {
+            cluster.pool.spec.replicas = Some(60);
+            prop_assert!(run_until_idle(&mut cluster) < MANY_PASSES);
+        }
+        for disturbance in &history {
+            disturb(&mut cluster, disturbance);
+            let (before, plan) = (cluster.state(), cluster.plan());
+            let mut after = cluster.clone();
+            let applied = after.apply(&plan, usize::MAX);
+            let next = applied.next_visit(&plan, at(cluster.second));
+            prop_assert!(
+                after.state() != before || next.is_none_or(|next| next > at(cluster.second)),
+                "again at once: {:?}", actions_now(&cluster),
+            );
         }
     }
 

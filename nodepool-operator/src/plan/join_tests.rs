@@ -11,7 +11,7 @@ use shared_crds::names;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::observed_time::{MachineTimes, NodeTime, NodeTimes};
-use super::supply::{MachineState, NodeSource, Size};
+use super::supply::{KnownAs, MachineState, NodeSource, Size};
 use super::testing::{self, at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
 use super::*;
 
@@ -28,6 +28,7 @@ fn pool_of(replicas: i32, machines: &[&str]) -> Observed {
         provider_id: Some(format!("x://{name}")),
         is_marked: false,
         template_hash: None,
+        known_as: KnownAs::default(),
     };
     observed.supply.machines = machines.iter().map(machine).collect();
     observed

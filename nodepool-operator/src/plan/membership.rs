@@ -151,8 +151,8 @@ impl Member {
     }
 
     /// Takes in what the node's pods show: one that ran shows that the node was Ready, although it lacks the annotation.
-    pub(crate) fn learn_from(&mut self, pods: &[Pod]) {
-        let shows = |pod| shows_a_ready_node(&self.node, pod);
+    pub(crate) fn learn_from(&mut self, pods: &[Arc<Pod>]) {
+        let shows = |pod: &Arc<Pod>| shows_a_ready_node(&self.node, pod);
         if self.readiness == Readiness::Starting && pods.iter().any(shows) {
             self.readiness = Readiness::NotReady;
             if let Some(leaving) = &mut self.leaving {

@@ -12,6 +12,8 @@
 //! | `pods` | which pods keep a node |
 //! | `observed_time` | whether this process itself has measured that a time has passed |
 //! | `frozen` | why nothing may be changed |
+//! | `elsewhere` | which machines without a Node here may have a live one |
+//! | `absence` | whether a machine that its provider does not have is gone |
 //! | `contested` | whether another writer has set the number of machines, and what follows |
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `budgets` | which nodes count as disrupted, and why |
@@ -25,6 +27,7 @@
 //! | `visits` | when to come back without an event |
 //! | `numbers` | nothing: it writes numbers of nodes |
 
+mod absence;
 pub(crate) mod applied_template;
 mod attached;
 mod blocker;
@@ -34,6 +37,7 @@ pub(crate) mod contested;
 mod decision;
 pub(crate) mod drain;
 mod drain_limits;
+pub(crate) mod elsewhere;
 mod frozen;
 pub(crate) mod hash;
 mod in_place;
@@ -45,6 +49,7 @@ pub(crate) mod observed_time;
 pub(crate) mod patches;
 pub(crate) mod pods;
 mod pool_finalizer;
+pub(crate) mod reads;
 pub(crate) mod repair;
 pub(crate) mod rollout;
 pub(crate) mod sizing;
@@ -80,6 +85,8 @@ mod start_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod unread_tests;
+#[cfg(test)]
+mod visits_tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -90,6 +97,7 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
+pub(crate) use self::absence::Absence;
 pub(crate) use self::blocker::Blocker;
 pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{JoinStep, Plan, Stall};
@@ -98,7 +106,7 @@ use self::in_place::InPlace;
 pub(crate) use self::keys::{ClusterId, PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
-    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep, Sight,
+    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, Pods, PoolStep, Sight,
 };
 use self::repair::Repair;
 pub(crate) use self::repair::RepairWait;
@@ -149,7 +157,7 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
         }
     };
     Plan {
-        nodes: steps(members, action),
+        nodes: steps(observed, members, action),
         withdraw: observed.withdrawable().map(|machine| machine.name.clone()).collect(),
         requeue_at,
         ..Plan::default()
@@ -176,7 +184,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
         not_updated,
         template_hash,
         stalled,
-        nodes: steps(members, action),
+        nodes: steps(observed, members, action),
         requeue_at: visits::next_list(observed),
         ..Plan::default()
     }
@@ -232,8 +240,9 @@ fn active(
     } else {
         sizing::size(observed, pool, &members, &replaced, &account)
     };
-    let Victims { reasons: victims, mut held, refused, protected, is_undecided } =
-        sizing.victims(observed, &members, pods, &mut account);
+    let chosen = sizing.victims(observed, &members, pods, &mut account);
+    let next_choice = visits::undecided(&chosen, pods, now);
+    let Victims { reasons: victims, mut held, refused, protected, is_undecided: _ } = chosen;
     let requeue_at = visits::next(observed, &members, start_timeout);
     let standard = Standard::of(pool, now);
     let next_rollout =
@@ -253,7 +262,7 @@ fn active(
     let unhealthy: BTreeSet<String> =
         repair::unhealthy(pool, &members).into_iter().map(str::to_owned).collect();
     let update = |member: &Member| in_place.as_ref()?.update(member, is_outdated(member));
-    let nodes = steps(members, |member| {
+    let nodes = steps(observed, members, |member| {
         if lost.contains(member.name()) {
             NodeAction::ReplaceLost
         } else if never_started.contains(member.name()) {
@@ -300,7 +309,7 @@ fn active(
     let all_read = observed.unread().next().is_none() && !observed.supply.is_unknown;
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let held_until = (!held.is_empty()).then(|| now.checked_add(PROTECTED_POLL).unwrap_or(Timestamp::MAX));
-    let held_until = held_until.into_iter().chain(is_undecided.then_some(now));
+    let held_until = held_until.into_iter().chain(next_choice);
     let held_until = held_until.chain(account.next().filter(|_| !deleting));
     held.extend(refused);
     let (template_hash, stalled) = reported(&blueprint);
@@ -312,8 +321,7 @@ fn active(
         // It is not known what the nodes should look like.
         Err(_) => (Vec::new(), Vec::new()),
     };
-    // Machines that are withdrawn now may be gone already when the next pass lists them.
-    let machines_gone = (deleting && !sizing.withdraw.is_empty()).then_some(now);
+    let machines_gone = (deleting && !sizing.withdraw.is_empty()).then(|| visits::withdrawn(now));
     let may_have_machines = !observed.supply.machines.is_empty() || observed.supply.uncertain_until.is_some();
     let unmark = marked_for_nothing(observed, &leaving, &sizing.withdraw, &sizing.timed_out);
     Plan {
@@ -356,7 +364,8 @@ fn is_ending(going: &BTreeSet<&str>, member: &Member, step: &DrainStep) -> bool 
 
 /// The step of a node that has to wait with its deletion until its provider may remove a machine; `None` when it need not.
 fn wait(observed: &Observed, member: &Member) -> Option<NodeAction> {
-    let why = observed.supply.removals_wait.clone()?;
+    let unlisted = || observed.unlisted(member).map(str::to_owned);
+    let why = observed.supply.removals_wait.clone().or_else(unlisted)?;
     let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
     (!is_deleted).then(|| NodeAction::Drain(DrainStep::waits(Blocker::Provider(why), true)))
 }
@@ -395,6 +404,15 @@ fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<S
     }
 }
 
-fn steps(members: Vec<Member>, action: impl Fn(&Member) -> NodeAction) -> Vec<NodeStep> {
-    members.into_iter().map(|member| NodeStep { action: action(&member), cause: None, member }).collect()
+fn steps(observed: &Observed, members: Vec<Member>, action: impl Fn(&Member) -> NodeAction) -> Vec<NodeStep> {
+    let all: Vec<&Member> = members.iter().collect();
+    let absences: Vec<Absence> =
+        members.iter().map(|member| absence::absence(observed, &all, member)).collect();
+    let step = |(member, absence): (Member, Absence)| NodeStep {
+        action: action(&member),
+        cause: None,
+        absence,
+        member,
+    };
+    members.into_iter().zip(absences).map(step).collect()
 }

@@ -9,11 +9,15 @@ use serde_json::Value;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
+use super::absence::Absence;
 use super::blocker::Blocker;
 use super::keys::{ClusterId, PoolKey};
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
 use super::supply::{Machine, MachineState, NodeSource, Supply};
+
+/// Interval of the visits of a pool whose pods are listed a few at a time.
+const DEFERRED_RETRY: SignedDuration = SignedDuration::from_secs(2);
 
 /// Everything a decision is made from, except the pods that have to be read for it.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ pub(crate) struct Observed {
     pub unreadable: BTreeSet<String>,
     /// Nodes of no pool that have the provider ID of one of the pool's machines, also of one that was deleted.
     pub registered: Vec<Arc<Node>>,
+    /// Nodes of no pool that have a name or an address of one of the pool's machines that lack a Node, and not its provider ID.
+    pub lookalikes: Vec<Arc<Node>>,
     /// Some Node of the cluster cannot be read, and it is not known whether it is that of a machine of this pool.
     pub may_be_hidden: bool,
     /// Pods of draining nodes that were listed a moment ago.
@@ -65,14 +71,21 @@ pub(crate) struct Sight {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObservedPods {
     /// Pods by the name of their node. Nodes whose pods were not read are missing.
-    pub by_node: BTreeMap<String, Vec<Pod>>,
+    pub by_node: BTreeMap<String, Pods>,
     /// For how long this process itself has observed the terminating ones.
     pub times: PodTimes,
     /// The volumes of the nodes without pods.
     pub attached: AttachedVolumes,
     /// The pods of some node could not be listed. That node waits; the pool should be visited again soon.
     pub is_incomplete: bool,
+    /// Draining nodes that wait for a place, by name: as many are drained as may be at a time.
+    pub waiting: BTreeSet<String>,
+    /// Nodes whose pods were not listed because enough lists were made lately. They are listed soon.
+    pub deferred: BTreeSet<String>,
 }
+
+/// The pods of a node, each cut to what is read of it: shared, because a drain has them in several hands.
+pub(crate) type Pods = Arc<[Arc<Pod>]>;
 
 /// The volumes that are attached to nodes although no pod there uses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,8 +99,8 @@ pub(crate) struct AttachedVolumes {
 
 impl ObservedPods {
     /// The pods of the node; `None` when they were not read.
-    pub(crate) fn of(&self, node: &str) -> Option<&[Pod]> {
-        self.by_node.get(node).map(Vec::as_slice)
+    pub(crate) fn of(&self, node: &str) -> Option<&[Arc<Pod>]> {
+        self.by_node.get(node).map(|pods| &**pods)
     }
 }
 
@@ -102,6 +115,17 @@ pub(crate) struct PodReads {
     pub undecided: BTreeSet<String>,
     /// Nodes that would be replaced because they never started, unless a pod on them shows otherwise.
     pub unverified: BTreeSet<String>,
+    /// Draining nodes that wait for a place; see [`ObservedPods::waiting`].
+    pub waiting: BTreeSet<String>,
+    /// Nodes that are listed later; see [`ObservedPods::deferred`].
+    pub deferred: BTreeSet<String>,
+}
+
+impl ObservedPods {
+    /// When those pods can be listed that were not asked for in this pass, or not listed.
+    pub(crate) fn next_list(&self, now: Timestamp) -> Timestamp {
+        if self.deferred.is_empty() { now } else { now.checked_add(DEFERRED_RETRY).unwrap_or(Timestamp::MAX) }
+    }
 }
 
 impl Observed {
@@ -134,9 +158,9 @@ impl Observed {
         self.supply.unproven.contains(&machine.name)
     }
 
-    /// The machines without a Node that this cluster made.
+    /// The machines without a Node that this cluster made, and that have no live one elsewhere.
     pub(crate) fn withdrawable(&self) -> impl Iterator<Item = &Machine> {
-        self.in_flight().filter(|machine| !self.is_unproven(machine))
+        self.in_flight().filter(|machine| !self.is_unproven(machine) && !self.may_be_live(machine))
     }
 
     fn has_registered(&self, machine: &Machine) -> bool {
@@ -148,14 +172,28 @@ impl Observed {
         self.registered.iter().filter(move |node| id.is_some() && provider_id(node) == id.as_deref())
     }
 
-    /// Whether the node's provider lists machines, and not the one of this node. An empty list is no reason to conclude
-    /// anything.
+    /// Whether the node's provider lists machines of the pool, and not the one of this node. An empty list is no reason to
+    /// conclude anything, and neither is one of machines that the provider names itself and of which none has a Node here: it
+    /// may be of another cluster.
     pub(crate) fn lists_others_only(&self, node: &Node) -> bool {
         let machine = names::machine_of(&node.metadata);
+        let with_node = self.with_node();
         self.supply.source == Ok(NodeSource::Kubelet)
             && !self.supply.is_unknown
-            && !self.supply.machines.is_empty()
+            && self.supply.machines.iter().any(|listed| {
+                self.supply.size.is_none() || with_node.contains(&*listed.name) || self.has_registered(listed)
+            })
             && self.supply.machines.iter().all(|listed| Some(&*listed.name) != machine)
+    }
+
+    /// Why the machines of the provider that made this one could not be listed; `None` when they were.
+    pub(super) fn unlisted(&self, member: &Member) -> Option<&str> {
+        let all = &self.supply.unlisted;
+        let why = match member.made_by() {
+            Some(provider) => all.get(provider),
+            None => all.values().next(),
+        };
+        why.map(String::as_str)
     }
 
     /// The machines that are being deleted. The operator deletes none whose Node stays, so a Node that stays although its
@@ -235,10 +273,10 @@ pub(crate) enum NodeAction {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DrainStep {
     /// Pods to evict.
-    pub evict: Vec<Pod>,
+    pub evict: Vec<Arc<Pod>>,
     /// Pods whose grace period is all that is left of the drain: to be deleted without regard to their
     /// `PodDisruptionBudget`s, each with that grace period.
-    pub delete: Vec<Pod>,
+    pub delete: Vec<Arc<Pod>>,
     /// What keeps the node and may keep it long, apart from refused evictions.
     pub blockers: Vec<Blocker>,
     /// What it waits for in the ordinary course, apart from pods that are ending.
@@ -250,6 +288,11 @@ impl DrainStep {
     pub(super) fn waits(by: Blocker, is_ordinary: bool) -> Self {
         let (blockers, awaited) = if is_ordinary { (Vec::new(), Some(by)) } else { (vec![by], None) };
         Self { blockers, awaited, ..Self::default() }
+    }
+
+    /// Whether the node waits for nothing but a place among those that are drained.
+    pub(crate) fn waits_for_place(&self) -> bool {
+        self.only_waits_for() == Some(&Blocker::Place)
     }
 
     /// What the step waits for, if it is one that only waits.
@@ -277,6 +320,8 @@ pub(crate) struct NodeStep {
     pub action: NodeAction,
     /// Why it begins to leave; `None` for every other step, and where somebody has deleted the node or its pool.
     pub cause: Option<DisruptionReason>,
+    /// What it means if its provider says that there is no machine of it.
+    pub absence: Absence,
 }
 
 /// What happens to the pool's finalizer.

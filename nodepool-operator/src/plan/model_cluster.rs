@@ -15,10 +15,10 @@ use shared_crds::protection::DO_NOT_DISRUPT;
 use shared_crds::v1alpha1::{DisruptionBudget, DisruptionEffect, RepairSpec};
 use shared_crds::{NodePool, names};
 
-use super::membership::Readiness;
-use super::observed_time::{ConditionTimes, MachineTimes};
-use super::supply::{Machine, MachineState, NodeSource, ProvisioningFailure};
-use super::testing::{ALWAYS, always, at, cluster, key, pod, pool, set_ready, supply};
+use super::membership::{Readiness, is_ready};
+use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
+use super::supply::{KnownAs, Machine, MachineState, NodeSource, ProvisioningFailure};
+use super::testing::{ALWAYS, always, at, cluster, key, pod, pool, set_ready, shared, supply};
 use super::*;
 
 /// How long a machine takes, in seconds.
@@ -29,7 +29,17 @@ pub(super) fn provider_id(machine: &str) -> String {
     format!("x://{machine}")
 }
 
+/// What a pass may change.
+type State = (
+    NodePool,
+    BTreeMap<String, Node>,
+    BTreeMap<String, Vec<Pod>>,
+    BTreeMap<String, Timestamp>,
+    BTreeMap<String, String>,
+);
+
 /// The part of a cluster that matters here.
+#[derive(Clone)]
 pub(super) struct ModelCluster {
     pub(super) pool: NodePool,
     pub(super) nodes: BTreeMap<String, Node>,
@@ -46,6 +56,22 @@ pub(super) struct ModelCluster {
     pub(super) attached: BTreeSet<String>,
     /// Why nodes that had run pods were chosen to leave, by UID: kept apart from what the operator writes on them.
     pub(super) chosen: BTreeMap<String, DisruptionReason>,
+    /// Nodes whose pods were found to ask to be left alone, and why: the operator's memory.
+    pub(super) found: BTreeMap<String, String>,
+    /// Nodes whose machine is not listed any more while they are not Ready, and since when.
+    pub(super) lost: BTreeMap<String, i64>,
+    /// The provider's list fails.
+    pub(super) is_unlisted: bool,
+    /// Until when a machine may come whose creation was not answered.
+    pub(super) uncertain_until: Option<i64>,
+    /// Why the provider lets no machine go.
+    pub(super) removals_wait: bool,
+    /// No pods can be listed.
+    pub(super) pods_unread: bool,
+    /// Machines that are deleted while they have no Node are still listed.
+    pub(super) lists_withdrawn: bool,
+    /// The pool is gone, and its nodes are left.
+    pub(super) is_gone: bool,
     pub(super) second: i64,
     pub(super) uids: u32,
 }
@@ -63,6 +89,14 @@ impl ModelCluster {
             broken: BTreeSet::new(),
             attached: BTreeSet::new(),
             chosen: BTreeMap::new(),
+            found: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            is_unlisted: false,
+            uncertain_until: None,
+            removals_wait: false,
+            pods_unread: false,
+            lists_withdrawn: false,
+            is_gone: false,
             second: 1000,
             uids: 0,
         }
@@ -80,6 +114,7 @@ impl ModelCluster {
             provider_id: self.registers_itself.then(|| provider_id(name)),
             is_marked: false,
             template_hash: None,
+            known_as: KnownAs::default(),
         };
         let all = self.nodes.values().cloned().map(Arc::new);
         let (nodes, others): (Vec<_>, Vec<_>) = all.partition(|node| PoolKey::of_node(node).is_some());
@@ -92,25 +127,52 @@ impl ModelCluster {
         Observed {
             cluster: cluster(),
             key: key(),
-            pool: Some(Arc::new(self.pool.clone())),
-            times: always(&nodes),
+            pool: (!self.is_gone).then(|| Arc::new(self.pool.clone())),
+            times: self.times(&nodes),
             nodes,
             unreadable: BTreeSet::new(),
             registered: others.into_iter().filter(is_awaited).collect(),
+            lookalikes: vec![],
             may_be_hidden: false,
             recent: ObservedPods::default(),
-            protected: BTreeMap::new(),
+            protected: self.found.clone(),
             sight: Sight::default(),
             condition_times: self.condition_times(),
             supply: Supply {
                 source,
-                machines: self.machines.iter().map(machine).collect(),
+                machines: self.machines.iter().filter(|_| !self.is_unlisted).map(machine).collect(),
+                is_unknown: self.is_unlisted,
+                removals_wait: self.removals_wait.then(|| "machines are being replaced".to_owned()),
+                // A list that succeeds ends what was uncertain.
+                uncertain_until: self
+                    .uncertain_until
+                    .map(at)
+                    .filter(|until| self.is_unlisted || *until > now),
                 failure: self.failure.clone(),
                 ..supply()
             },
             now,
             machine_times: MachineTimes::default(),
         }
+    }
+
+    /// The measurements of a process that has run from the start.
+    fn times(&self, nodes: &[Arc<Node>]) -> NodeTimes {
+        let mut times = always(nodes);
+        for node in nodes.iter().filter(|node| !is_ready(node)) {
+            let since = node.metadata.name.as_ref().and_then(|name| self.lost.get(name));
+            let time = node.metadata.uid.as_ref().and_then(|uid| times.0.get_mut(uid));
+            if let (Some(since), Some(time)) = (since, time) {
+                time.lost = Some(SignedDuration::from_secs(self.second - since));
+            }
+        }
+        times
+    }
+
+    /// Everything that a pass may change.
+    pub(super) fn state(&self) -> State {
+        let Self { pool, nodes, pods, machines, found, .. } = self.clone();
+        (pool, nodes, pods, machines, found)
     }
 
     /// Every condition has lasted for ever.
@@ -129,11 +191,13 @@ impl ModelCluster {
 
     pub(super) fn plan_from(&self, observed: &Observed) -> Plan {
         let classified = classify(observed);
-        let PodReads { recent: _, draining, undecided, unverified } = &classified.reads;
+        let PodReads { draining, undecided, unverified, .. } = &classified.reads;
+        let is_incomplete = self.pods_unread;
         let by_node = (draining.iter().chain(undecided).chain(unverified))
-            .map(|node| (node.clone(), self.pods.get(node).cloned().unwrap_or_default()))
+            .filter(|_| !is_incomplete)
+            .map(|node| (node.clone(), shared(self.pods.get(node).cloned().unwrap_or_default())))
             .collect();
-        let mut pods = ObservedPods { by_node, ..ObservedPods::default() };
+        let mut pods = ObservedPods { by_node, is_incomplete, ..ObservedPods::default() };
         let of_node = |node: String| self.attached.contains(&node).then(|| (node, vec!["volume".to_owned()]));
         // Others are not listed, and none of them may be removed for that.
         let emptied = classified.emptied(observed, &pods);

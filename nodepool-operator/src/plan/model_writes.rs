@@ -14,6 +14,7 @@ impl ModelCluster {
     /// Carries out the first `budget` writes of `plan`, like an operator that is killed after them.
     pub(super) fn apply(&mut self, plan: &Plan, mut budget: usize) -> Applied {
         let mut applied = Applied::default();
+        self.found.extend(plan.protected.iter().cloned());
         for step in &plan.join {
             let name = step.node.metadata.name.clone().unwrap();
             self.patch(&name, &step.patch);
@@ -56,11 +57,14 @@ impl ModelCluster {
             };
             acknowledged.push(step.member.name().to_owned());
         }
+        if plan.pool == PoolStep::RemoveFinalizer {
+            self.pool.metadata.finalizers = None;
+        }
         for node in plan.register.iter().take(budget) {
             self.create(node.clone());
             applied.created.extend(node.metadata.name.clone());
         }
-        for name in &plan.withdraw {
+        for name in plan.withdraw.iter().filter(|_| !self.lists_withdrawn) {
             self.machines.remove(name);
         }
         applied.withdrawn = plan.withdraw.len();
@@ -102,7 +106,8 @@ impl ModelCluster {
             NodeAction::GiveBack => self.patch(&name, &patches::give_back(&step.member.node, now)),
             NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now, step.cause)),
             NodeAction::Drain(DrainStep { evict, delete, .. }) => {
-                let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
+                let is_in = |pods: &[Arc<Pod>], pod: &Pod| pods.iter().any(|it| **it == *pod);
+                let goes = |pod: &Pod| is_in(delete, pod) || (is_in(evict, pod) && !self.budget_blocks);
                 self.pods.entry(name).or_default().retain(|pod| !goes(pod));
             }
             NodeAction::Replace | NodeAction::ReplaceLost | NodeAction::Repair => {

@@ -1,6 +1,10 @@
 //! Which pods matter for a node's removal.
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+/// The annotation of a pod that the kubelet runs from a file.
+pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// Whether the removal of the node must wait for this pod. `DaemonSet` pods would come back, mirror pods only mirror
 /// what the kubelet runs from a file, and finished pods run nothing.
@@ -33,13 +37,12 @@ pub(crate) fn is_finished(pod: &Pod) -> bool {
 /// Whether the pod belongs to the node and not to a workload: it is part of a `DaemonSet`, or the kubelet runs it from
 /// a file.
 pub(crate) fn is_bound_to_its_node(pod: &Pod) -> bool {
-    let of_daemon_set = pod
-        .metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .any(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet");
-    let mirror =
-        pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"));
+    let of_daemon_set = pod.metadata.owner_references.iter().flatten().any(is_daemon_set);
+    let mirror = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR_ANNOTATION));
     of_daemon_set || mirror
+}
+
+/// Whether the owner is a `DaemonSet` that controls the pod.
+pub(crate) fn is_daemon_set(owner: &OwnerReference) -> bool {
+    owner.controller == Some(true) && owner.kind == "DaemonSet"
 }

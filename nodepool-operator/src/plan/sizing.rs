@@ -244,10 +244,14 @@ pub(crate) fn size(
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let mut staying: Vec<&Member> = members.iter().filter(counts).collect();
+    // Those that may be another cluster's count, and are left alone like those that are about to join.
+    let (unproven, machines): (Vec<&Machine>, Vec<&Machine>) =
+        observed.in_flight().partition(|machine| observed.is_unproven(machine));
+    // Those that may have a live Node are neither withdrawn nor given up, and nothing goes or comes in their place.
+    let (live, machines): (Vec<&Machine>, Vec<&Machine>) =
+        machines.into_iter().partition(|machine| observed.may_be_live(machine));
     let (timed_out, mut machines): (Vec<&Machine>, Vec<&Machine>) =
-        observed.in_flight().partition(|machine| has_timed_out(observed, pool, machine));
-    // They count, and are left alone like those that are about to join.
-    let unproven = machines.extract_if(.., |machine| observed.is_unproven(machine)).count();
+        machines.into_iter().partition(|machine| has_timed_out(observed, pool, machine));
     let timed_out = timed_out.into_iter().map(|machine| machine.name.clone()).collect();
     let mut sizing = Sizing {
         wanted: wanted(observed, pool, members),
@@ -259,8 +263,8 @@ pub(crate) fn size(
     };
 
     // Their machines cannot be withdrawn any more.
-    let joining = observed.joining().len() + unproven;
-    let others = machines.len() + joining;
+    let joining = observed.joining().len() + unproven.len();
+    let others = machines.len() + live.len() + joining;
     let resting = resting(pool, staying.iter().copied(), observed.now);
     let named = victims::named(pool, &staying);
     let is_in_force = pool.scale_down_in_force().is_some();
@@ -286,7 +290,7 @@ pub(crate) fn size(
     sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
     // A node that is about to join cannot be a victim yet. No other one goes in its place: the choice is made among all of
     // them as soon as it is a member.
-    sizing.excess = (excess - sizing.named.len()).saturating_sub(joining);
+    sizing.excess = (excess - sizing.named.len()).saturating_sub(joining + live.len());
     staying.retain(|member| !sizing.named.contains(member.name()));
     if observed.supply.removals_wait.is_some() {
         sizing.rollout.may_go = MayGo::default();
@@ -302,7 +306,7 @@ pub(crate) fn size(
     }
 
     // Victims may have to wait, so they are there.
-    let present = staying.len() + machines.len() + joining + observed.unread().count();
+    let present = staying.len() + machines.len() + live.len() + joining + observed.unread().count();
     let missing = most.saturating_sub(present);
     let (current, outdated) = drains_to_cancel(observed, pool, members);
     let current = current.into_iter().take(missing);
@@ -312,12 +316,16 @@ pub(crate) fn size(
     sizing.uncordon.extend(outdated.into_iter().take(short).map(|member| member.name().to_owned()));
     let missing = missing - sizing.uncordon.len();
     let missing = sizing.rollout.may_request(missing, sizing.wanted, present);
-    if observed.supply.may_request(observed.now) {
+    // Further machines would have their Nodes elsewhere, too.
+    let are_all_elsewhere =
+        members.is_empty() && observed.joining().is_empty() && observed.elsewhere().next().is_some();
+    if observed.supply.may_request(observed.now) && !are_all_elsewhere {
         let slots = Slots::of(&observed.cluster, &observed.key);
         sizing.request = slots.lowest_free(&observed.occupied(), missing);
     }
     sizing.register = machines
         .iter()
+        .chain(&live)
         .filter(|machine| matches!(machine.state, MachineState::Running))
         .map(|machine| machine.name.clone())
         .collect();

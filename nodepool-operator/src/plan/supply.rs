@@ -19,6 +19,29 @@ pub(crate) struct Machine {
     pub is_marked: bool,
     /// Hash of the template it was made from; `None` when its provider does not say it.
     pub template_hash: Option<String>,
+    /// By what its Node could be known here.
+    pub known_as: KnownAs,
+}
+
+/// What a provider says about the Node of a machine, beside its provider ID.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownAs {
+    /// Name of the Node that the provider has found for the machine, in this cluster or in another one.
+    pub node: Option<String>,
+    /// Host names and addresses of the machine.
+    pub addresses: BTreeSet<String>,
+}
+
+/// What the absence of a machine from a provider's list means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Completeness {
+    /// Nothing by itself: the provider may be looking elsewhere.
+    #[default]
+    Unknown,
+    /// The provider says that it lists every machine of the pool. It may still be another one than that which made them.
+    Stated,
+    /// There is no such machine: the list is of this cluster's own objects, or of this process.
+    Certain,
 }
 
 /// The number of machines that a provider keeps, as it was observed.
@@ -112,6 +135,10 @@ pub(crate) struct Supply {
     pub size_writer: Option<String>,
     /// Capacity of one machine by resource name, as far as the provider says it.
     pub capacity: BTreeMap<String, Quantity>,
+    /// What it means that a machine is not among [`Self::machines`].
+    pub completeness: Completeness,
+    /// The references of providers whose machines could not be listed, and why.
+    pub unlisted: BTreeMap<String, String>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
     /// How the provider says that it replaces machines of an earlier template of its own; `None` when it does not.

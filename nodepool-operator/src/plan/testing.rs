@@ -15,11 +15,11 @@ use shared_crds::{NodePool, names};
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
 use super::slots::Slots;
-use super::supply::{Machine, MachineState, NodeSource};
+use super::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 use super::template::Blueprint;
 use super::{
-    AttachedVolumes, ClusterId, NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Sight, Supply,
-    classify,
+    Absence, AttachedVolumes, ClusterId, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey,
+    Sight, Supply, classify,
 };
 use crate::outcome::Applied;
 use crate::status::Facts;
@@ -59,6 +59,8 @@ pub(crate) fn supply() -> Supply {
         size: None,
         size_writer: None,
         capacity: BTreeMap::new(),
+        completeness: Completeness::Certain,
+        unlisted: BTreeMap::new(),
         removals_wait: None,
         rolling: None,
         uncertain_until: None,
@@ -160,6 +162,12 @@ pub(crate) fn pod(name: &str) -> Pod {
     }
 }
 
+/// Lets the pod ask to be left alone.
+pub(crate) fn protect_pod(pod: &mut Pod) {
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(shared_crds::protection::DO_NOT_DISRUPT.to_owned(), "true".to_owned());
+}
+
 pub(crate) fn pod_of(kind: &str, name: &str) -> Pod {
     let mut pod = pod(name);
     pod.metadata.owner_references =
@@ -187,6 +195,7 @@ pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) ->
         nodes,
         unreadable: BTreeSet::new(),
         registered: vec![],
+        lookalikes: vec![],
         may_be_hidden: false,
         recent: ObservedPods::default(),
         protected: BTreeMap::new(),
@@ -204,9 +213,14 @@ pub(crate) fn always(nodes: &[Arc<Node>]) -> NodeTimes {
     NodeTimes(uids.map(|uid| (uid, ALWAYS)).collect())
 }
 
+/// Pods as they are handed on.
+pub(crate) fn shared(pods: Vec<Pod>) -> Pods {
+    pods.into_iter().map(Arc::new).collect()
+}
+
 /// These pods, by the name of their node.
 pub(crate) fn pods<'a>(by_node: impl IntoIterator<Item = (&'a str, Vec<Pod>)>) -> ObservedPods {
-    let by_node = by_node.into_iter().map(|(node, pods)| (node.to_owned(), pods)).collect();
+    let by_node = by_node.into_iter().map(|(node, pods)| (node.to_owned(), shared(pods))).collect();
     ObservedPods { by_node, attached: no_volumes(), ..ObservedPods::default() }
 }
 
@@ -218,7 +232,7 @@ pub(crate) fn no_volumes() -> AttachedVolumes {
 /// The plan when no pods of draining nodes could be read, and the nodes among which victims are chosen are empty.
 pub(crate) fn plan(observed: &Observed) -> Plan {
     let classified = classify(observed);
-    let empty = classified.reads.undecided.iter().map(|node| (node.clone(), Vec::new())).collect();
+    let empty = classified.reads.undecided.iter().map(|node| (node.clone(), shared(Vec::new()))).collect();
     super::plan(observed, classified, &ObservedPods { by_node: empty, ..ObservedPods::default() })
 }
 
@@ -229,7 +243,12 @@ pub(crate) fn plan_with(observed: &Observed, pods: &ObservedPods) -> Plan {
 
 /// A step for `node`.
 pub(crate) fn step(node: Node, action: NodeAction) -> NodeStep {
-    NodeStep { member: Member::read(&Arc::new(node), at(100), ALWAYS), action, cause: None }
+    NodeStep {
+        member: Member::read(&Arc::new(node), at(100), ALWAYS),
+        action,
+        cause: None,
+        absence: Absence::Credible,
+    }
 }
 
 /// The result of a plan that is carried out completely.
@@ -281,7 +300,14 @@ pub(crate) fn with_action(plan: &Plan, action: &NodeAction) -> Vec<String> {
 }
 
 pub(crate) fn machine(name: &str, state: MachineState) -> Machine {
-    Machine { name: name.into(), state, provider_id: None, is_marked: false, template_hash: None }
+    Machine {
+        name: name.into(),
+        state,
+        provider_id: None,
+        is_marked: false,
+        template_hash: None,
+        known_as: KnownAs::default(),
+    }
 }
 
 /// The state of a machine that is expected, at no known time.

@@ -4,13 +4,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::Pod;
 use shared_crds::{NodePool, protection};
 
 use super::membership::{Member, Readiness};
 use super::pods::blocks_removal;
 use super::rollout::OutdatedNode;
-use super::{Observed, ObservedPods, PodName};
+use super::{Observed, ObservedPods, PodName, Pods};
 
 /// The nodes that the Autoscaler named, while the pool's count was written by it: in its order, and only nodes with the
 /// same UID. A slot's name may have been given to a new node since.
@@ -58,7 +57,7 @@ impl Consent {
         }
         match observed.protected.get(member.name()) {
             Some(why) => Self::Protected(why.clone()),
-            None if asked.contains(member.name()) => Self::Unread,
+            None if asked.contains(member.name()) && !pods.deferred.contains(member.name()) => Self::Unread,
             None => Self::NotAsked,
         }
     }
@@ -79,11 +78,11 @@ impl Consent {
 /// asked for last, or by nobody.
 pub(crate) fn in_order<'a>(
     mut candidates: Vec<&'a Member>,
-    pods: &BTreeMap<String, Vec<Pod>>,
+    pods: &BTreeMap<String, Pods>,
     outdated: &BTreeMap<String, OutdatedNode>,
 ) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
-        let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(blocks_removal));
+        let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(|pod| blocks_removal(pod)));
         // The names of a pool's slots differ in their number only, so that the longer one is the higher one.
         let slot = (member.name().len(), member.name());
         let current = !outdated.contains_key(member.name());

@@ -6,8 +6,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::contested::MachinesWriter;
 use super::membership::Member;
+use super::sizing::Victims;
 use super::supply::{Machine, MachineState, NodeSource};
-use super::{Observed, drain, sizing};
+use super::{Observed, ObservedPods, drain, sizing};
 
 /// Polling interval of a provider while a machine is between two states that no event reports.
 const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(5);
@@ -15,8 +16,14 @@ const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(5);
 /// those that went away.
 const MACHINE_RESYNC: SignedDuration = SignedDuration::from_secs(60);
 
+/// Polling interval of a withdrawn machine while its pool is being deleted: it may be gone with the next list.
+const WITHDRAWN_POLL: SignedDuration = SignedDuration::from_secs(1);
+/// Polling interval of a choice that more nodes than a pass looks at are left for, and in which nothing was learned.
+const UNDECIDED_POLL: SignedDuration = SignedDuration::from_secs(15);
+
 /// When something is due without an event: a machine is expected, the provider's backoff ends, a node's start times
-/// out, a cordoned node may be removed.
+/// out, a cordoned node may be removed. Never now: what is due now is done in this pass, or waits for something else, which
+/// has its own polling interval.
 pub(super) fn next(
     observed: &Observed,
     members: &[Member],
@@ -36,6 +43,7 @@ pub(super) fn next(
         .filter_map(|member| member.start_deadline(start_timeout?, now))
         .filter(|at| *at > now);
     let lost = members.iter().filter(|member| member.stays()).filter_map(|member| member.lost_at(now));
+    let lost = lost.filter(|at| *at > now);
     let removals =
         members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);
     let writer = observed.pool.as_deref().map(|pool| MachinesWriter::of(pool, &observed.supply, now));
@@ -61,8 +69,24 @@ pub(super) fn next_list(observed: &Observed) -> Option<Timestamp> {
         }
     };
     let machines = observed.supply.machines.iter().filter_map(of_machine);
-    let uncertain = observed.supply.uncertain_until.map(|until| until.min(after(MACHINE_POLL)));
+    // While the machines cannot be listed, what should have come by now stays uncertain.
+    let uncertain = observed.supply.uncertain_until.filter(|until| *until > now);
+    let uncertain = uncertain.map(|until| until.min(after(MACHINE_POLL)));
     let waiting = observed.supply.removals_wait.is_some().then(|| after(MACHINE_POLL));
     let resync = registers_itself.then(|| after(MACHINE_RESYNC));
     machines.chain(uncertain).chain(waiting).chain(resync).min()
+}
+
+/// When the choice of victims goes on, with nodes that were not looked at. At once if this pass decided something or found
+/// nodes that the next one need not look at; otherwise it would look at the same ones.
+pub(super) fn undecided(victims: &Victims, pods: &ObservedPods, now: Timestamp) -> Option<Timestamp> {
+    let is_new = !victims.reasons.is_empty() || !victims.protected.is_empty();
+    let wait = if is_new { SignedDuration::ZERO } else { UNDECIDED_POLL };
+    let due = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+    victims.is_undecided.then(|| due.max(pods.next_list(now)))
+}
+
+/// When to look whether machines are gone that this pass withdraws: the pool's finalizer may then go.
+pub(super) fn withdrawn(now: Timestamp) -> Timestamp {
+    now.checked_add(WITHDRAWN_POLL).unwrap_or(Timestamp::MAX)
 }

@@ -3,7 +3,7 @@
 //!
 //! All of it is in memory, and made again from the providers' lists.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -23,6 +23,8 @@ struct Ids {
     listed: HashMap<String, (PoolKey, String)>,
     /// Machines that were deleted, and since when no list has shown them.
     deleted: HashMap<String, (PoolKey, Option<Timestamp>)>,
+    /// Machines with a Node whose deletion has begun, by pool and name.
+    ending: HashSet<(PoolKey, String)>,
 }
 
 /// The provider IDs of every pool's machines.
@@ -47,7 +49,7 @@ impl KnownIds {
         let of =
             |machine: &Machine| Some((machine.provider_id.clone()?, (key.clone(), machine.name.clone())));
         ids.listed.extend(machines.iter().filter_map(of));
-        let Ids { listed, deleted } = &mut *ids;
+        let Ids { listed, deleted, ending: _ } = &mut *ids;
         deleted.retain(|id, (pool, since)| {
             let is_listed = pool == key && listed.contains_key(id);
             if is_listed {
@@ -71,6 +73,21 @@ impl KnownIds {
         }
     }
 
+    /// Records that the deletion of a machine has begun.
+    pub(super) fn begins_to_end(&self, key: &PoolKey, name: &str) {
+        self.ids().ending.insert((key.clone(), name.to_owned()));
+    }
+
+    /// Whether this process has seen the deletion of the machine begin.
+    pub(super) fn has_begun_to_end(&self, key: &PoolKey, name: &str) -> bool {
+        self.ids().ending.contains(&(key.clone(), name.to_owned()))
+    }
+
+    /// Records that the machine is gone: its name may be used again.
+    pub(super) fn ended(&self, key: &PoolKey, name: &str) {
+        self.ids().ending.remove(&(key.clone(), name.to_owned()));
+    }
+
     /// Until when the Node of a machine that has just gone may still appear; `None` when none may.
     pub(super) fn uncertain_until(&self, key: &PoolKey, now: Timestamp) -> Option<Timestamp> {
         let ids = self.ids();
@@ -91,13 +108,14 @@ impl KnownIds {
         let mut ids = self.ids();
         ids.listed.retain(|_, (pool, _)| pool != key);
         ids.deleted.retain(|_, (pool, _)| pool != key);
+        ids.ending.retain(|(pool, _)| pool != key);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::supply::MachineState;
+    use crate::plan::supply::{KnownAs, MachineState};
     use crate::plan::testing::{at, key};
 
     fn machine(name: &str, id: &str) -> Machine {
@@ -107,6 +125,7 @@ mod tests {
             provider_id: Some(id.to_owned()),
             is_marked: false,
             template_hash: None,
+            known_as: KnownAs::default(),
         }
     }
 

@@ -28,7 +28,7 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 
 use crate::plan::PoolKey;
-use crate::plan::supply::{NodeSource, NodeTraits, Size};
+use crate::plan::supply::{Completeness, KnownAs, NodeSource, NodeTraits, Size};
 
 /// A request for one machine.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +110,8 @@ pub(crate) struct ListedMachine {
     pub template_hash: Option<String>,
     /// The cluster it was made for; `None` when the provider does not know it.
     pub cluster: Option<String>,
+    /// By what its Node could be known here.
+    pub known_as: KnownAs,
 }
 
 /// The result of a deletion that was accepted.
@@ -162,6 +164,11 @@ pub(crate) trait NamedProvider: Send + Sync {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>>;
 
+    /// What it means that a machine was not in the last list.
+    fn completeness(&self, _: &PoolKey) -> Completeness {
+        Completeness::Unknown
+    }
+
     /// Every machine of the pool that was created and not deleted since. An empty list is no reason to delete anything.
     fn list<'a>(
         &'a self,
@@ -196,6 +203,8 @@ pub(crate) struct SizedList {
     pub removals_wait: Option<String>,
     /// How it says that it replaces machines of an earlier template; `None` when it does not.
     pub rolling: Option<String>,
+    /// Whether the list is complete.
+    pub completeness: Completeness,
 }
 
 /// Keeps a number of machines, and names them itself. Every change is made from a [`Size`] that was observed: if the

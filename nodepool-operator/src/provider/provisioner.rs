@@ -23,7 +23,7 @@ use super::selected::{Listing, Selected, in_time, reference_of};
 use super::simulated::Simulated;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
-use crate::plan::{ClusterId, PoolKey, Supply};
+use crate::plan::{Absence, ClusterId, PoolKey, Supply};
 
 /// The providers, with the failures of their calls.
 pub(crate) struct Provisioner {
@@ -127,6 +127,7 @@ impl Provisioner {
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let (mut own, mut unproven, mut foreign) = (Listing::default(), BTreeSet::new(), BTreeMap::new());
+        let mut unlisted = BTreeMap::new();
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
@@ -173,14 +174,29 @@ impl Provisioner {
                             Progress::Starting(until) => MachineState::Starting { until: *until },
                             Progress::Deleting => MachineState::Deleting,
                         };
-                        let ListedMachine { name, provider_id, template_hash, .. } = machine;
-                        machines.push(Machine { name, state, provider_id, is_marked, template_hash });
+                        let ListedMachine {
+                            name,
+                            provider_id,
+                            progress: _,
+                            template_hash,
+                            cluster: _,
+                            known_as,
+                        } = machine;
+                        machines.push(Machine {
+                            name,
+                            state,
+                            provider_id,
+                            is_marked,
+                            template_hash,
+                            known_as,
+                        });
                     }
                 }
                 // Then there are no machines.
                 Err(error @ ProviderError::Absent(_)) => failures.push(error),
                 Err(error) => {
                     is_unknown = true;
+                    unlisted.insert(reference.clone(), error.to_string());
                     if is_former {
                         former.insert(reference.clone());
                     }
@@ -215,7 +231,21 @@ impl Provisioner {
         let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
-        let Listing { size, size_writer, capacity, traits, trouble, removals_wait, rolling, .. } = own;
+        let Listing {
+            machines: _,
+            unproven: _,
+            foreign: _,
+            size,
+            size_writer,
+            capacity,
+            traits,
+            trouble,
+            removals_wait,
+            rolling,
+            completeness,
+        } = own;
+        let own_list = current.flatten().and_then(|current| unlisted.get(&current));
+        let removals_wait = removals_wait.or_else(|| own_list.map(|why| unlisted_machines(why)));
         let supply = Supply {
             source,
             machines,
@@ -227,6 +257,8 @@ impl Provisioner {
             size,
             size_writer,
             capacity,
+            completeness,
+            unlisted,
             removals_wait,
             rolling,
             uncertain_until,
@@ -322,8 +354,33 @@ impl Provisioner {
     }
 
     /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
-    /// provider, if that is known.
+    /// provider, if that is known. That it is gone is believed where `absence` says so, or where this process has seen its
+    /// deletion begin.
     pub(crate) async fn delete(
+        &self,
+        key: &PoolKey,
+        pool: Option<&NodePool>,
+        made_by: Option<&str>,
+        name: &str,
+        absence: &Absence,
+    ) -> Result<Deletion, ProviderError> {
+        let deletion = self.delete_unchecked(key, pool, made_by, name).await?;
+        match (deletion, absence) {
+            (Deletion::Gone, Absence::Doubtful(why)) if !self.ids.has_begun_to_end(key, name) => {
+                Err(ProviderError::Unreachable(format!("it says that there is no machine {name}, but {why}")))
+            }
+            (Deletion::Gone, _) => {
+                self.ids.ended(key, name);
+                Ok(Deletion::Gone)
+            }
+            (begun, _) => {
+                self.ids.begins_to_end(key, name);
+                Ok(begun)
+            }
+        }
+    }
+
+    async fn delete_unchecked(
         &self,
         key: &PoolKey,
         pool: Option<&NodePool>,
@@ -393,6 +450,11 @@ impl Provisioner {
     pub(crate) fn slot_taken(&self, key: &PoolKey, name: &str) {
         self.failures.slot_taken(key, name);
     }
+}
+
+/// Why no machine may be removed while those of the pool's provider cannot be listed.
+fn unlisted_machines(why: &str) -> String {
+    format!("the machines cannot be listed, so none is removed: {why}")
 }
 
 #[cfg(test)]

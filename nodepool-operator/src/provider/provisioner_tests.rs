@@ -1,13 +1,16 @@
 //! Tests of `provisioner`.
 
+use std::sync::Mutex;
+
 use futures::future::BoxFuture;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
 use shared_runtime::clock::Clock;
 
 use super::*;
-use crate::plan::hash;
 use crate::plan::slots::{Slots, Whose};
+use crate::plan::supply::KnownAs;
 use crate::plan::testing::{at, cluster, key, pool, prefix};
+use crate::plan::{Absence, hash};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
     let mut pool = pool(1);
@@ -84,6 +87,7 @@ fn running(name: &str, provider_id: Option<&str>) -> ListedMachine {
         provider_id,
         template_hash: None,
         cluster: None,
+        known_as: KnownAs::default(),
     }
 }
 
@@ -97,7 +101,7 @@ async fn nothing_follows_from_a_list_that_is_never_answered() {
     // The backoff is that of one failure, however often the list is tried meanwhile.
     let (second, _) = supply(&provisioner, 1, 4).await;
     assert_eq!(second.failure, first.failure);
-    let deleted = provisioner.delete(&key(), Some(&pool(1)), None, "a").await;
+    let deleted = provisioner.delete(&key(), Some(&pool(1)), None, "a", &Absence::Credible).await;
     assert!(matches!(deleted, Err(ProviderError::Unreachable(_))), "{deleted:?}");
 }
 
@@ -192,7 +196,10 @@ async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
         supply.former
     };
     assert_eq!(former().await, ["simulated".to_owned()].into());
-    provisioner.delete(&key(), Some(&changed), Some("simulated"), &slot(0)).await.unwrap();
+    provisioner
+        .delete(&key(), Some(&changed), Some("simulated"), &slot(0), &Absence::Credible)
+        .await
+        .unwrap();
     assert_eq!(former().await, BTreeSet::new());
 }
 
@@ -222,10 +229,10 @@ async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
         let (supply, failures) = provisioner.supply(&key(), Some(&pool), None, |_| false, at(0)).await;
         assert!(failures.is_empty() && supply.machines.is_empty());
         assert_eq!(supply.source, Err(message.clone()));
-        let deleted = provisioner.delete(&key(), Some(&pool), None, "a").await;
+        let deleted = provisioner.delete(&key(), Some(&pool), None, "a", &Absence::Credible).await;
         assert_eq!(deleted.unwrap_err().to_string(), message, "its machine is not known to be gone");
     }
-    assert_eq!(provisioner.delete(&key(), None, None, "a").await, Ok(Deletion::Gone));
+    assert_eq!(provisioner.delete(&key(), None, None, "a", &Absence::Credible).await, Ok(Deletion::Gone));
 }
 
 #[tokio::test]
@@ -237,7 +244,7 @@ async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
     assert_eq!(standby.create(request, at(0)).await, Err(ProviderError::Conflict));
     for made_by in [None, Some("simulated")] {
-        let deleted = standby.delete(&key(), Some(&pool(1)), made_by, &slot(0)).await;
+        let deleted = standby.delete(&key(), Some(&pool(1)), made_by, &slot(0), &Absence::Credible).await;
         assert_eq!(deleted, Err(ProviderError::Conflict));
     }
     assert!(supply(&standby, 1, 0).await.0.machines.is_empty());
@@ -340,7 +347,7 @@ async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers
         assert_eq!((starts.machines.len(), starts.trouble.as_deref()), (1, Some("no host is free")));
         assert_eq!(failures, []);
         if is_withdrawn {
-            provisioner.delete(&key(), Some(&pool), None, &slot(0)).await.unwrap();
+            provisioner.delete(&key(), Some(&pool), None, &slot(0), &Absence::Credible).await.unwrap();
         }
         let (gone, _) = supply(&provisioner, 1, 5).await;
         let said = format!(
@@ -390,7 +397,10 @@ async fn what_carries_another_cluster_is_neither_listed_nor_deleted() {
     assert!(trouble.contains(&slot(2)) && trouble.contains("carries the cluster there"), "{trouble}");
     for name in expected {
         for made_by in [None, Some("simulated")] {
-            let refused = provisioner.delete(&key(), Some(&pool(1)), made_by, &name).await.unwrap_err();
+            let refused = provisioner
+                .delete(&key(), Some(&pool(1)), made_by, &name, &Absence::Credible)
+                .await
+                .unwrap_err();
             assert!(refused.to_string().contains("is left alone"), "{refused}");
         }
     }
@@ -425,4 +435,60 @@ async fn of_a_name_that_two_clusters_use_each_deletes_its_own_machine() {
         let (supply, _) = supply(&provisioner, 1, 0).await;
         assert_eq!((supply.machines.len(), supply.foreign.len()), (1, 0));
     }
+}
+
+/// A provider whose machine `a` is there until it has been deleted as often as this.
+struct Ending(Mutex<u32>);
+
+impl NamedProvider for Ending {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Kubelet)
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        let mut left = self.0.lock().unwrap();
+        let deletion = if *left == 0 { Deletion::Gone } else { Deletion::Started };
+        *left = left.saturating_sub(1);
+        Box::pin(std::future::ready(Ok(deletion)))
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+#[tokio::test]
+async fn a_machine_that_its_provider_does_not_know_is_not_taken_for_one_that_is_gone() {
+    let doubtful = Absence::Doubtful("its list is empty".to_owned());
+    let ended = async |passes: u32, absence: &Absence| {
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Ending(Mutex::new(passes)))]);
+        let mut last = Ok(Deletion::Started);
+        for _ in 0..=passes {
+            last = provisioner.delete(&key(), Some(&pool(1)), Some("simulated"), "a", absence).await;
+        }
+        last
+    };
+    assert_eq!(ended(0, &Absence::Credible).await, Ok(Deletion::Gone));
+    let error = ended(0, &doubtful).await.unwrap_err();
+    assert!(matches!(error, ProviderError::Unreachable(_)), "{error}");
+    assert!(error.to_string().contains("no machine a, but its list is empty"), "{error}");
+    assert_eq!(ended(2, &doubtful).await, Ok(Deletion::Gone), "this process has seen it end");
 }

@@ -10,7 +10,7 @@ use shared_crds::v1alpha1::ProviderSpec;
 
 use super::origin::{self, Sorted};
 use super::{Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
-use crate::plan::supply::{NodeTraits, Size};
+use crate::plan::supply::{Completeness, NodeTraits, Size};
 use crate::plan::{ClusterId, PoolKey};
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
@@ -48,6 +48,8 @@ pub(super) struct Listing {
     pub removals_wait: Option<String>,
     /// How the provider says that it replaces machines.
     pub rolling: Option<String>,
+    /// What the absence of a machine means.
+    pub completeness: Completeness,
 }
 
 impl Listing {
@@ -78,10 +80,19 @@ impl Selected<'_> {
                 let Sorted { machines, unproven, foreign, collision } = origin::sort(cluster, key, listed)?;
                 let machines = machines.into_iter().map(|machine| (machine, false)).collect();
                 let (traits, trouble) = (provider.traits(key), provider.trouble(key).or(collision));
-                Ok(Listing { machines, unproven, foreign, traits, trouble, ..Listing::default() })
+                let completeness = provider.completeness(key);
+                Ok(Listing {
+                    machines,
+                    unproven,
+                    foreign,
+                    traits,
+                    trouble,
+                    completeness,
+                    ..Listing::default()
+                })
             }
             Self::Sized(provider, name) => {
-                let SizedList { size, size_writer, capacity, machines, removals_wait, rolling } =
+                let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
                     in_time(provider.list(key, name)).await?;
                 let size = Some(size);
                 Ok(Listing {
@@ -91,6 +102,7 @@ impl Selected<'_> {
                     capacity,
                     removals_wait,
                     rolling,
+                    completeness,
                     ..Listing::default()
                 })
             }

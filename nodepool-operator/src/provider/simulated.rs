@@ -13,7 +13,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::{ProviderLie, ProviderSpec, SimulatedProvider};
 
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
-use crate::plan::supply::{NodeSource, NodeTraits};
+use crate::plan::supply::{Completeness, KnownAs, NodeSource, NodeTraits};
 use crate::plan::{PoolKey, hash};
 
 /// Annotation on a Node: when it dies, RFC 3339. The stage of kwok in `docs/providers/simulated.md` then takes the label away
@@ -131,7 +131,14 @@ fn machines(pool: &Pool, now: Timestamp) -> Vec<ListedMachine> {
             SimulatedMachine { fate: Fate::NeverRegisters, .. } => Progress::Starting(None),
             SimulatedMachine { fate: Fate::Runs(_), .. } => Progress::Running,
         };
-        ListedMachine { name: name.clone(), progress, provider_id: None, template_hash: None, cluster: None }
+        ListedMachine {
+            name: name.clone(),
+            progress,
+            provider_id: None,
+            template_hash: None,
+            cluster: None,
+            known_as: KnownAs::default(),
+        }
     };
     pool.machines.iter().map(listed).collect()
 }
@@ -148,6 +155,7 @@ fn told(lie: Option<ProviderLie>, mut machines: Vec<ListedMachine>) -> Vec<Liste
             provider_id: None,
             template_hash: None,
             cluster: None,
+            known_as: KnownAs::default(),
         }),
     }
     machines
@@ -166,6 +174,11 @@ impl NamedProvider for Simulated {
     fn spec_is(&self, pool: &PoolKey, spec: &ProviderSpec) {
         let lie = spec.simulated.as_ref().and_then(|simulated| simulated.lie);
         self.pools().entry(pool.clone()).or_default().lie = lie;
+    }
+
+    fn completeness(&self, _: &PoolKey) -> Completeness {
+        // Its machines are the Nodes that the operator makes.
+        Completeness::Certain
     }
 
     fn traits(&self, pool: &PoolKey) -> BTreeMap<String, NodeTraits> {

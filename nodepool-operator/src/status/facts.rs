@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
+use shared_crds::conditions::Statement;
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{
     DisruptedNodes, DisruptionReason, ProvisioningStatus, RolloutStatus, RolloutType,
@@ -18,7 +19,7 @@ use crate::plan::numbers::number;
 use crate::plan::observed_time::NodeTime;
 use crate::plan::rollout::{self, Standard};
 use crate::plan::supply::ProvisioningFailure;
-use crate::plan::{Observed, Plan, RepairWait, Stall, budgets, sizing};
+use crate::plan::{NodeAction, NodeStep, Observed, Plan, RepairWait, Stall, budgets, sizing};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,8 @@ pub(crate) struct Facts {
     pub not_ready: usize,
     /// Number of leaving nodes.
     pub leaving: usize,
+    /// Number of those that wait for a place among the nodes that are drained.
+    pub waiting: usize,
     /// Number of requests without a Node.
     pub in_flight: usize,
     /// Whether the provider's machines could not be listed.
@@ -51,6 +54,8 @@ pub(crate) struct Facts {
     pub machines: MachinesWriter,
     /// Capacity of one node, as far as the provider says it.
     pub capacity: BTreeMap<String, Quantity>,
+    /// What to say about machines whose Node may be elsewhere; `None` when there are none such.
+    pub elsewhere: Option<String>,
     /// What the operator remembers about the provider, apart from [`Self::machines`] and [`Self::capacity`].
     pub provisioning: ProvisioningStatus,
     /// Why nodes are not being made; `None` without a failure.
@@ -77,6 +82,8 @@ pub(crate) struct Facts {
     pub rolling: Option<String>,
     /// Nodes that are too many and not drained again for a while, because their last drain took too long.
     pub given_back: Vec<String>,
+    /// What to say about an installed definition that lacks fields; `None` when it has all.
+    pub outdated_crd: Option<Statement>,
 }
 
 /// How far a rollout has come.
@@ -166,6 +173,10 @@ fn causes<'a>(
     leaving.iter().map(|member| (*member, now.get(member.name()).copied().or(member.cause))).collect()
 }
 
+fn waits_for_place(step: &NodeStep) -> bool {
+    matches!(&step.action, NodeAction::Drain(step) if step.waits_for_place())
+}
+
 /// Kubernetes writes times as whole seconds.
 fn second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
@@ -248,6 +259,7 @@ impl Facts {
             starting: with(Readiness::Starting) + created,
             not_ready: with(Readiness::NotReady),
             leaving: leaving.len(),
+            waiting: plan.nodes.iter().filter(|step| waits_for_place(step)).count(),
             in_flight: (observed.in_flight().count() + observed.joining().len() + requested)
                 .saturating_sub(withdrawn + joined.len() + created),
             is_unknown: observed.supply.is_unknown,
@@ -256,6 +268,7 @@ impl Facts {
             stalled: plan.stalled.clone(),
             machines: MachinesWriter::of(pool, &observed.supply, observed.now),
             capacity: observed.supply.capacity.clone(),
+            elsewhere: observed.elsewhere_problem(),
             provisioning: ProvisioningStatus::default(),
             failure: None,
             trouble: observed.supply.trouble.clone(),
@@ -280,7 +293,14 @@ impl Facts {
                 let is_too_many = staying.len() + joined.len() + created > plan.wanted;
                 resting.chain(given_back.iter().cloned()).filter(|_| is_too_many).collect()
             },
+            outdated_crd: None,
         }
+    }
+
+    /// The same with what is said about the installed definition.
+    #[must_use]
+    pub(crate) fn with_outdated_crd(self, outdated_crd: Option<Statement>) -> Self {
+        Self { outdated_crd, ..self }
     }
 
     /// The same with the reason why the provider makes no nodes. It comes after counting, because a pool that has every

@@ -82,7 +82,7 @@ pub(crate) fn conditions(
 
 /// Every condition the operator owns.
 pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<Statement> {
-    vec![
+    let mut statements = vec![
         ready(pool, facts, applied),
         reconciling(pool, facts, applied),
         stalled(facts, applied),
@@ -92,7 +92,9 @@ pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> V
         budgets_valid(facts),
         clamped::replicas_clamped(pool, facts),
         provisioning::machines_contested(pool, facts),
-    ]
+    ];
+    statements.extend(facts.outdated_crd.clone());
+    statements
 }
 
 fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
@@ -170,13 +172,15 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     if let Some(Rejected { write: _, reason, message }) = applied.lasting_rejection() {
         return say(false, *reason, message.clone());
     }
-    if let Some((Reason::ProgressDeadlineExceeded, mut message)) = stalled_reason(facts, applied) {
+    let lasting = [Reason::ProgressDeadlineExceeded, Reason::NodeElsewhere];
+    let stalled = stalled_reason(facts, applied).filter(|(reason, _)| lasting.contains(reason));
+    if let Some((reason, mut message)) = stalled {
         let blocked =
             applied.blocked.iter().min().map(|blocked| format!("node {} {}", blocked.node, blocked.by));
         for part in blocked.into_iter().chain(stays(facts)) {
             message.push_str(&format!("; {part}"));
         }
-        return say(false, Reason::ProgressDeadlineExceeded, message);
+        return say(false, reason, message);
     }
     if let Some(blocked) = applied.blocked.iter().min() {
         let more = match applied.blocked.len() - 1 {
@@ -217,7 +221,7 @@ fn waiting(facts: &Facts) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Which nodes are too many and stay for now, and why; `None` when there are none.
+/// Which nodes are too many and stay for now, and which wait to be drained, and why; `None` when there are none.
 fn stays(facts: &Facts) -> Option<String> {
     let more = |count: usize| match count - 1 {
         0 => String::new(),
@@ -232,7 +236,11 @@ fn stays(facts: &Facts) -> Option<String> {
         .iter()
         .min()
         .map(|(node, why)| format!("node {node}{} stays, because it {why}", more(facts.held.len())));
-    let parts: Vec<String> = given_back.into_iter().chain(held).collect();
+    let waiting = (facts.waiting > 0).then(|| {
+        let wait = if facts.waiting == 1 { "waits for its turn" } else { "wait for their turn" };
+        format!("{} {wait} to be drained (--max-parallel-drains)", nodes(facts.waiting))
+    });
+    let parts: Vec<String> = given_back.into_iter().chain(held).chain(waiting).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
@@ -244,6 +252,9 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
     }
     if let Some(Stall { reason, message }) = facts.stalled.as_ref().filter(|_| !facts.deleting) {
         return Some((*reason, message.clone()));
+    }
+    if let Some(message) = &facts.elsewhere {
+        return Some((Reason::NodeElsewhere, message.clone()));
     }
     if let Some(message) = rollout::stuck(facts) {
         return Some((Reason::ProgressDeadlineExceeded, message));
@@ -292,6 +303,9 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     }
     if let Some(Stall { reason, message }) = &facts.stalled {
         return say(false, *reason, message);
+    }
+    if let Some(message) = &facts.elsewhere {
+        return say(false, Reason::NodeElsewhere, message);
     }
     match &facts.failure {
         Some(failure) => say(false, failure.reason, &failure.message),

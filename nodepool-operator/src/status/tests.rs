@@ -54,7 +54,8 @@ fn every_owned_condition_is_always_reported_once() {
     let pool = pool(1);
     let types: Vec<_> =
         reported(&pool, &facts(&pool, vec![], supply()), &Applied::default()).iter().map(|s| s.0).collect();
-    assert_eq!(types, ownership::conditions(Owner::NodepoolOperator).collect::<Vec<_>>());
+    let always = |type_: &ConditionType| *type_ != ConditionType::CrdCurrent;
+    assert_eq!(types, ownership::conditions(Owner::NodepoolOperator).filter(always).collect::<Vec<_>>());
 }
 
 #[test]
@@ -456,4 +457,14 @@ fn who_else_sets_the_number_of_machines_is_said_with_what_follows() {
     assert!(message.contains("overruled, the pool runs 3 nodes"), "{message}");
     pool.status = None;
     assert_eq!(by(&pool, "kubectl").2, "the provider keeps 5 machines, as the operator asked it to");
+}
+
+#[test]
+fn a_definition_that_lacks_fields_is_a_condition_and_changes_no_other() {
+    let pool = pool(0);
+    let facts = facts(&pool, Vec::new(), supply());
+    let before = statements(&pool, &facts, &Applied::default());
+    let outdated = Statement::new(ConditionType::CrdCurrent, false, Reason::CrdOutdated, "it is old");
+    let after = statements(&pool, &facts.with_outdated_crd(Some(outdated.clone())), &Applied::default());
+    assert_eq!(after, [before, vec![outdated]].concat());
 }

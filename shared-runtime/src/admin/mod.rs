@@ -87,11 +87,13 @@ async fn livez(State(served): State<Served>) -> Response {
 
 async fn readyz(State(served): State<Served>) -> Response {
     let waiting = served.readiness.waiting_for();
+    let degraded = served.readiness.degraded();
+    let degraded = degraded.iter().map(|(name, reason)| format!("degraded: {name}: {reason}\n"));
     if waiting.is_empty() {
-        return "ok\n".into_response();
+        return format!("ok\n{}", degraded.collect::<String>()).into_response();
     }
-    let text: String = waiting.iter().map(|(gate, reason)| format!("{gate}: {reason}\n")).collect();
-    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+    let waiting = waiting.iter().map(|(gate, reason)| format!("{gate}: {reason}\n"));
+    (StatusCode::SERVICE_UNAVAILABLE, waiting.chain(degraded).collect::<String>()).into_response()
 }
 
 async fn render(State(served): State<Served>) -> Response {
@@ -131,7 +133,8 @@ mod tests {
         let (clock, time) = Clock::fake(jiff::Timestamp::UNIX_EPOCH);
         let liveness = Liveness::new(clock);
         let pulse = liveness.pulse("controller x");
-        let (address, task) = serve(ANY, readiness, liveness, metrics, shutdown.clone()).await.unwrap();
+        let (address, task) =
+            serve(ANY, readiness.clone(), liveness, metrics, shutdown.clone()).await.unwrap();
 
         let closed = get(address, "/readyz").await;
         assert!(closed.starts_with("HTTP/1.1 503"), "{closed}");
@@ -144,7 +147,12 @@ mod tests {
         pulse.beat();
         assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
         gate.open();
-        assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        let ready = get(address, "/readyz").await;
+        assert!(ready.starts_with("HTTP/1.1 200") && ready.ends_with("\r\n\r\nok\n"), "{ready}");
+        readiness.degrade("crd x", Some("it is old".to_owned()));
+        let degraded = get(address, "/readyz").await;
+        assert!(degraded.starts_with("HTTP/1.1 200"), "{degraded}");
+        assert!(degraded.ends_with("\r\n\r\nok\ndegraded: crd x: it is old\n"), "{degraded}");
         assert!(get(address, "/metrics").await.contains("tandem_build_info"));
 
         shutdown.cancel();

@@ -8,6 +8,7 @@ use shared_crds::ownership::Owner;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::readiness::Readiness;
 use crate::testing::{failure, server};
 use crate::write::WriteStrategy;
 
@@ -18,14 +19,18 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Leases {
     stored: Arc<Mutex<Option<Value>>>,
     broken: Arc<AtomicBool>,
+    forbidden: Arc<AtomicBool>,
 }
 
 impl Leases {
     fn client(&self) -> Client {
-        let Self { stored, broken } = self.clone();
+        let Self { stored, broken, forbidden } = self.clone();
         let (client, _) = server(move |asked| {
             if broken.load(Ordering::SeqCst) {
                 return failure(500, "InternalError", "broken");
+            }
+            if forbidden.load(Ordering::SeqCst) {
+                return failure(403, "Forbidden", "leases \"l\" is forbidden: User \"u\" cannot get it");
             }
             let mut stored = stored.lock().unwrap();
             let version =
@@ -73,6 +78,7 @@ impl Leases {
 
 struct Candidate {
     fence: Fence,
+    readiness: Readiness,
     release: CancellationToken,
     task: JoinHandle<Ended>,
 }
@@ -98,8 +104,10 @@ fn candidate(leases: &Leases, identity: &str) -> Candidate {
         timing: DEFAULT_TIMING,
     };
     let release = CancellationToken::new();
-    let elector = Elector::new(client, writer, config, fence.clone(), clock, metrics);
-    Candidate { fence, release: release.clone(), task: tokio::spawn(elector.run(release)) }
+    let readiness = Readiness::default();
+    let elector = Elector::new(client, writer, config, fence.clone(), clock, metrics)
+        .ready_by(readiness.gate("lease", "not read yet"));
+    Candidate { fence, readiness, release: release.clone(), task: tokio::spawn(elector.run(release)) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,4 +196,59 @@ async fn another_writer_of_the_lease_is_survived_and_a_thief_is_not() {
     leases.write(|lease| lease["spec"]["holderIdentity"] = "thief".into());
     assert_eq!(leader.task.await.unwrap(), Ended::Lost);
     assert_eq!(leases.holder(), "thief", "the lease was not taken back");
+}
+
+fn reasons(candidate: &Candidate) -> Vec<String> {
+    candidate.readiness.waiting_for().into_iter().map(|(_, reason)| reason).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_and_a_standby_are_ready_and_a_replica_without_a_right_to_the_lease_is_not() {
+    let leases = Leases::default();
+    let leader = candidate(&leases, "a");
+    tokio::time::sleep(SECOND).await;
+    let standby = candidate(&leases, "b");
+    tokio::time::sleep(SECOND * 5).await;
+    assert_eq!((reasons(&leader), reasons(&standby)), (vec![], vec![]));
+
+    leases.forbidden.store(true, Ordering::SeqCst);
+    let late = candidate(&leases, "c");
+    tokio::time::sleep(SECOND).await;
+    let told = reasons(&late).concat();
+    for part in ["lease ns/l (forbidden)", "User \"u\" cannot get it", "allow get, create and update"] {
+        assert!(told.contains(part), "{told}");
+    }
+    leases.forbidden.store(false, Ordering::SeqCst);
+    tokio::time::sleep(SECOND * 5).await;
+    assert_eq!(reasons(&late), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_ready_until_it_could_not_read_the_lease_for_as_long_as_one_lasts() {
+    for forbidden in [false, true] {
+        let leases = Leases::default();
+        let _leader = candidate(&leases, "a");
+        tokio::time::sleep(SECOND).await;
+        let standby = candidate(&leases, "b");
+        tokio::time::sleep(SECOND * 5).await;
+        let fault = if forbidden { &leases.forbidden } else { &leases.broken };
+        fault.store(true, Ordering::SeqCst);
+        tokio::time::sleep(SECOND * 10).await;
+        assert_eq!(reasons(&standby), Vec::<String>::new(), "a moment is no loss");
+        tokio::time::sleep(SECOND * 10).await;
+        assert_eq!(reasons(&standby).len(), 1);
+        fault.store(false, Ordering::SeqCst);
+        tokio::time::sleep(SECOND * 5).await;
+        assert_eq!(reasons(&standby), Vec::<String>::new());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_ends_before_its_gate_would_close() {
+    let leases = Leases::default();
+    let leader = candidate(&leases, "a");
+    tokio::time::sleep(SECOND).await;
+    leases.forbidden.store(true, Ordering::SeqCst);
+    assert_eq!(leader.task.await.unwrap(), Ended::Lost);
+    assert!(leader.readiness.waiting_for().is_empty());
 }

@@ -5,6 +5,7 @@
 //! `lease` (pure) decides which process holds the lease; `fence` defines what a process may do without it.
 
 mod lease;
+mod usable;
 
 use std::time::Duration;
 
@@ -16,10 +17,12 @@ use tracing::{debug, info, warn};
 
 pub use self::lease::{InvalidTiming, Timing};
 use self::lease::{JITTER_FACTOR, LeaseState, Watcher};
+use self::usable::Usable;
 use crate::clock::Clock;
 use crate::error::{Categorised, chain};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
+use crate::readiness::Gate;
 use crate::write::{Created, Outcome, Writer, WriterError};
 
 /// The lease, and this process's identity.
@@ -54,6 +57,7 @@ pub struct Elector {
     clock: Clock,
     metrics: Metrics,
     watcher: Watcher,
+    usable: Usable,
     /// The holder or error of the last log line, so that each is logged once.
     said: String,
 }
@@ -86,7 +90,15 @@ impl Elector {
         metrics: Metrics,
     ) -> Self {
         let api = Api::namespaced(client, &config.namespace);
-        Self { api, writer, config, fence, clock, metrics, watcher: Watcher::default(), said: String::new() }
+        let (watcher, usable) = (Watcher::default(), Usable::default());
+        Self { api, writer, config, fence, clock, metrics, watcher, usable, said: String::new() }
+    }
+
+    /// Keeps `gate` closed while the lease cannot be used.
+    #[must_use]
+    pub fn ready_by(mut self, gate: Gate) -> Self {
+        self.usable = Usable::new(gate);
+        self
     }
 
     /// [`Elector::run`] in a task of its own. However it ends, also by a panic, the fence is closed then: the lease is
@@ -249,23 +261,28 @@ impl Elector {
         &mut self,
         tried: Result<Result<Try, TryError>, tokio::time::error::Elapsed>,
     ) -> Option<Try> {
+        let LeaseConfig { namespace, name, timing, .. } = &self.config;
+        let now = self.clock.monotonic();
         let failed = match tried {
-            Ok(Ok(tried)) => return Some(tried),
+            Ok(Ok(tried)) => {
+                self.metrics.lease_usable(true);
+                if self.usable.works(now) {
+                    info!(lease = %name, %namespace, "the lease can be used, this replica is a candidate");
+                }
+                return Some(tried);
+            }
             Ok(Err(failed)) => failed,
             Err(_) => TryError::Timeout,
         };
-        let category = failed.category();
+        let (category, advice, error) = (failed.category(), failed.advice(), chain(&failed));
         if self.said != category {
             category.clone_into(&mut self.said);
-            let advice = match category {
-                "forbidden" => {
-                    "allow get, create and update on leases in API group \"coordination.k8s.io\", or pass --leader-elect=false"
-                }
-                "not_found" => "create the namespace, or choose another with --lease-namespace",
-                _ => "trying again",
-            };
-            let LeaseConfig { namespace, name, .. } = &self.config;
-            warn!(lease = %name, %namespace, category, advice, error = %chain(&failed), "cannot read or write the lease");
+            warn!(lease = %name, %namespace, category, advice, error, "cannot read or write the lease");
+        }
+        let reason = format!("cannot use lease {namespace}/{name} ({category}): {error}; {advice}");
+        if self.usable.fails(reason, now, timing.lease_duration) {
+            self.metrics.lease_usable(false);
+            warn!(lease = %name, %namespace, category, "not ready: without the lease this replica takes over from none");
         }
         None
     }
@@ -282,6 +299,20 @@ enum TryError {
     Contended,
     #[error("the API server did not answer in time")]
     Timeout,
+}
+
+impl TryError {
+    /// What the user can do about it.
+    fn advice(&self) -> &'static str {
+        match self.category() {
+            "forbidden" => {
+                "allow get, create and update on leases in API group \"coordination.k8s.io\", or pass --leader-elect=false"
+            }
+            "unauthorized" => "check the token or certificate this process runs with",
+            "not_found" => "create the namespace, or choose another with --lease-namespace",
+            _ => "trying again",
+        }
+    }
 }
 
 impl Categorised for TryError {

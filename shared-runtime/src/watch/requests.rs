@@ -31,13 +31,14 @@ const OPEN_LIMIT: Duration = Duration::from_secs(10);
 /// No object has this name: it would have to end in a letter or a digit.
 const NO_NAME: &str = "metadata.name=-";
 
-/// One complete list, with every object decoded separately.
-pub(crate) async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<Decoded<K>>, kube::Error>
+/// One complete list of `K`, with every object decoded separately, as a `W`.
+pub(crate) async fn list<K, W>(api: &Api<K>, params: &ListParams) -> Result<Vec<Decoded<W>>, kube::Error>
 where
-    K: Resource + Clone + DeserializeOwned,
+    K: Resource + Clone,
+    W: DeserializeOwned,
 {
     let request = Request::new(api.resource_url()).list(params).map_err(kube::Error::BuildRequest)?;
-    let page: Page<K> = api.clone().into_client().request(request).await?;
+    let page: Page<W> = api.clone().into_client().request(request).await?;
     Ok(page.items())
 }
 

@@ -3,8 +3,12 @@
 use conflict_retry::Class;
 use shared_crds::ownership::Owner;
 
-use crate::error::Categorised;
+use super::denial;
+use crate::error::{Categorised, chain};
 use crate::fence::Fenced;
+
+/// How the API server answers, with code 500, an apply of a field that the schema lacks.
+const UNDECLARED_FIELD: &str = "field not declared in schema";
 
 /// A write that failed, or was refused before it was sent.
 #[derive(Debug, thiserror::Error)]
@@ -60,10 +64,22 @@ impl WriterError {
         matches!(self.class(), Some(Class::Invalid))
     }
 
-    /// Whether the API server, or an admission webhook, refuses this very write. An API server that is overloaded or
-    /// silent is no refusal: that concerns all writes, and is temporary.
+    /// Whether the request was answered with an error that is no reason to send it again at once. It may be about this
+    /// write, and it may be a fault that is over in a moment, such as a webhook that is down: see
+    /// [`Self::is_denial`].
     pub fn is_refusal(&self) -> bool {
         self.class().is_some_and(|class| class.cause().is_none())
+    }
+
+    /// Whether this very write is denied: by RBAC, by a policy, by a webhook that has judged it, by validation, or by
+    /// another owner of the field. A fault of the API server, or of a webhook that cannot be asked, denies nothing.
+    pub fn is_denial(&self) -> bool {
+        matches!(self, Self::Write(failed) if denial::is_denial(failed))
+    }
+
+    /// Whether the installed definition lacks a field that was applied.
+    pub fn is_undeclared_field(&self) -> bool {
+        matches!(self, Self::Write(_)) && chain(self).contains(UNDECLARED_FIELD)
     }
 
     /// Whether this replica is not the leader; the reconcile should end without further reports.

@@ -5,6 +5,7 @@
 //! that the operator writes only its own part (`shared_crds::ownership`) and that this replica is the leader, and
 //! counts. How a single request is retried is not known here; `conflict-retry` does that.
 
+mod denial;
 mod error;
 mod guarded;
 mod objects;
@@ -31,6 +32,7 @@ pub use self::error::{NotOwned, WriterError};
 pub use self::objects::Created;
 pub use self::strategy::WriteStrategy;
 use crate::clock::Clock;
+use crate::crds::ServedFields;
 use crate::fence::Fence;
 use crate::freshness::WriteTracker;
 
@@ -52,6 +54,7 @@ pub struct Writer {
     fence: Fence,
     observer: Arc<dyn Observer>,
     protection: Protection,
+    served: ServedFields,
 }
 
 /// An observer that does nothing, for writes that need not be counted.
@@ -83,7 +86,19 @@ impl Writer {
         // API server that fails, object by object, and a lease must be renewed whatever else fails.
         let protection =
             Protection::default().with_queue(KeyQueue::new()).with_budget(RetryBudget::default());
-        Ok(Self { client, owner, manager, strategy, policy, write_tracker, fence, observer, protection })
+        let served = ServedFields::default();
+        Ok(Self {
+            client,
+            owner,
+            manager,
+            strategy,
+            policy,
+            write_tracker,
+            fence,
+            observer,
+            protection,
+            served,
+        })
     }
 
     /// Sets a fence: no write starts while it is closed.
@@ -91,6 +106,12 @@ impl Writer {
     pub fn with_fence(mut self, fence: Fence) -> Self {
         self.fence = fence;
         self
+    }
+
+    /// Leaves the fields out of a status that the installed definitions lack.
+    #[must_use]
+    pub fn with_served_fields(self, served: ServedFields) -> Self {
+        Self { served, ..self }
     }
 
     /// The same writer for another cluster.

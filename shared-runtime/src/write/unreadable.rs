@@ -5,7 +5,7 @@
 use conflict_retry::Outcome;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Resource as _};
+use kube::{Api, CustomResourceExt as _, Resource as _};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::conditions::{Statement, set};
@@ -34,7 +34,9 @@ impl Writer {
         let contract = Contract::node_pool(self.owner);
         let decided = stated(&current, statements, generation, now)?;
         let owned = contract.owned(&current, &decided)?;
-        let wanted = contract.splice(&current, owned);
+        let missing = self.served.missing(NodePool::crd_name());
+        let (current, wanted) =
+            (missing.without(current.clone()), missing.without(contract.splice(&current, owned)));
         if wanted == current {
             return Ok(Outcome::Unchanged(pool.clone()));
         }

@@ -229,3 +229,45 @@ async fn nothing_is_under_way_when_the_lease_may_be_anothers() {
         );
     }
 }
+
+/// What a definition without `status.rollout` and `status.disruption` lacks.
+fn outdated() -> ServedFields {
+    let (served, known) = (ServedFields::default(), shared_crds::all().unwrap().remove(0));
+    let mut older = known.clone();
+    let schema = older.spec.versions[0].schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+    let status = schema.properties.as_mut().unwrap().get_mut("status").unwrap();
+    status.properties.as_mut().unwrap().retain(|field, _| field != "rollout" && field != "disruption");
+    served.learn("nodepools.tandem.dev", &known, &older);
+    served
+}
+
+#[tokio::test]
+async fn what_the_installed_definition_lacks_is_not_sent_and_the_rest_is() {
+    let full = |replicas: i32| status(&json!({ "replicas": replicas, "disruption": { "rollout": 1 } }));
+    for strategy in STRATEGIES {
+        let (writer, log, _) = writer(strategy, |asked| match asked.method {
+            http::Method::GET => (200, pool("5", &json!({ "replicas": 2 }))),
+            _ => (200, pool("6", &json!({ "replicas": 3 }))),
+        });
+        let writer = writer.with_served_fields(outdated());
+        let unchanged =
+            writer.node_pool_status(&cached(&json!({ "replicas": 2 })), |_| full(2)).await.unwrap();
+        assert!(matches!(unchanged, Outcome::Unchanged(_)), "{strategy}: {unchanged:?}");
+        let written = writer.node_pool_status(&cached(&json!({ "replicas": 2 })), |_| full(3)).await.unwrap();
+        assert!(matches!(written, Outcome::Written(_)), "{strategy}: {written:?}");
+        let sent = log.lock().unwrap().last().unwrap().body["status"].clone();
+        assert_eq!((&sent["replicas"], &sent["disruption"]), (&json!(3), &Value::Null), "{strategy}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_field_that_is_refused_as_undeclared_has_the_definition_read_again() {
+    let message = "failed to create typed patch object (ns/p; tandem.dev/v1alpha1, Kind=NodePool): .status.rollout: field not declared in schema";
+    let (writer, ..) = writer(WriteStrategy::Guarded, move |_| failure(500, "InternalError", message));
+    let served = ServedFields::default();
+    let writer = writer.with_served_fields(served.clone());
+    let failed =
+        writer.node_pool_status(&cached(&json!({ "replicas": 2 })), |_| with_replicas(3)).await.unwrap_err();
+    assert!(failed.is_undeclared_field(), "{failed:?}");
+    tokio::time::timeout(Duration::from_secs(10), served.doubted()).await.unwrap();
+}

@@ -2,13 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use e2e::waiting::ANNOUNCE;
 use serde::Deserialize;
 use tokio::net::unix::pipe::Receiver;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
+use tokio::time::timeout;
 
+use super::process::Process;
 use crate::workspace;
+
+/// The variable by which a test program and all that it starts are told from other processes.
+const MARK: &str = "TANDEM_TEST_PROGRAM";
 
 /// A test program, or all examples of the documentation, which cargo runs as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,29 +93,41 @@ impl Program {
         command
     }
 
-    /// How many tests it has.
+    /// The names of its tests, in the order in which they begin.
     ///
     /// # Errors
-    /// When it cannot say.
-    pub(super) async fn count_tests(&self) -> anyhow::Result<usize> {
-        let output = self.command().arg("--list").output().await;
+    /// When it cannot say, or not in time.
+    pub(super) async fn tests(&self, patience: Duration) -> anyhow::Result<Vec<String>> {
+        let output = timeout(patience, self.command().arg("--list").output()).await;
+        let output = output.with_context(|| format!("{} does not list its tests in time", self.label))?;
         let output = output.with_context(|| format!("cannot run {}", self.label))?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{} does not list its tests: {said}", self.label);
-        Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with(": test")).count())
+        let listed = String::from_utf8_lossy(&output.stdout);
+        Ok(listed.lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect())
     }
 
-    /// Starts it, and returns what it prints, standard output and standard error in their order. It ends when the child is
-    /// dropped.
+    /// Starts it, with what it prints: standard output and standard error in their order.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(super) fn start(&self) -> anyhow::Result<(Child, Receiver)> {
+    pub(super) fn start(&self) -> anyhow::Result<Process> {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
         let (reader, writer) = std::io::pipe().context("no pipe")?;
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
         let mut command = self.command();
+        command.env(ANNOUNCE, "1").env(MARK, &mark).process_group(0);
         command.stdout(writer.try_clone()?).stderr(writer);
         let child = command.spawn().with_context(|| format!("cannot run {}", self.label))?;
-        Ok((child, Receiver::from_owned_fd(reader.into())?))
+        let output = Receiver::from_owned_fd(reader.into())?;
+        Ok(Process { child, output, mark: format!("{MARK}={mark}") })
+    }
+
+    /// A program in the form of an executable file.
+    #[cfg(test)]
+    pub(super) fn of_file(label: &str, executable: PathBuf) -> Self {
+        Self { label: label.to_owned(), executable: Some(executable), directory: workspace::root() }
     }
 }
 

@@ -23,6 +23,8 @@ struct Suite {
     /// The sum of what it has said at its ends; the examples of the documentation have several.
     totals: Option<Totals>,
     output: String,
+    /// Why it was ended, when it did not end by itself.
+    ended_for: Option<String>,
 }
 
 /// The numbers of a line `test result`.
@@ -101,6 +103,7 @@ impl Progress {
             failed: Vec::new(),
             totals: None,
             output: String::new(),
+            ended_for: None,
         };
         Self { suites: programs.into_iter().map(suite).collect() }
     }
@@ -131,6 +134,13 @@ impl Progress {
         parsed
     }
 
+    /// A program is being ended because of `why`; `logs` go with what it has printed.
+    pub(super) fn is_ended_for(&mut self, number: usize, why: String, logs: &str) {
+        let suite = &mut self.suites[number];
+        suite.output.push_str(&format!("\n{why}\n{logs}"));
+        suite.ended_for = Some(why);
+    }
+
     /// A program has ended; `None` when by a signal. Returns the line that says so. A program that ended well without having
     /// told the end of each of its tests has not passed. Its totals count more than its lines, into which a test may print.
     pub(super) fn ended(&mut self, number: usize, status: Option<i32>, now: Duration) -> String {
@@ -145,12 +155,13 @@ impl Progress {
             failed = totals.failed.max(failed);
         }
         let (done, of) = (suite.passed + suite.ignored + failed, suite.tests);
-        let well = status == Some(0) && failed == 0 && done == of;
+        let well = status == Some(0) && failed == 0 && done == of && suite.ended_for.is_none();
         suite.state = State::Ended { took, well };
-        let exit = match status {
+        let exit = match (&suite.ended_for, status) {
             _ if well => String::new(),
-            Some(status) => format!(": {failed} failed, exit status {status}"),
-            None => format!(": {failed} failed, ended by a signal"),
+            (Some(why), _) => format!(": {failed} failed, and it was ended: {why}"),
+            (None, Some(status)) => format!(": {failed} failed, exit status {status}"),
+            (None, None) => format!(": {failed} failed, ended by a signal"),
         };
         let word = if well { "ok    " } else { "FAILED" };
         format!("{word} {}: {done} of {of} tests in {:.0} s{exit}", suite.label, took.as_secs_f64())
@@ -239,7 +250,8 @@ impl Progress {
     }
 }
 
-fn clock(time: Duration) -> String {
+/// Minutes and seconds.
+pub(super) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
@@ -289,6 +301,21 @@ mod tests {
             assert_eq!(progress.has_failed(), !well, "{told}");
             assert_eq!(progress.durations().is_empty(), !well);
         }
+    }
+
+    #[test]
+    fn a_program_that_was_ended_has_failed_and_says_why_with_its_logs() {
+        let mut progress = progress(&[]);
+        progress.began(0, Duration::ZERO);
+        for line in ["test a ... ok", "hello", "test b ... ok"] {
+            progress.said(0, line);
+        }
+        progress.is_ended_for(0, "b has run for 10:00".to_owned(), "the log\n");
+        let told = progress.ended(0, Some(0), NOW);
+        let expected = "FAILED e2e --test operators: 2 of 2 tests in 70 s: 0 failed, and it was ended: b has run for 10:00";
+        assert_eq!(told, expected);
+        let outputs: Vec<_> = progress.outputs_of_failures().collect();
+        assert_eq!(outputs, [("e2e --test operators", "hello\n\nb has run for 10:00\nthe log\n")]);
     }
 
     #[test]

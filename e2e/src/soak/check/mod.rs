@@ -258,6 +258,11 @@ impl Checker<'_> {
             "node-controller" | "taint-eviction-controller" | "pod-garbage-collector" if is_given_up => {
                 Ok(Allowance::MachineOff)
             }
+            "node-controller" | "taint-eviction-controller"
+                if node.is_some_and(|node| node.is_given_up_by_kubernetes(at)) =>
+            {
+                Ok(Allowance::Unreachable)
+            }
             "tandem-nodepool-operator" if forced() == Some(true) => Ok(Allowance::Forced),
             _ => Err(format!("was deleted by {user}, and nothing allows that")),
         }

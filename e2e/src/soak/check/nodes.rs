@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use shared_crds::names::{
     DRAIN_STARTED_ANNOTATION, MEMBER_LABEL, MEMBER_NAMESPACE_LABEL, OUT_OF_SERVICE_TAINT,
@@ -10,11 +10,14 @@ use shared_crds::names::{
 };
 
 use super::order;
-use super::pool::VIEW_AGE;
+use super::pool::{CLOCKS, VIEW_AGE};
 use crate::audit::{Event, ObjectKey};
 
 /// A simulated kubelet runs while its Node has this label.
 const KUBELET_LABEL: &str = "kwok.x-k8s.io/node";
+
+/// How long pods stay on a node that is not Ready: `--default-unreachable-toleration-seconds` of the API server.
+const TOLERATED: SignedDuration = SignedDuration::from_secs(300);
 
 /// A node of the pool.
 #[derive(Clone, Debug)]
@@ -36,6 +39,11 @@ impl NodeState {
     /// Whether pods can use it: what a rollout must not take away.
     pub(super) fn is_usable(&self) -> bool {
         self.is_ready && self.stays()
+    }
+
+    /// Whether it has not been Ready for as long as the pods tolerate that by default.
+    pub(super) fn is_given_up_by_kubernetes(&self, at: Timestamp) -> bool {
+        !self.has_kubelet && self.broke.is_some_and(|broke| at + CLOCKS >= broke + TOLERATED)
     }
 
     /// Whether nobody has begun to remove it.

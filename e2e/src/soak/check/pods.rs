@@ -21,6 +21,8 @@ pub enum Allowance {
     Owner,
     /// The machine is off: Kubernetes gives the pod up.
     MachineOff,
+    /// Its node has not been Ready for longer than the pod tolerates.
+    Unreachable,
     /// `spec.drain.timeoutSeconds` was nearly over.
     Forced,
 }

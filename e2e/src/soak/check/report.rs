@@ -26,6 +26,7 @@ impl Display for Allowance {
             Self::Eviction => "by an eviction within the budgets",
             Self::Owner => "by the owner, which had too many",
             Self::MachineOff => "because the machine was off",
+            Self::Unreachable => "because the node had not been Ready for longer than they tolerate",
             Self::Forced => "because the drain had run out of time",
         })
     }

@@ -319,6 +319,22 @@ fn a_node_that_has_just_died_is_excepted_and_one_that_died_long_ago_is_not() {
 }
 
 #[test]
+fn kubernetes_may_delete_the_pods_of_a_node_that_is_not_ready_for_longer_than_they_tolerate() {
+    let deleted = |off: bool, after: i64| {
+        let mut log = Log::of_pool(2);
+        log.nodes(&["a", "b"], "one");
+        log.pod("x", "a");
+        log.node("update", Made { name: "a", ready: false, off, ..NODE });
+        log.second += after;
+        log.delete_pod("system:serviceaccount:kube-system:node-controller", "x", 5);
+        (log.broken().0, log.findings().endings)
+    };
+    assert_eq!(deleted(true, 310), (vec![], [(Allowance::Unreachable, 1)].into()));
+    assert_eq!(deleted(true, 200), (vec![Invariant::Budgets], BTreeMap::new()));
+    assert_eq!(deleted(false, 310), (vec![Invariant::Budgets], BTreeMap::new()));
+}
+
+#[test]
 fn an_eviction_that_leaves_fewer_pods_than_the_budget_keeps_is_found() {
     let mut log = Log::of_pool(2);
     log.nodes(&["a", "b"], "one");

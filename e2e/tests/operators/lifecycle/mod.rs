@@ -5,13 +5,17 @@
 
 mod budgets;
 mod crashes;
+mod definitions;
 mod drains;
+mod elsewhere;
 mod hold;
 mod killed;
+mod large_drain;
 mod leaders;
 mod owed;
 mod refused;
 mod repairs;
+mod rights;
 mod rollouts;
 mod several;
 mod silent;
@@ -137,7 +141,8 @@ async fn pods_bring_nodes_and_idle_nodes_go() {
         assert!(table.contains(word), "{word} is missing in\n{table}");
     }
     let status = pool.status.unwrap();
-    let of_pools = |type_: &&ConditionType| type_.owner_on_node_pool().is_some();
+    let of_pools =
+        |type_: &&ConditionType| type_.owner_on_node_pool().is_some() && **type_ != ConditionType::CrdCurrent;
     for type_ in ConditionType::ALL.iter().filter(of_pools) {
         assert!(
             status.conditions.iter().any(|c| c.type_ == type_.as_str()),
@@ -264,7 +269,8 @@ async fn operators_without_their_definitions_wait_and_say_so() {
         let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
         let args = args.map(String::from).to_vec();
         let kubeconfig = cluster.kubeconfig_path().to_owned();
-        let launch = Launch { operator, args, env: Vec::new(), kubeconfig };
+        let memory_limit = Some(e2e::tandem::default_memory_limit(operator).unwrap());
+        let launch = Launch { operator, args, env: Vec::new(), kubeconfig, memory_limit };
         let process = OperatorProcess::start(&cluster, launch).await.unwrap();
         eventually(PATIENCE, "the log names what is missing", async || {
             process.check_alive()?;

@@ -71,7 +71,7 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
 }
 
 /// The answers with `code` to the Autoscaler's writes of the replicas of `pool`.
-fn scales<'a>(env: &TestEnv, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
+pub(super) fn scales<'a>(env: &TestEnv, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
     let key = env.key(pool);
     let of_pool = events.iter().filter(|event| event.is_write() && event.object.as_ref() == Some(&key));
     // Of the object itself, the Autoscaler writes only the count.
@@ -101,7 +101,7 @@ async fn able(env: &TestEnv, status: &str) -> Result<String> {
 }
 
 /// A policy that refuses every write to the replicas of one pool.
-struct Policy {
+pub(super) struct Policy {
     policies: Api<ValidatingAdmissionPolicy>,
     bindings: Api<ValidatingAdmissionPolicyBinding>,
     pools: Api<NodePool>,
@@ -110,7 +110,7 @@ struct Policy {
 }
 
 impl Policy {
-    async fn begin(env: &TestEnv, pool: &str) -> Result<Self> {
+    pub(super) async fn begin(env: &TestEnv, pool: &str) -> Result<Self> {
         let name = format!("refuses-{}", env.namespace());
         let here = json!({"matchLabels": {"kubernetes.io/metadata.name": env.namespace()}});
         let scale = json!({"apiGroups": ["tandem.dev"], "apiVersions": ["*"], "operations": ["UPDATE"],
@@ -147,7 +147,7 @@ impl Policy {
         self.pools.patch_scale(&self.pool, &options, &patch).await.map(drop)
     }
 
-    async fn end(self) -> Result<()> {
+    pub(super) async fn end(self) -> Result<()> {
         self.bindings.delete(&self.name, &DeleteParams::default()).await?;
         self.policies.delete(&self.name, &DeleteParams::default()).await?;
         eventually(PATIENCE, "the policy is gone", async || Ok(Some(self.probe().await?))).await

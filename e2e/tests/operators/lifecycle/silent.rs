@@ -184,6 +184,7 @@ async fn a_node_that_never_starts_is_replaced_also_when_the_operator_is_started_
         args: args.map(String::from).to_vec(),
         env: Vec::new(),
         kubeconfig: cluster.kubeconfig_path().to_owned(),
+        memory_limit: Some(e2e::tandem::default_memory_limit(OperatorKind::NodePool).unwrap()),
     };
     let mut operator = OperatorProcess::start(&cluster, launch).await.unwrap();
     let client = cluster.client().await.unwrap();

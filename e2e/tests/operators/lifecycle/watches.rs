@@ -2,6 +2,7 @@
 //! server that is too busy for a long list.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use e2e::audit::Event;
 use e2e::cluster::{Cluster, ClusterOptions};
@@ -100,6 +101,68 @@ async fn watches_that_died_silently_are_opened_anew_within_a_minute() {
     env.end().await.unwrap();
 }
 
+const ROLE: &str = "tandem-nodepool-operator";
+
+async fn write_role(env: &TestEnv, mut role: ClusterRole) {
+    role.metadata.managed_fields = None;
+    role.metadata.resource_version = None;
+    let roles = Api::<ClusterRole>::all(env.client.clone());
+    roles.replace(ROLE, &PostParams::default(), &role).await.unwrap();
+}
+
+/// Takes a right to all `resource`s from the `NodePool` operator. Returns its role as it was.
+async fn take_right(env: &TestEnv, resource: &str, verbs: &[&str]) -> ClusterRole {
+    let role = Api::<ClusterRole>::all(env.client.clone()).get(ROLE).await.unwrap();
+    let mut without = role.clone();
+    for rule in without.rules.iter_mut().flatten() {
+        if rule.resources.iter().flatten().any(|named| named == resource) {
+            rule.verbs.retain(|verb| !verbs.contains(&verb.as_str()));
+        }
+    }
+    assert_ne!(role.rules, without.rules);
+    write_role(env, without).await;
+    role
+}
+
+/// More nodes than one pass looks at. Without the right, no pass can choose which of them go.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_list_pods_a_pool_of_many_nodes_asks_seldom_and_shrinks_when_it_is_given_back() {
+    const SECONDS: u32 = 12;
+    let env = TestEnv::begin("unlisted", &[]).await.unwrap();
+    let mut pool = objects::pool("p", 0, 60);
+    pool.spec.replicas = Some(60);
+    env.create(&pool).await.unwrap();
+    env.settles("p", 60).await.unwrap();
+
+    let role = take_right(&env, "pods", &["list"]).await;
+    let user = format!("--as=system:serviceaccount:{RELEASE_NAMESPACE}:{ROLE}");
+    eventually(PATIENCE, "the API server knows that the right is gone", async || {
+        let answer = env.kubectl(&["auth", "can-i", "list", "pods", "--all-namespaces", &user]).await;
+        Ok(answer.err().filter(|error| format!("{error:#}").contains("no")).map(|_| ()))
+    })
+    .await
+    .unwrap();
+    let start = env.audit().unwrap().end().unwrap();
+    scale(&env, "npool/p", 0).await;
+    tokio::time::sleep(Duration::from_secs(SECONDS.into())).await;
+    env.operators.check_alive().unwrap();
+    let events = env.audit().unwrap().follow_from(start).read_new().unwrap();
+    let own = events.iter().filter(|event| sent_by(event, OperatorKind::NodePool, 0));
+    // The audit log names no object of a list.
+    let is_list = |event: &&Event| event.verb == "list" && event.message.contains("pods is forbidden");
+    let (lists, others): (Vec<&Event>, Vec<&Event>) = own.partition(is_list);
+    println!("{} lists of pods and {} other requests in {SECONDS} s", lists.len(), others.len());
+    assert!(!lists.is_empty() && lists.iter().all(|event| event.code == 403), "{:?}", others.first());
+    let most = usize::try_from(SECONDS * 5).unwrap();
+    assert!(lists.len() <= most, "{} lists of pods in {SECONDS} s", lists.len());
+    assert!(others.len() <= most, "{} other requests in {SECONDS} s", others.len());
+    assert_eq!(env.nodes("p").await.unwrap().len(), 60, "it is not known which of them may go");
+
+    write_role(&env, role).await;
+    env.settles("p", 0).await.unwrap();
+    env.end().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_it_is_given_back() {
     let env = TestEnv::begin("revoked", &[]).await.unwrap();
@@ -108,18 +171,7 @@ async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_
     env.create(&pool).await.unwrap();
     env.settles("p", 1).await.unwrap();
 
-    let roles = Api::<ClusterRole>::all(env.client.clone());
-    let role = roles.get("tandem-nodepool-operator").await.unwrap();
-    let mut without = role.clone();
-    for rule in without.rules.iter_mut().flatten() {
-        if rule.resources.iter().flatten().any(|resource| resource == "nodes") {
-            rule.verbs.retain(|verb| verb != "watch" && verb != "list");
-        }
-    }
-    assert_ne!(role.rules, without.rules);
-    without.metadata.managed_fields = None;
-    without.metadata.resource_version = None;
-    roles.replace("tandem-nodepool-operator", &PostParams::default(), &without).await.unwrap();
+    let role = take_right(&env, "nodes", &["list", "watch"]).await;
     let waits = eventually(PATIENCE, "/readyz says that nodes cannot be watched", async || {
         env.operators.check_alive()?;
         Ok(env.operators.node_pool.waits_for().await?.filter(|waits| waits.contains("cache of nodes")))
@@ -128,10 +180,7 @@ async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_
     .unwrap();
     assert!(waits.contains("forbidden"), "{waits}");
 
-    let mut again = role.clone();
-    again.metadata.managed_fields = None;
-    again.metadata.resource_version = None;
-    roles.replace("tandem-nodepool-operator", &PostParams::default(), &again).await.unwrap();
+    write_role(&env, role).await;
     scale(&env, "npool/p", 2).await;
     env.settles("p", 2).await.unwrap();
     env.end().await.unwrap();

@@ -23,11 +23,11 @@ use shared_runtime::write::Outcome;
 use tokio::sync::Mutex;
 
 use self::management::{Connection, Connections, Management};
-use self::objects::{DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
+use self::objects::{DELETE_ANNOTATION, DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
 use super::api_errors::Advice;
 use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
 use crate::plan::PoolKey;
-use crate::plan::supply::{NodeSource, Size};
+use crate::plan::supply::{Completeness, KnownAs, NodeSource, Size};
 
 /// What comes before the name of the `MachineDeployment` in `ProviderSpec::reference`.
 const PREFIX: &str = "clusterApi.";
@@ -63,10 +63,37 @@ impl Observed {
         self.machines.iter().filter(|machine| !machine.is_going())
     }
 
+    /// Whether its controller knows of as many machines as were listed, going ones counted or not.
+    fn completeness(&self) -> Completeness {
+        let all = [self.machines.len(), self.staying().count()];
+        let is_complete = all.into_iter().any(|listed| self.deployment.counts(listed));
+        if is_complete { Completeness::Stated } else { Completeness::Unknown }
+    }
+
     /// How many machines without a mark Cluster API will remove by itself, because another writer has lowered the number.
     fn chosen_by_cluster_api(&self) -> usize {
         let marked = self.staying().filter(|machine| machine.is_marked()).count();
         self.surplus().saturating_sub(marked)
+    }
+
+    /// Why no machine can be removed now without the risk that Cluster API takes another one than those called `going`.
+    fn removals_wait(&self, going: &[String]) -> Option<String> {
+        let name = self.deployment.metadata.name.as_deref().unwrap_or_default();
+        let is_in_the_way = |machine: &&Machine| {
+            machine.is_marked_by_another() && going.iter().all(|it| it != name_of(machine))
+        };
+        let marked = self.staying().find(is_in_the_way).map(|machine| {
+            let marked = name_of(machine);
+            format!(
+                "another writer has put the annotation {DELETE_ANNOTATION} on Machine {marked}, so Cluster API would remove \
+                 that one, without a drain, instead of the drained one: take the annotation off"
+            )
+        });
+        let chosen = match self.chosen_by_cluster_api() {
+            0 => None,
+            count => Some(format!("Cluster API is choosing {count} of the machines of {name} to remove")),
+        };
+        self.rolling.clone().or(chosen).or(marked)
     }
 
     /// How many of the staying machines Cluster API will remove by itself.
@@ -204,19 +231,10 @@ impl SizedProvider for ClusterApi {
             }
             let observed = observed?;
             let deployment = &observed.deployment;
-            if let Some(why) = deployment.scaled_by_another() {
-                return Err(ProviderError::Invalid(format!("MachineDeployment {name}: {why}")));
+            if let Some(why) = deployment.refusal() {
+                return Err(why);
             }
-            if deployment.is_paused() {
-                let message =
-                    format!("MachineDeployment {name} is paused, or its Cluster is: nothing is done there");
-                return Err(ProviderError::Transient(message));
-            }
-            let chosen = match observed.chosen_by_cluster_api() {
-                0 => None,
-                count => Some(format!("Cluster API is choosing {count} of the machines of {name} to remove")),
-            };
-            let removals_wait = observed.rolling.clone().or(chosen);
+            let removals_wait = observed.removals_wait(&[]);
             // Marked machines that Cluster API has to remove by itself are as good as gone.
             let mut surplus = observed.surplus();
             let mut going = |machine: &Machine| {
@@ -239,6 +257,7 @@ impl SizedProvider for ClusterApi {
                     provider_id: machine.provider_id(),
                     template_hash: None,
                     cluster: None,
+                    known_as: machine.known_as(),
                 };
                 (listed, marked)
             };
@@ -254,6 +273,7 @@ impl SizedProvider for ClusterApi {
                         provider_id: None,
                         template_hash: None,
                         cluster: None,
+                        known_as: KnownAs::default(),
                     },
                     false,
                 )
@@ -267,7 +287,8 @@ impl SizedProvider for ClusterApi {
             let size_writer = deployment.replicas_writer().or_else(|| written().as_ref().map(own));
             let rolling = deployment.rolling_out().map(|how| format!("MachineDeployment {name}: {how}"));
             let capacity = deployment.capacity();
-            Ok(SizedList { size, size_writer, capacity, machines, removals_wait, rolling })
+            let completeness = observed.completeness();
+            Ok(SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness })
         }
         .boxed()
     }
@@ -282,6 +303,9 @@ impl SizedProvider for ClusterApi {
         async move {
             let management = self.management.current().await?;
             let Observed { deployment, .. } = management.observe(pool, name).await?;
+            if let Some(why) = deployment.refusal() {
+                return Err(why);
+            }
             if deployment.replicas() != from.replicas {
                 return Err(ProviderError::Conflict);
             }
@@ -301,16 +325,21 @@ impl SizedProvider for ClusterApi {
             let _one = self.one_removal.lock().await;
             let management = self.management.current().await?;
             let before = management.observe(pool, name).await?;
+            if let Some(why) = before.deployment.refusal() {
+                return Err(why);
+            }
             for machine in
                 before.machines.iter().filter(|machine| without.iter().any(|it| it == name_of(machine)))
             {
                 management.mark(pool, machine).await?;
             }
             // Read after the marks, which change the version.
-            let Observed { deployment, rolling, .. } = management.observe(pool, name).await?;
+            let after = management.observe(pool, name).await?;
+            let wait = after.removals_wait(without);
+            let Observed { deployment, .. } = after;
             let is_same = deployment.replicas() == from.replicas
                 && deployment.metadata.generation == Some(from.generation);
-            if rolling.is_some() || !is_same {
+            if wait.is_some() || !is_same {
                 return Err(ProviderError::Conflict);
             }
             let by = i32::try_from(without.len()).unwrap_or(i32::MAX);
@@ -334,13 +363,17 @@ impl SizedProvider for ClusterApi {
             if found.is_going() {
                 return Ok(Deletion::Started);
             }
+            let before = management.observe(pool, name).await?;
+            if let Some(why) = before.deployment.refusal() {
+                return Err(why);
+            }
             management.mark(pool, &found).await?;
             let observed = management.observe(pool, name).await?;
             let unmarked = observed.staying().filter(|it| !it.is_marked()).count();
             let wanted = observed.deployment.replicas();
             // A number that was lowered before, and whose answer was lost, is not lowered again.
             let is_due = usize::try_from(wanted).unwrap_or_default() > unmarked;
-            let is_calm = observed.rolling.is_none() && observed.chosen_by_cluster_api() == 0;
+            let is_calm = observed.removals_wait(&[machine.to_owned()]).is_none();
             if is_due && is_calm {
                 self.resize(&management, pool, &observed.deployment, wanted.saturating_sub(1)).await?;
             }

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use shared_crds::names::NODEPOOL_OPERATOR;
 use shared_crds::quantity::Exact;
 
+use crate::plan::supply::KnownAs;
+use crate::provider::ProviderError;
+
 /// Label that Cluster API puts on a `MachineDeployment`'s machines.
 pub(super) const DEPLOYMENT_LABEL: &str = "cluster.x-k8s.io/deployment-name";
 /// Annotation on a `Machine`: it goes before those without when the number of replicas falls.
@@ -52,6 +55,8 @@ pub(super) struct MachineDeploymentSpec {
 #[serde(rename_all = "camelCase")]
 pub(super) struct MachineDeploymentStatus {
     observed_generation: Option<i64>,
+    /// Number of machines that its controller counts.
+    replicas: Option<i32>,
     #[serde(default)]
     conditions: Vec<Condition>,
     /// Where v1beta1 has the conditions of v1beta2.
@@ -84,9 +89,27 @@ pub(super) struct MachineSpec {
 
 /// State of a `Machine`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct MachineStatus {
     #[serde(default)]
     phase: Option<String>,
+    node_ref: Option<NodeReference>,
+    #[serde(default)]
+    addresses: Vec<MachineAddress>,
+}
+
+/// The Node that Cluster API has found for a machine, in the cluster of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct NodeReference {
+    #[serde(default)]
+    name: String,
+}
+
+/// A host name or an IP address of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct MachineAddress {
+    #[serde(default)]
+    address: String,
 }
 
 /// The machines of one template of a `MachineDeployment`.
@@ -111,10 +134,30 @@ impl MachineDeployment {
     }
 
     /// Whether it, or its Cluster, is paused. Its controller may not have said so yet.
-    pub(super) fn is_paused(&self) -> bool {
+    fn is_paused(&self) -> bool {
         let annotations = self.metadata.annotations.as_ref();
         let by_annotation = annotations.is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
         self.spec.paused == Some(true) || by_annotation || self.holds("Paused").is_some()
+    }
+
+    /// Whether its controller counts as many machines as `listed`, and has seen its spec.
+    pub(super) fn counts(&self, listed: usize) -> bool {
+        let Some(status) = &self.status else { return false };
+        let counted = status.replicas.and_then(|replicas| usize::try_from(replicas).ok());
+        status.observed_generation == self.metadata.generation && counted == Some(listed)
+    }
+
+    /// Why nothing is done to it now, and what to do about that; `None` when it may be changed.
+    pub(super) fn refusal(&self) -> Option<ProviderError> {
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        if let Some(why) = self.scaled_by_another() {
+            return Some(ProviderError::Invalid(format!("MachineDeployment {name}: {why}")));
+        }
+        self.is_paused().then(|| {
+            let message =
+                format!("MachineDeployment {name} is paused, or its Cluster is: nothing is done there");
+            ProviderError::Transient(message)
+        })
     }
 
     /// How it shows that it replaces its machines, or may begin to: its controller has not seen its spec. `None` when
@@ -168,7 +211,7 @@ impl MachineDeployment {
     }
 
     /// Who else is meant to scale it, and what to do about that; `None` when nobody is.
-    pub(super) fn scaled_by_another(&self) -> Option<&'static str> {
+    fn scaled_by_another(&self) -> Option<&'static str> {
         let ObjectMeta { labels, annotations, .. } = &self.metadata;
         if annotations.as_ref().is_some_and(|all| all.contains_key(CLUSTER_AUTOSCALER_ANNOTATION)) {
             return Some(
@@ -207,6 +250,21 @@ impl Machine {
     /// Whether it carries our mark.
     pub(super) fn is_marked(&self) -> bool {
         self.annotation(DELETE_ANNOTATION) == Some(OUR_MARK)
+    }
+
+    /// Whether another writer has marked it as one that goes first.
+    pub(super) fn is_marked_by_another(&self) -> bool {
+        self.annotation(DELETE_ANNOTATION).is_some() && !self.is_marked()
+    }
+
+    /// By what its Node could be known.
+    pub(super) fn known_as(&self) -> KnownAs {
+        let status = self.status.clone().unwrap_or_default();
+        let addresses = status.addresses.into_iter().map(|it| it.address).filter(|it| !it.is_empty());
+        KnownAs {
+            node: status.node_ref.map(|node| node.name).filter(|name| !name.is_empty()),
+            addresses: addresses.collect(),
+        }
     }
 
     /// The patch that marks it as the one that goes next, and keeps Cluster API from draining its Node a second time.

@@ -331,10 +331,20 @@ async fn a_deployment_that_cannot_be_scaled_is_said() {
             "the topology of its Cluster",
         ),
     ] {
-        let objects = objects(1, &["a"]);
+        let objects = objects(2, &["a", "b"]);
+        let (provider, key) = (provider(&objects), key());
+        let size = provider.list(&key, "md").await.unwrap().size;
         json_patch::merge(&mut objects.lock().unwrap().deployment, &change);
-        let error = provider(&objects).list(&key(), "md").await.unwrap_err();
-        assert!(error.to_string().contains(text), "{error}");
+        let without = ["b".to_owned()];
+        for error in [
+            provider.list(&key, "md").await.unwrap_err(),
+            provider.delete(&key, "md", "a").await.unwrap_err(),
+            provider.grow(&key, "md", size, 1).await.unwrap_err(),
+            provider.shrink(&key, "md", size, &without).await.unwrap_err(),
+        ] {
+            assert!(error.to_string().contains(text), "{error}");
+        }
+        assert_eq!((marked(&objects), objects.lock().unwrap().resized.clone()), (vec![], vec![]));
     }
     let objects = objects(1, &["a"]);
     let error = provider(&objects).list(&key(), "none").await.unwrap_err();
@@ -445,4 +455,49 @@ async fn the_capacity_of_a_machine_is_what_the_scale_from_zero_annotations_say()
     objects.lock().unwrap().deployment["metadata"]["annotations"] =
         json!({ of("cpu"): "many", of("memory"): "1Gi" });
     assert_eq!(capacity().await, "memory=1Gi");
+}
+
+#[tokio::test]
+async fn nothing_is_lowered_while_another_writer_has_marked_another_machine() {
+    let objects = objects(3, &["a", "b", "c"]);
+    let mark = |value: Value| objects.lock().unwrap().machines[1]["metadata"]["annotations"] = value;
+    mark(json!({ DELETE: "yes" }));
+    let provider = provider(&objects);
+    let listed = provider.list(&key(), "md").await.unwrap();
+    let why = listed.removals_wait.unwrap();
+    assert!(why.contains("Machine b") && why.contains("take the annotation off"), "{why}");
+    assert_eq!(provider.delete(&key(), "md", "a").await, Ok(Deletion::Started));
+    let shrunk = provider.shrink(&key(), "md", listed.size, &["a".to_owned()]).await;
+    assert_eq!((shrunk, objects.lock().unwrap().resized.len()), (Err(ProviderError::Conflict), 0));
+    // The marked one itself may go, and so may the other one when the mark is off.
+    assert_eq!(provider.delete(&key(), "md", "b").await, Ok(Deletion::Started));
+    assert_eq!(objects.lock().unwrap().resized, [2]);
+    assert_eq!(provider.delete(&key(), "md", "a").await, Ok(Deletion::Started));
+    assert_eq!(objects.lock().unwrap().resized, [2, 1], "it had waited");
+}
+
+#[tokio::test]
+async fn the_node_that_cluster_api_has_found_and_the_addresses_are_listed() {
+    let objects = objects(1, &["a"]);
+    objects.lock().unwrap().machines[0]["status"] = json!({ "phase": "Running", "nodeRef": { "name": "far" },
+        "addresses": [{ "type": "InternalIP", "address": "10.0.0.7" }, { "type": "Hostname", "address": "a.local" }] });
+    let (machine, _) = provider(&objects).list(&key(), "md").await.unwrap().machines.remove(0);
+    let addresses = ["10.0.0.7", "a.local"].map(str::to_owned).into();
+    assert_eq!(machine.known_as, KnownAs { node: Some("far".to_owned()), addresses });
+}
+
+#[tokio::test]
+async fn a_list_is_complete_when_the_controller_counts_as_many_machines() {
+    for (status, expected) in [
+        (json!({ "observedGeneration": 3, "replicas": 1 }), Completeness::Stated),
+        (json!({ "observedGeneration": 3, "replicas": 2 }), Completeness::Unknown),
+        (json!({ "observedGeneration": 2, "replicas": 1 }), Completeness::Unknown),
+        (json!({ "observedGeneration": 3 }), Completeness::Unknown),
+        (Value::Null, Completeness::Unknown),
+    ] {
+        let objects = objects(1, &["a"]);
+        objects.lock().unwrap().deployment["status"] = status.clone();
+        let listed = provider(&objects).list(&key(), "md").await.unwrap();
+        assert_eq!(listed.completeness, expected, "{status}");
+    }
 }

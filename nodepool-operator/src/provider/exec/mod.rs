@@ -8,6 +8,9 @@ mod protocol;
 #[cfg(test)]
 pub(super) mod tests;
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -16,7 +19,7 @@ use shared_crds::v1alpha1::ProviderSpec;
 pub(crate) use self::program::Program;
 use self::protocol::{CreateAnswer, DeleteAnswer, DeletionState, ListAnswer, Operation, Request};
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
-use crate::plan::supply::NodeSource;
+use crate::plan::supply::{Completeness, NodeSource};
 use crate::plan::{ClusterId, PoolKey};
 
 /// One configured program.
@@ -25,12 +28,20 @@ pub(crate) struct Exec {
     program: Program,
     reference: String,
     cluster: ClusterId,
+    /// The pools whose last list was said to be complete.
+    complete: Mutex<BTreeSet<PoolKey>>,
 }
 
 impl Exec {
     /// The provider that asks `program`, for `cluster`.
     pub(crate) fn new(program: Program, cluster: ClusterId) -> Self {
-        Self { reference: format!("exec.{}", program.name()), program, cluster }
+        let reference = format!("exec.{}", program.name());
+        Self { reference, program, cluster, complete: Mutex::default() }
+    }
+
+    fn complete(&self) -> MutexGuard<'_, BTreeSet<PoolKey>> {
+        // One entry at a time is changed, so a panic elsewhere leaves nothing that could do harm.
+        self.complete.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn ask<A: protocol::Answer>(
@@ -60,6 +71,10 @@ impl NamedProvider for Exec {
         })
     }
 
+    fn completeness(&self, pool: &PoolKey) -> Completeness {
+        if self.complete().contains(pool) { Completeness::Stated } else { Completeness::Unknown }
+    }
+
     fn create<'a>(
         &'a self,
         request: MachineRequest<'a>,
@@ -80,7 +95,11 @@ impl NamedProvider for Exec {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
         async move {
-            let ListAnswer { machines } = self.ask(pool, Operation::List).await?;
+            self.complete().remove(pool);
+            let ListAnswer { machines, complete } = self.ask(pool, Operation::List).await?;
+            if complete {
+                self.complete().insert(pool.clone());
+            }
             Ok(machines
                 .into_iter()
                 .map(|machine| machine.listed(|seconds| in_seconds(now, seconds)))
@@ -104,5 +123,7 @@ impl NamedProvider for Exec {
         .boxed()
     }
 
-    fn forget(&self, _: &PoolKey) {}
+    fn forget(&self, pool: &PoolKey) {
+        self.complete().remove(pool);
+    }
 }

@@ -1,13 +1,14 @@
 //! What is written to a program, and what it may answer: version `exec.tandem.dev/v1alpha1` of the protocol that
 //! `docs/providers/exec.md` describes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate};
 
+use crate::plan::supply::KnownAs;
 use crate::plan::{ClusterId, PoolKey};
 use crate::provider::{ListedMachine, Progress, ProviderError};
 
@@ -93,6 +94,9 @@ pub(super) struct CreateAnswer {
 pub(super) struct ListAnswer {
     /// The machines of the pool.
     pub machines: Vec<MachineAnswer>,
+    /// Whether a machine that is not among them does not exist.
+    #[serde(default)]
+    pub complete: bool,
 }
 
 /// A machine in a list.
@@ -107,6 +111,8 @@ pub(super) struct MachineAnswer {
     message: Option<String>,
     template_hash: Option<String>,
     cluster: Option<String>,
+    #[serde(default)]
+    addresses: BTreeSet<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -156,6 +162,7 @@ impl MachineAnswer {
             provider_id,
             template_hash: self.template_hash.filter(|hash| !hash.is_empty()),
             cluster: self.cluster.filter(|cluster| !cluster.is_empty()),
+            known_as: KnownAs { node: None, addresses: self.addresses },
         }
     }
 }

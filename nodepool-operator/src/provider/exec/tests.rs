@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use super::*;
+use crate::plan::supply::KnownAs;
 use crate::plan::testing::{at, cluster, key};
 use crate::provider::Progress;
 use program::InvalidProgram;
@@ -58,6 +59,7 @@ async fn a_list_is_read_with_states_times_and_provider_ids() {
         provider_id,
         template_hash: None,
         cluster: (name == "c").then(|| "there".to_owned()),
+        known_as: KnownAs::default(),
     });
     assert_eq!(machines, expected);
 }

@@ -22,7 +22,7 @@ use shared_runtime::write::{Created, DeleteOutcome, Writer};
 use self::node_claim::NodeClaim;
 use super::api_errors::Advice;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError, origin};
-use crate::plan::supply::NodeSource;
+use crate::plan::supply::{Completeness, NodeSource};
 use crate::plan::{ClusterId, PoolKey, template};
 
 /// What to tell the user about Karpenter's objects.
@@ -123,6 +123,11 @@ impl NamedProvider for Karpenter {
         is_meant
             .then_some(NodeSource::Kubelet)
             .ok_or_else(|| ProviderError::Invalid("karpenter is not set".to_owned()))
+    }
+
+    fn completeness(&self, _: &PoolKey) -> Completeness {
+        // The claims are in the cluster of the Nodes.
+        Completeness::Certain
     }
 
     fn trouble(&self, pool: &PoolKey) -> Option<String> {

@@ -14,6 +14,7 @@ use shared_crds::names::{
 use shared_crds::v1alpha1::{KarpenterProvider, MachineRequirement, NodeClassReference, NodePoolSpec};
 
 use crate::plan::applied_template::AppliedTemplate;
+use crate::plan::supply::KnownAs;
 use crate::plan::{ClusterId, PoolKey};
 use crate::provider::{ListedMachine, Progress};
 
@@ -52,6 +53,7 @@ struct Resources {
 pub(super) struct NodeClaimStatus {
     #[serde(default, rename = "providerID")]
     provider_id: Option<String>,
+    node_name: Option<String>,
     #[serde(default)]
     conditions: Vec<Condition>,
 }
@@ -165,7 +167,10 @@ impl NodeClaim {
         } else {
             Progress::Starting(None)
         };
-        let provider_id = self.status.and_then(|status| status.provider_id).filter(|id| !id.is_empty());
+        let (provider_id, node) =
+            self.status.map(|status| (status.provider_id, status.node_name)).unwrap_or_default();
+        let provider_id = provider_id.filter(|id| !id.is_empty());
+        let known_as = KnownAs { node: node.filter(|name| !name.is_empty()), ..KnownAs::default() };
         let template_hash =
             self.metadata.annotations.and_then(|mut all| all.remove(TEMPLATE_HASH_ANNOTATION));
         ListedMachine {
@@ -174,6 +179,7 @@ impl NodeClaim {
             provider_id,
             template_hash,
             cluster: carried,
+            known_as,
         }
     }
 }

@@ -13,6 +13,7 @@ use shared_runtime::clock::Clock;
 use shared_runtime::write::WriteStrategy;
 
 use super::*;
+use crate::plan::supply::KnownAs;
 use crate::plan::testing::{at, cluster, key, pool};
 use crate::provider::Progress;
 use crate::testing::failure;
@@ -172,6 +173,7 @@ async fn states_follow_karpenters_conditions() {
         provider_id: id.map(str::to_owned),
         template_hash: None,
         cluster: Some("here".to_owned()),
+        known_as: KnownAs::default(),
     });
     assert_eq!(listed, expected);
 }

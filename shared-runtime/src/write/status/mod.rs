@@ -3,6 +3,7 @@
 mod migrate_applied_fields;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use conflict_retry::{Outcome, PatchDecision, Source, Subresource, UpdateDecision, WriteOptions};
 use kube::core::NamespaceResourceScope;
@@ -19,6 +20,7 @@ use tracing::{debug, instrument};
 use super::guarded::{self, Current};
 use super::owned::Contract;
 use super::{WriteStrategy, Writer, WriterError};
+use crate::crds::MissingFields;
 use crate::freshness::ChangeKind;
 
 /// What a kind needs so that the writer can write its status.
@@ -69,8 +71,13 @@ impl Writer {
     ) -> Result<Outcome<K>, WriterError> {
         let options = self.begin()?;
         let target = Target::of(self, cached)?;
-        let decision = StatusDecision { contract, decide };
-        let outcome = target.write(self, &options, decision, cached).await?;
+        let missing = self.served.missing(&format!("{}.{}", K::plural(&()), K::group(&())));
+        let decision = StatusDecision { contract, missing, decide };
+        let outcome = target.write(self, &options, decision, cached).await;
+        if outcome.as_ref().is_err_and(WriterError::is_undeclared_field) {
+            self.served.doubt();
+        }
+        let outcome = outcome?;
         if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
             self.write_tracker.wrote(object, ChangeKind::Updated);
         }
@@ -94,6 +101,8 @@ impl StatusChange {
 /// Calls the operator's `decide` and checks its result.
 struct StatusDecision<D> {
     contract: Contract,
+    /// What the installed definition lacks: left out on both sides, because the API server would not keep it.
+    missing: Arc<MissingFields>,
     decide: D,
 }
 
@@ -105,7 +114,8 @@ impl<D> StatusDecision<D> {
         let decided = (self.decide)(object);
         let current = json_of(object)?;
         let owned = self.contract.owned(&current, &decided)?;
-        let wanted = self.contract.splice(&current, owned);
+        let wanted = self.missing.without(self.contract.splice(&current, owned));
+        let current = self.missing.without(current);
         Ok(StatusChange { current, wanted, guarded: self.contract.guarded })
     }
 
