@@ -60,9 +60,9 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     } else {
         // That pods could not be listed is not a failure of the pool: the rest of it continues at its own pace.
         let again = ctx.unread_pools.retry(&key, pods.is_incomplete);
-        let deferred = (!pods.deferred.is_empty()).then_some(DEFERRED_RETRY);
+        let again = again.or((!pods.deferred.is_empty()).then_some(DEFERRED_RETRY));
         let due = applied.next_visit(&plan, ctx.clock.now()).map(|at| ctx.clock.until(at));
-        due.into_iter().chain(again).chain(deferred).min()
+        due.into_iter().chain(again).min()
     };
     // What was found out about nodes lets the next pass look at others.
     let has_progressed = applied.changed || !plan.protected.is_empty();

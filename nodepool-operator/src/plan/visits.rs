@@ -72,7 +72,9 @@ pub(super) fn next_list(observed: &Observed) -> Option<Timestamp> {
     // While the machines cannot be listed, what should have come by now stays uncertain.
     let uncertain = observed.supply.uncertain_until.filter(|until| *until > now);
     let uncertain = uncertain.map(|until| until.min(after(MACHINE_POLL)));
-    let waiting = observed.supply.removals_wait.is_some().then(|| after(MACHINE_POLL));
+    // A list that fails has a backoff of its own.
+    let is_waiting = observed.supply.removals_wait.is_some() && !observed.supply.is_unknown;
+    let waiting = is_waiting.then(|| after(MACHINE_POLL));
     let resync = registers_itself.then(|| after(MACHINE_RESYNC));
     machines.chain(uncertain).chain(waiting).chain(resync).min()
 }
