@@ -24,6 +24,9 @@ pub const PROGRAM: &str = "directory";
 /// The program of the documentation.
 const DOCUMENTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/exec/directory.sh");
 
+/// What is in the file of a machine whose kubelet registers its Node in another cluster.
+const ELSEWHERE: &str = "elsewhere";
+
 /// How often a kubelet looks whether its Node exists: a real one notices with its next heartbeat.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
@@ -152,7 +155,7 @@ printf '%s\n' "$answer""#,
     /// # Errors
     /// When they cannot be read.
     pub fn names(&self) -> Result<Vec<String>> {
-        machines_in(&self.all())
+        machines_in(&self.all(), |_| true)
     }
 
     /// Adds a machine that nobody asked for now.
@@ -160,8 +163,37 @@ printf '%s\n' "$answer""#,
     /// # Errors
     /// When it cannot be added.
     pub fn add(&self, env: &TestEnv, pool: &str, machine: &str) -> Result<()> {
-        let path = self.all().join(env.namespace()).join(pool).join(machine);
-        std::fs::write(&path, "").with_context(|| format!("{}", path.display()))
+        self.record(env, pool, machine, "")
+    }
+
+    /// Adds a machine that registers no Node in this cluster, or records whose it is. It carries `cluster`; with `None` it
+    /// carries none, as those that were made before machines carried any.
+    ///
+    /// # Errors
+    /// When it cannot be added.
+    pub fn add_elsewhere(
+        &self,
+        env: &TestEnv,
+        pool: &str,
+        machine: &str,
+        cluster: Option<&str>,
+    ) -> Result<()> {
+        self.record(env, pool, machine, &format!("\n{}\n{ELSEWHERE}\n", cluster.unwrap_or_default()))
+    }
+
+    /// Takes away a machine.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn remove(&self, env: &TestEnv, pool: &str, machine: &str) -> Result<()> {
+        Ok(std::fs::remove_file(self.all().join(env.namespace()).join(pool).join(machine))?)
+    }
+
+    fn record(&self, env: &TestEnv, pool: &str, machine: &str, text: &str) -> Result<()> {
+        let pool = self.all().join(env.namespace()).join(pool);
+        std::fs::create_dir_all(&pool)?;
+        let path = pool.join(machine);
+        std::fs::write(&path, text).with_context(|| format!("{}", path.display()))
     }
 
     /// Whether machines without a Node register one.
@@ -209,7 +241,12 @@ pub fn host_name(machine: &str) -> String {
     format!("host-of-{machine}")
 }
 
-fn machines_in(all: &Path) -> Result<Vec<String>> {
+/// Whether a machine with this file registers its Node here. One that has just gone does not.
+fn is_here(path: &Path) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| text.lines().nth(2) != Some(ELSEWHERE))
+}
+
+fn machines_in(all: &Path, is_meant: impl Fn(&Path) -> bool) -> Result<Vec<String>> {
     let below = |path: &Path| -> Result<Vec<PathBuf>> {
         if !path.exists() {
             return Ok(Vec::new());
@@ -220,7 +257,8 @@ fn machines_in(all: &Path) -> Result<Vec<String>> {
     for namespace in below(all)? {
         for pool in below(&namespace)? {
             let machines = below(&pool)?;
-            names.extend(machines.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
+            let machines = machines.iter().filter(|path| is_meant(path));
+            names.extend(machines.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
         }
     }
     names.sort();
@@ -232,7 +270,7 @@ async fn heartbeat(config: &kube::Config, all: &Path) -> Result<()> {
     let existing = nodes.list_metadata(&ListParams::default()).await?.items;
     // In this order: a machine that is there after its Node was missing may register it. In the other one, it may have
     // gone meanwhile, and a kubelet ends with its machine.
-    let machines = machines_in(all)?;
+    let machines = machines_in(all, is_here)?;
     let exists = |name: &str| existing.iter().any(|node| node.metadata.name.as_deref() == Some(name));
     for machine in machines.iter().filter(|machine| !exists(&host_name(machine))) {
         let name = host_name(machine);

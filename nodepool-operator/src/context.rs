@@ -26,12 +26,14 @@ use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
 use crate::memory::unread_pools::UnreadPools;
 use crate::metrics::NodePoolMetrics;
-use crate::plan::PoolKey;
+use crate::plan::{ClusterId, PoolKey};
 use crate::pod_reads::PARALLEL_LISTS;
 use crate::provider::provisioner::Provisioner;
 
 /// The dependencies of a reconcile.
 pub(crate) struct Context {
+    /// The cluster that this one is to others.
+    pub cluster: ClusterId,
     /// Client for reads. Writes go through `writer`.
     pub client: Client,
     /// The only way to write to the API server.
@@ -75,12 +77,14 @@ impl Context {
     /// Creates the context from the operator's shared runtime and the caches.
     pub(crate) fn new(
         operator: &Operator,
+        cluster: ClusterId,
         pools: Store<NodePool>,
         nodes: Store<Node>,
         provisioner: Arc<Provisioner>,
         max_parallel_drains: usize,
     ) -> Result<Self, MetricsError> {
         Ok(Self {
+            cluster,
             client: operator.client.clone(),
             writer: operator.writer.clone(),
             write_tracker: operator.write_tracker.clone(),
@@ -127,7 +131,9 @@ impl Context {
             nodes: store().0,
             served: ServedFields::default(),
             unreadable: UnreadableObjects::default(),
+            cluster: crate::plan::testing::cluster(),
             provisioner: Arc::new(Provisioner::new(
+                crate::plan::testing::cluster(),
                 (client.clone(), writer.clone()),
                 crate::provider::cluster_api::management::Management::Own(client.clone(), writer.clone()),
                 Vec::new(),

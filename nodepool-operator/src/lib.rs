@@ -9,6 +9,7 @@
 mod apply;
 mod attachments;
 mod cache;
+mod cluster;
 mod context;
 mod error;
 mod kept_pod;
@@ -45,6 +46,7 @@ use shared_runtime::other_cluster::OtherCluster;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::plan::ClusterId;
 use crate::provider::cluster_api::management::Management;
 use crate::provider::exec::Program;
 use crate::provider::provisioner::Provisioner;
@@ -109,6 +111,13 @@ struct RunArgs {
     /// It is read again when it changes. A pool's machines are in the namespace there that has the name of its namespace here.
     #[arg(long, env = "TANDEM_CLUSTER_API_KUBECONFIG", value_name = "FILE", help_heading = "Providers")]
     cluster_api_kubeconfig: Option<PathBuf>,
+
+    /// What tells this cluster's machines from those of others; without it, the UID of the namespace kube-system
+    ///
+    /// It is written on every machine, and machines that carry another one are left alone. Set it where a cluster is made anew
+    /// from a backup and keeps its machines: docs/providers/README.md
+    #[arg(long, env = "TANDEM_CLUSTER_ID", value_name = "ID", value_parser = cluster::parse, help_heading = "Providers")]
+    cluster_id: Option<ClusterId>,
 }
 
 /// Why the program failed.
@@ -129,9 +138,10 @@ pub enum Failure {
 pub async fn main() -> Result<(), Failure> {
     match Cli::parse().command {
         Command::Run(args) => {
-            let RunArgs { common, exec_provider, max_parallel_drains, cluster_api_kubeconfig } = *args;
+            let RunArgs { common, exec_provider, max_parallel_drains, cluster_api_kubeconfig, cluster_id } =
+                *args;
             let most = usize::from(max_parallel_drains);
-            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig, most);
+            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig, cluster_id, most);
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
@@ -150,8 +160,10 @@ async fn start(
     operator: Operator,
     programs: Vec<Program>,
     management: Option<PathBuf>,
+    cluster_id: Option<ClusterId>,
     max_parallel_drains: usize,
 ) -> Result<(), Error> {
+    let Some(cluster) = cluster::identify(&operator, cluster_id).await else { return Ok(()) };
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let every_node = Api::all(operator.client.clone());
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);
@@ -165,7 +177,8 @@ async fn start(
         }
         None => Management::Own(own.0.clone(), own.1.clone()),
     };
-    let provisioner = Provisioner::new(own, management, programs).fenced(operator.fence.clone());
+    let provisioner =
+        Provisioner::new(cluster.clone(), own, management, programs).fenced(operator.fence.clone());
     let provisioner = Arc::new(provisioner);
     let awaiting = {
         let provisioner = Arc::clone(&provisioner);
@@ -176,7 +189,7 @@ async fn start(
         triggers::keys(pool_changes, node_changes, awaiting, namespace),
         triggers::every_pool(operator.served.changes(), pools.clone()),
     );
-    let ctx = Arc::new(Context::new(&operator, pools, nodes, provisioner, max_parallel_drains)?);
+    let ctx = Arc::new(Context::new(&operator, cluster, pools, nodes, provisioner, max_parallel_drains)?);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;

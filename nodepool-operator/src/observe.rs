@@ -23,8 +23,9 @@ use shared_runtime::reflect::Unreadable;
 use crate::context::Context;
 use crate::error::Error;
 use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
+use crate::plan::slots::Slots;
 use crate::plan::supply::NodeSource;
-use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair, slots};
+use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
 use crate::provider::{ListedMachine, ProviderError};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
@@ -72,6 +73,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
         && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
     let mut observed = Observed {
+        cluster: ctx.cluster.clone(),
         key: key.clone(),
         pool,
         nodes,
@@ -197,16 +199,16 @@ fn in_cache(
 /// The nodes in the pool's slots that the cache cannot read. Their labels are not known either, but a slot's name
 /// belongs to the pool.
 fn unreadable_slots(ctx: &Context, key: &PoolKey) -> BTreeSet<String> {
-    let prefix = slots::prefix(key);
+    let slots = Slots::of(&ctx.cluster, key);
     let unreadable = ctx.unreadable.of::<Node>();
-    unreadable.iter().map(|node| node.name.clone()).filter(|name| name.starts_with(&prefix)).collect()
+    unreadable.iter().map(|node| node.name.clone()).filter(|name| slots.may_have(name)).collect()
 }
 
 /// Whether the cache lacks one of our own writes of the pool's nodes.
 fn is_behind(ctx: &Context, key: &PoolKey, cached: &[Arc<Node>]) -> bool {
-    let prefix = slots::prefix(key);
+    let slots = Slots::of(&ctx.cluster, key);
     let is_ours = |name: &str| {
-        name.starts_with(&prefix) || cached.iter().any(|node| node.metadata.name.as_deref() == Some(name))
+        slots.may_have(name) || cached.iter().any(|node| node.metadata.name.as_deref() == Some(name))
     };
     ctx.write_tracker.pending::<Node>().iter().any(|pending| is_ours(&pending.name))
 }

@@ -13,7 +13,9 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::*;
 use crate::plan::supply::{Machine, MachineState};
-use crate::plan::testing::{at, draining, key, machine, node, pod, pool, shared, supply, with_action};
+use crate::plan::testing::{
+    at, draining, key, machine, node, pod, pool, prefix, shared, supply, with_action,
+};
 use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::pod_reads::{FAILURES_LIMIT, ReadsEnd, choose, pods};
 use crate::reconcile::reconcile;
@@ -213,7 +215,7 @@ async fn the_lists_of_a_pass_have_one_deadline_and_what_is_not_read_by_then_is_u
 /// A node in the pool's first slot that cannot be read.
 fn odd() -> Value {
     let mut node = serde_json::to_value(node(0)).unwrap();
-    node["metadata"]["name"] = format!("{}0", slots::prefix(&key())).into();
+    node["metadata"]["name"] = format!("{}0", prefix()).into();
     node["status"]["conditions"] = "what is this?".into();
     node
 }
@@ -235,7 +237,7 @@ async fn the_slot_of_an_unreadable_node_is_neither_requested_nor_given_up() {
     let (enough, _) = planned(pool(1)).await;
     assert_eq!(enough.request, Vec::<String>::new(), "the node is there, although it cannot be read");
     let (missing, _) = planned(pool(2)).await;
-    assert_eq!(missing.request, [format!("{}1", slots::prefix(&key()))]);
+    assert_eq!(missing.request, [format!("{}1", prefix())]);
 
     let mut unset = pool(0);
     unset.spec.replicas = None;

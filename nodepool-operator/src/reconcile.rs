@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::plan::supply::NodeSource;
-    use crate::plan::testing::{at, facts, key, node, observed, plan, pool};
+    use crate::plan::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use crate::provider::provisioner::Provisioner;
     use crate::provider::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
     use crate::testing::{TestContext, failure};
@@ -170,7 +170,7 @@ mod tests {
         .with_pool(pool(1));
         let asked = Arc::<AtomicUsize>::default();
         let provider = Outage { asked: Arc::clone(&asked) };
-        test.ctx.provisioner = Arc::new(Provisioner::with(vec![Box::new(provider)]));
+        test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(provider)]));
         let (time, (ctx, _)) = (test.time.clone(), test.into_parts());
         let minute = Duration::from_secs(60);
         let mut by_minute = [0; 10];

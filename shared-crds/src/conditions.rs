@@ -131,6 +131,8 @@ api_names! {
         ProvisioningTimedOut,
         /// The provider has more machines than it was asked for, so nothing is made or removed.
         TooManyMachines,
+        /// A node's machine carries another cluster, so nothing is made or removed.
+        AnotherCluster,
         /// A machine has a Node that is not in this cluster, or that has another provider ID, so it is neither used nor removed.
         NodeElsewhere,
         /// The provider has created every requested node.

@@ -31,6 +31,8 @@ pub const PROVIDER_LABEL: &str = "tandem.node-restriction.kubernetes.io/provider
 
 /// Annotation on a Node: hash of the pool's template that the node was made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "tandem.dev/template-hash";
+/// Annotation on Karpenter's `NodeClaim`s, and by these on Nodes: the cluster that the machine was made for.
+pub const CLUSTER_ANNOTATION: &str = "tandem.dev/cluster";
 /// Annotation on a Node: what of its labels, annotations and taints is from the pool's template, as JSON, so that a later template
 /// can take it off again. What somebody else has changed since stays.
 pub const TEMPLATE_APPLIED_ANNOTATION: &str = "tandem.dev/template-applied";

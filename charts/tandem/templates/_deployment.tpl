@@ -171,6 +171,9 @@ topologySpreadConstraints:
 {{- range .root.Values.providers.exec }}
 - --exec-provider={{ .name }}={{ .path }}
 {{- end }}
+{{- with .root.Values.clusterId }}
+- {{ printf "--cluster-id=%s" . | quote }}
+{{- end }}
 {{- with .root.Values.providers.clusterApi.kubeconfig }}
 - {{ printf "--cluster-api-kubeconfig=%s" . | quote }}
 {{- end }}

@@ -70,6 +70,7 @@ pool=$(field namespace).$(field pool) machine=$(field machine)
 case $(field operation) in
 create)
     if mkdir "$NODES/$machine" 2>/dev/null; then
+        echo "$(field cluster)" >"$NODES/$machine/cluster"
         echo "$pool" >"$NODES/$machine/pool"
         touch "$NODES/$machine/wanted"
         # On its own: it must not hold the output of this process.
@@ -81,7 +82,8 @@ list)
         [ "$(cat "$of" 2>/dev/null)" = "$pool" ] || continue
         name=$(basename "$(dirname "$of")") state=Running
         [ -e "$NODES/$name/wanted" ] || state=Deleting
-        list="${list:-}${list:+,} {\"name\": \"$name\", \"state\": \"$state\", \"providerID\": \"process://$name\"}"
+        list="${list:-}${list:+,} {\"name\": \"$name\", \"state\": \"$state\", \"providerID\": \"process://$name\", \
+            \"cluster\": \"$(cat "$NODES/$name/cluster" 2>/dev/null || true)\"}"
     done
     echo "{\"machines\": [${list:-}]}" ;;
 delete)

@@ -18,7 +18,7 @@ use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{ExecProvider, NodeTaint, ProviderSpec, TaintEffect};
 
 /// Both operators, and machines whose kubelets run.
-async fn begin(prefix: &str) -> (TestEnv, Machines) {
+pub(super) async fn begin(prefix: &str) -> (TestEnv, Machines) {
     let mut machines = Machines::new().unwrap();
     let values = machines.values();
     let values: Vec<&str> = values.iter().map(String::as_str).collect();

@@ -371,8 +371,7 @@ mod tests {
 
     use super::*;
     use crate::outcome::RejectedWrite;
-    use crate::plan::slots;
-    use crate::plan::testing::{draining, key, node, observed, plan, pool, step};
+    use crate::plan::testing::{draining, key, node, observed, plan, pool, prefix, step};
     use crate::testing::{TestContext, failure};
 
     fn seen() -> Seen {
@@ -427,7 +426,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_machine_that_did_not_come_in_time_is_explained_in_its_makers_words() {
-        let name = format!("{}0", slots::prefix(&key()));
+        let name = format!("{}0", prefix());
         let claim = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {

@@ -1,8 +1,33 @@
-//! Names with namespaces, of pools and of pods.
+//! Names with namespaces, of pools and of pods, and of the cluster that they are in.
+
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shared_crds::{NodePool, QualifiedName, names};
+
+/// What tells this cluster from others whose machines the same provider makes. Every machine carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterId(Arc<str>);
+
+impl From<&str> for ClusterId {
+    fn from(id: &str) -> Self {
+        Self(id.into())
+    }
+}
+
+impl ClusterId {
+    /// The identity as it is written on machines.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// Namespace and name of a pool. Nodes carry them in two labels.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

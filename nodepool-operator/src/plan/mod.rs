@@ -60,6 +60,8 @@ pub(crate) mod victims;
 mod visits;
 
 #[cfg(test)]
+mod another_cluster_tests;
+#[cfg(test)]
 mod disturbance;
 #[cfg(test)]
 mod invariant_tests;
@@ -101,7 +103,7 @@ pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{JoinStep, Plan, Stall};
 use self::drain_limits::DrainLimits;
 use self::in_place::InPlace;
-pub(crate) use self::keys::{PodName, PoolKey};
+pub(crate) use self::keys::{ClusterId, PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
     AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, Pods, PoolStep, Sight,
@@ -133,7 +135,11 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
     // The deletion of a pool goes on: each node is deleted by the provider that made it.
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
     match sizing.filter(|_| !is_held) {
-        Some(sizing) => active(observed, pool, members, sizing, pods),
+        Some(sizing) => {
+            let waits = frozen.filter(|_| observed.in_flight().any(|machine| observed.is_unproven(machine)));
+            let plan = active(observed, pool, members, sizing, pods);
+            Plan { stalled: plan.stalled.or(waits), ..plan }
+        }
         None => while_paused(observed, pool, members, frozen),
     }
 }
@@ -152,11 +158,7 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
     };
     Plan {
         nodes: steps(observed, members, action),
-        withdraw: observed
-            .in_flight()
-            .filter(|machine| !observed.may_be_live(machine))
-            .map(|machine| machine.name.clone())
-            .collect(),
+        withdraw: observed.withdrawable().map(|machine| machine.name.clone()).collect(),
         requeue_at,
         ..Plan::default()
     }

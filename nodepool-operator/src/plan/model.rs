@@ -11,7 +11,7 @@ use shared_crds::{NodePool, names};
 
 use super::absence::Absence;
 use super::blocker::Blocker;
-use super::keys::PoolKey;
+use super::keys::{ClusterId, PoolKey};
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
 use super::supply::{Machine, MachineState, NodeSource, Supply};
@@ -22,6 +22,8 @@ const DEFERRED_RETRY: SignedDuration = SignedDuration::from_secs(2);
 /// Everything a decision is made from, except the pods that have to be read for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
+    /// The cluster that the pool is in.
+    pub cluster: ClusterId,
     /// The pool's key, also when the pool no longer exists.
     pub key: PoolKey,
     /// The pool; `None` when it is gone and only nodes are left.
@@ -131,7 +133,7 @@ impl Observed {
     pub(crate) fn occupied(&self) -> BTreeSet<&str> {
         let nodes = self.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
         let machines = self.supply.machines.iter().map(|machine| &*machine.name);
-        let taken = self.supply.taken.iter().map(String::as_str);
+        let taken = self.supply.taken.iter().chain(self.supply.foreign.keys()).map(String::as_str);
         self.with_node().into_iter().chain(nodes).chain(machines).chain(taken).collect()
     }
 
@@ -149,6 +151,16 @@ impl Observed {
             .iter()
             .filter(|machine| machine.state != MachineState::Deleting)
             .filter(move |machine| !with_node.contains(&*machine.name) && !self.has_registered(machine))
+    }
+
+    /// The machine may be another cluster's, and is not deleted therefore.
+    pub(crate) fn is_unproven(&self, machine: &Machine) -> bool {
+        self.supply.unproven.contains(&machine.name)
+    }
+
+    /// The machines without a Node that this cluster made, and that have no live one elsewhere.
+    pub(crate) fn withdrawable(&self) -> impl Iterator<Item = &Machine> {
+        self.in_flight().filter(|machine| !self.is_unproven(machine) && !self.may_be_live(machine))
     }
 
     fn has_registered(&self, machine: &Machine) -> bool {

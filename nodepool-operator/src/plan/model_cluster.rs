@@ -18,7 +18,7 @@ use shared_crds::{NodePool, names};
 use super::membership::{Readiness, is_ready};
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use super::supply::{KnownAs, Machine, MachineState, NodeSource, ProvisioningFailure};
-use super::testing::{ALWAYS, always, at, key, pod, pool, set_ready, shared, supply};
+use super::testing::{ALWAYS, always, at, cluster, key, pod, pool, set_ready, shared, supply};
 use super::*;
 
 /// How long a machine takes, in seconds.
@@ -125,6 +125,7 @@ impl ModelCluster {
         };
         let source = if self.registers_itself { Ok(NodeSource::Kubelet) } else { supply().source };
         Observed {
+            cluster: cluster(),
             key: key(),
             pool: (!self.is_gone).then(|| Arc::new(self.pool.clone())),
             times: self.times(&nodes),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use shared_crds::names;
-use shared_crds::v1alpha1::DisruptionReason;
+use shared_crds::v1alpha1::{DisruptionReason, ProvisioningStatus};
 
 use super::membership::Readiness;
 use super::model_cluster::{DELAY, ModelCluster};
@@ -75,7 +75,15 @@ impl ModelCluster {
             }
             applied.requested = plan.request.len();
         }
+        self.record();
         applied
+    }
+
+    /// Writes down how many machines were asked for, as every pass does.
+    fn record(&mut self) {
+        let machines = i32::try_from(self.promised()).ok();
+        let provisioning = ProvisioningStatus { machines, ..ProvisioningStatus::default() };
+        self.pool.status.get_or_insert_default().provisioning = Some(provisioning);
     }
 
     pub(super) fn carry_out(&mut self, step: &NodeStep) {

@@ -16,7 +16,7 @@ use crate::status;
 #[test]
 fn missing_nodes_are_requested_in_the_lowest_free_slots() {
     let plan = plan(&observed(pool(3), nodes(1)));
-    let prefix = slots::prefix(&testing::key());
+    let prefix = testing::prefix();
     assert_eq!(plan.request, [format!("{prefix}0"), format!("{prefix}1")]);
     assert!(actions(&plan).is_empty());
 }
@@ -73,7 +73,7 @@ fn the_finalizer_is_added_before_nodes_are_created() {
 
 #[test]
 fn requests_in_flight_count_and_a_running_machine_registers() {
-    let prefix = slots::prefix(&testing::key());
+    let prefix = testing::prefix();
     let mut observed = observed(pool(3), nodes(1));
     observed.supply.machines =
         vec![machine(&format!("{prefix}0"), MachineState::Running), machine(&format!("{prefix}1"), SOON)];
@@ -95,7 +95,7 @@ fn a_machine_whose_node_exists_does_not_count_twice_and_stays() {
 
 #[test]
 fn the_slot_of_a_leaving_or_foreign_node_is_not_requested() {
-    let prefix = slots::prefix(&testing::key());
+    let prefix = testing::prefix();
     let mut leaving = draining(0, 10);
     leaving.metadata.name = Some(format!("{prefix}0"));
     let mut observed = observed(pool(2), [deleted(leaving)]);

@@ -17,9 +17,10 @@ use super::drain_limits::DrainLimits;
 use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
 use super::rollout::{Counts, MayGo, Rollout, Standard};
+use super::slots::Slots;
 use super::supply::{Machine, MachineState};
 use super::victims::Consent;
-use super::{Observed, ObservedPods, repair, rollout, slots, victims};
+use super::{Observed, ObservedPods, repair, rollout, victims};
 
 /// Maximum number of nodes whose pods are listed in one pass to choose victims, one request each. Further ones are looked
 /// at in the next pass.
@@ -243,9 +244,12 @@ pub(crate) fn size(
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let mut staying: Vec<&Member> = members.iter().filter(counts).collect();
+    // Those that may be another cluster's count, and are left alone like those that are about to join.
+    let (unproven, machines): (Vec<&Machine>, Vec<&Machine>) =
+        observed.in_flight().partition(|machine| observed.is_unproven(machine));
     // Those that may have a live Node are neither withdrawn nor given up, and nothing goes or comes in their place.
     let (live, machines): (Vec<&Machine>, Vec<&Machine>) =
-        observed.in_flight().partition(|machine| observed.may_be_live(machine));
+        machines.into_iter().partition(|machine| observed.may_be_live(machine));
     let (timed_out, mut machines): (Vec<&Machine>, Vec<&Machine>) =
         machines.into_iter().partition(|machine| has_timed_out(observed, pool, machine));
     let timed_out = timed_out.into_iter().map(|machine| machine.name.clone()).collect();
@@ -259,7 +263,7 @@ pub(crate) fn size(
     };
 
     // Their machines cannot be withdrawn any more.
-    let joining = observed.joining().len();
+    let joining = observed.joining().len() + unproven.len();
     let others = machines.len() + live.len() + joining;
     let resting = resting(pool, staying.iter().copied(), observed.now);
     let named = victims::named(pool, &staying);
@@ -313,9 +317,11 @@ pub(crate) fn size(
     let missing = missing - sizing.uncordon.len();
     let missing = sizing.rollout.may_request(missing, sizing.wanted, present);
     // Further machines would have their Nodes elsewhere, too.
-    let are_all_elsewhere = !live.is_empty() && members.is_empty() && joining == 0;
+    let are_all_elsewhere =
+        members.is_empty() && observed.joining().is_empty() && observed.elsewhere().next().is_some();
     if observed.supply.may_request(observed.now) && !are_all_elsewhere {
-        sizing.request = slots::lowest_free(&observed.key, &observed.occupied(), missing);
+        let slots = Slots::of(&observed.cluster, &observed.key);
+        sizing.request = slots.lowest_free(&observed.occupied(), missing);
     }
     sizing.register = machines
         .iter()
@@ -345,7 +351,9 @@ pub(crate) fn resting<'a>(
 fn has_timed_out(observed: &Observed, pool: &NodePool, machine: &Machine) -> bool {
     let waited = observed.machine_times.of_machine(&machine.name);
     let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
-    may_remove && start_timeout(pool).is_some_and(|timeout| waited >= timeout)
+    may_remove
+        && !observed.is_unproven(machine)
+        && start_timeout(pool).is_some_and(|timeout| waited >= timeout)
 }
 
 /// Removes up to `count` requests from `machines`: those that would take longest first.

@@ -14,17 +14,28 @@ use shared_crds::{NodePool, names};
 
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
+use super::slots::Slots;
 use super::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 use super::template::Blueprint;
 use super::{
-    Absence, AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey, Sight,
-    Supply, classify,
+    Absence, AttachedVolumes, ClusterId, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey,
+    Sight, Supply, classify,
 };
 use crate::outcome::Applied;
 use crate::status::Facts;
 
 pub(crate) fn key() -> PoolKey {
     PoolKey { namespace: "default".into(), name: "web".into() }
+}
+
+/// The cluster of [`key`].
+pub(crate) fn cluster() -> ClusterId {
+    "here".into()
+}
+
+/// The prefix of the names of [`key`]'s slots.
+pub(crate) fn prefix() -> String {
+    Slots::of(&cluster(), &key()).prefix().to_owned()
 }
 
 pub(crate) fn at(second: i64) -> Timestamp {
@@ -40,6 +51,8 @@ pub(crate) fn supply() -> Supply {
     Supply {
         source: SOURCE,
         machines: vec![],
+        unproven: BTreeSet::new(),
+        foreign: BTreeMap::new(),
         traits: BTreeMap::new(),
         trouble: None,
         is_unknown: false,
@@ -175,6 +188,7 @@ pub(crate) const ALWAYS: NodeTime = NodeTime {
 pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observed {
     let nodes: Vec<_> = nodes.into_iter().map(Arc::new).collect();
     Observed {
+        cluster: cluster(),
         key: key(),
         pool: Some(Arc::new(pool)),
         times: always(&nodes),

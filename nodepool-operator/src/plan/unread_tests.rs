@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::{ConditionType, Reason};
 
 use super::supply::MachineState;
-use super::testing::{actions, facts, key, machine, node, observed, plan, pool};
+use super::testing::{actions, facts, machine, node, observed, plan, pool};
 use super::*;
 use crate::outcome::Applied;
 use crate::status;
@@ -21,7 +21,7 @@ fn pool_with(replicas: Option<i32>, readable: usize, unreadable: usize) -> Obser
 }
 
 fn slot(number: usize) -> String {
-    format!("{}{number}", slots::prefix(&key()))
+    format!("{}{number}", testing::prefix())
 }
 
 #[test]

@@ -9,11 +9,13 @@ use shared_crds::v1alpha1::{ExecProvider, KarpenterProvider, NodePoolSpec, Provi
 use super::exec::Exec;
 use super::simulated::Simulated;
 use super::*;
-use crate::plan::testing::{at, key};
+use crate::plan::testing::{at, cluster, key};
 
 /// A provider under test.
 struct Bench {
     provider: Box<dyn NamedProvider>,
+    /// The same back end for another cluster; `None` where machines are in this process alone.
+    elsewhere: Option<Box<dyn NamedProvider>>,
     /// What its machines need, until the end of the test.
     _directory: Option<tempfile::TempDir>,
     spec: ProviderSpec,
@@ -31,6 +33,7 @@ fn simulated() -> Bench {
     let spec = SimulatedProvider { provision_seconds: 30, ..SimulatedProvider::default() };
     Bench {
         provider: Box::new(Simulated::default()),
+        elsewhere: None,
         _directory: None,
         spec: ProviderSpec { simulated: Some(spec), ..ProviderSpec::default() },
         with_quota: Some(with_quota),
@@ -49,8 +52,10 @@ fn exec() -> Bench {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/providers/exec/directory.sh");
     let machines = directory.path().join("machines");
     let run = format!("DIRECTORY={} exec {example}", machines.display());
+    let program = || exec::tests::script("directory", &directory, &run);
     Bench {
-        provider: Box::new(Exec::new(exec::tests::script("directory", &directory, &run))),
+        provider: Box::new(Exec::new(program(), cluster())),
+        elsewhere: Some(Box::new(Exec::new(program(), "there".into()))),
         _directory: Some(directory),
         spec: with_quota(1000),
         with_quota: Some(with_quota),
@@ -69,8 +74,10 @@ fn the_documentation_shows_the_program_that_is_tested() {
 /// Karpenter, which launches at once.
 fn karpenter() -> Bench {
     let karpenter = Some(KarpenterProvider::default());
+    let [here, there] = karpenter::tests::stored_for([cluster(), "there".into()]);
     Bench {
-        provider: Box::new(karpenter::tests::stored()),
+        provider: Box::new(here),
+        elsewhere: Some(Box::new(there)),
         _directory: None,
         spec: ProviderSpec { karpenter, ..ProviderSpec::default() },
         with_quota: None,
@@ -181,5 +188,34 @@ async fn a_spec_of_another_provider_selects_none_and_is_invalid() {
             "{}: {refused:?}",
             bench.provider.reference()
         );
+    }
+}
+
+#[tokio::test]
+async fn a_machine_carries_the_cluster_it_was_made_for_and_is_deleted_by_no_other() {
+    for bench in all() {
+        let Some(elsewhere) = &bench.elsewhere else { continue };
+        let (pool, reference) = (key(), bench.provider.reference());
+        bench.create("a").await.unwrap();
+        let spec = NodePoolSpec { provider: bench.spec.clone(), ..NodePoolSpec::default() };
+        let theirs = MachineRequest { pool: &pool, name: "b", spec: &spec, existing: 0 };
+        elsewhere.create(theirs, at(100)).await.unwrap();
+        for (provider, own) in [(&bench.provider, "here"), (elsewhere, "there")] {
+            let mut listed = provider.list(&pool, bench.running_at).await.unwrap();
+            listed.sort_by(|a, b| a.name.cmp(&b.name));
+            let carried: Vec<_> =
+                listed.iter().map(|machine| (&*machine.name, machine.cluster.as_deref())).collect();
+            let both = [("a", Some("here")), ("b", Some("there"))];
+            // Those of others may be left out.
+            let of_own = both.into_iter().filter(|(_, cluster)| *cluster == Some(own)).collect::<Vec<_>>();
+            assert!(carried == both || carried == of_own, "{reference}: {carried:?}");
+        }
+        // Neither is it deleted, nor taken for one of this cluster's.
+        let refused = bench.provider.delete(&pool, "b").await;
+        assert!(matches!(refused, Err(ProviderError::Transient(_))), "{reference}: {refused:?}");
+        let refused = bench.create("b").await;
+        assert!(matches!(refused, Err(ProviderError::Transient(_))), "{reference}: {refused:?}");
+        elsewhere.delete(&pool, "b").await.unwrap();
+        assert_eq!(bench.listed(&pool).await.len(), 1, "{reference}");
     }
 }

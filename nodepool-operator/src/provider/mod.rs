@@ -12,6 +12,7 @@ pub(crate) mod exec;
 mod failures;
 pub(crate) mod karpenter;
 mod known_ids;
+mod origin;
 pub(crate) mod provisioner;
 mod selected;
 mod simulated;
@@ -107,6 +108,8 @@ pub(crate) struct ListedMachine {
     pub provider_id: Option<String>,
     /// Hash of the template it was made from; `None` when the provider does not know it.
     pub template_hash: Option<String>,
+    /// The cluster it was made for; `None` when the provider does not know it.
+    pub cluster: Option<String>,
     /// By what its Node could be known here.
     pub known_as: KnownAs,
 }

@@ -17,30 +17,40 @@ use super::exec::{Exec, Program};
 use super::failures::Failures;
 use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
-use super::selected::{Listing, Selected, in_time};
+use super::origin::Foreign;
+pub(crate) use super::selected::SizeChange;
+use super::selected::{Listing, Selected, in_time, reference_of};
 use super::simulated::Simulated;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
-use crate::plan::{Absence, PoolKey, Supply};
+use crate::plan::{Absence, ClusterId, PoolKey, Supply};
 
 /// The providers, with the failures of their calls.
 pub(crate) struct Provisioner {
+    cluster: ClusterId,
     named: Vec<Box<dyn NamedProvider>>,
     sized: Vec<Box<dyn SizedProvider>>,
     failures: Failures,
     ids: KnownIds,
+    foreign: Foreign,
     /// Whether this process may change anything now. The writes of providers to an API server have it too, and programs
     /// have none.
     fence: Option<Fence>,
 }
 
 impl Provisioner {
-    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this cluster.
-    pub(crate) fn new(own: (Client, Writer), management: Management, programs: Vec<Program>) -> Self {
+    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this
+    /// cluster, which is `cluster`.
+    pub(crate) fn new(
+        cluster: ClusterId,
+        own: (Client, Writer),
+        management: Management,
+        programs: Vec<Program>,
+    ) -> Self {
         let of_cluster: [Box<dyn NamedProvider>; 2] =
-            [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1))];
-        let programs = programs.into_iter().map(|program| Box::new(Exec::new(program)) as _);
-        let mut this = Self::with(of_cluster.into_iter().chain(programs).collect());
+            [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1, cluster.clone()))];
+        let programs = programs.into_iter().map(|program| Box::new(Exec::new(program, cluster.clone())) as _);
+        let mut this = Self::with(cluster.clone(), of_cluster.into_iter().chain(programs).collect());
         this.sized.push(Box::new(ClusterApi::new(management)));
         this
     }
@@ -56,12 +66,14 @@ impl Provisioner {
     }
 
     /// Knows the providers `named`.
-    pub(crate) fn with(named: Vec<Box<dyn NamedProvider>>) -> Self {
+    pub(crate) fn with(cluster: ClusterId, named: Vec<Box<dyn NamedProvider>>) -> Self {
         Self {
+            cluster,
             named,
             sized: Vec::new(),
             failures: Failures::default(),
             ids: KnownIds::default(),
+            foreign: Foreign::default(),
             fence: None,
         }
     }
@@ -114,8 +126,8 @@ impl Provisioner {
         }
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        let (mut own, mut unproven, mut foreign) = (Listing::default(), BTreeSet::new(), BTreeMap::new());
         let mut unlisted = BTreeMap::new();
-        let mut own = Listing::default();
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
@@ -125,14 +137,15 @@ impl Provisioner {
                 Some(rival) => Err(ProviderError::Absent(format!(
                     "{reference} is used by the pool {rival} already, and only one pool may size it: use another one"
                 ))),
-                None => provider.list(key, spec, now).await,
+                None => provider.list((&self.cluster, key), spec, now).await,
             };
             match list {
                 Ok(listing) if is_former && listing.machines.is_empty() => {
+                    foreign.extend(listing.foreign);
                     self.failures.has_none_left(key, &reference);
                 }
                 Ok(mut listing) => {
-                    let listed = std::mem::take(&mut listing.machines);
+                    let (listed, without_cluster) = listing.take_machines(&mut foreign);
                     if is_former {
                         former.insert(reference.clone());
                     } else {
@@ -144,8 +157,10 @@ impl Provisioner {
                         (machine.name.clone(), is_settled)
                     }));
                     for (machine, is_marked) in listed {
+                        let is_unproven = without_cluster.contains(&machine.name) && !has_node(&machine);
+                        unproven.extend(is_unproven.then(|| machine.name.clone()));
                         let state = match &machine.progress {
-                            Progress::Failed(error) if !has_node(&machine) => {
+                            Progress::Failed(error) if !is_unproven && !has_node(&machine) => {
                                 failures.push(error.clone());
                                 match self.delete_failed(provider, key, &machine.name).await {
                                     Ok(Deletion::Gone) => continue,
@@ -159,8 +174,14 @@ impl Provisioner {
                             Progress::Starting(until) => MachineState::Starting { until: *until },
                             Progress::Deleting => MachineState::Deleting,
                         };
-                        let ListedMachine { name, provider_id, progress: _, template_hash, known_as } =
-                            machine;
+                        let ListedMachine {
+                            name,
+                            provider_id,
+                            progress: _,
+                            template_hash,
+                            cluster: _,
+                            known_as,
+                        } = machine;
                         machines.push(Machine {
                             name,
                             state,
@@ -186,6 +207,7 @@ impl Provisioner {
         if is_unknown {
             machines.clear();
         } else {
+            self.foreign.record(key, &foreign);
             deleted_ids = self.ids.record_list(key, &machines, now);
             if let Some(name) = self.failures.unlisted(key, &shown, now).first() {
                 let why = match pool {
@@ -211,6 +233,8 @@ impl Provisioner {
         let uncertain_until = uncertain.into_iter().flatten().max();
         let Listing {
             machines: _,
+            unproven: _,
+            foreign: _,
             size,
             size_writer,
             capacity,
@@ -225,6 +249,8 @@ impl Provisioner {
         let supply = Supply {
             source,
             machines,
+            unproven,
+            foreign,
             traits,
             trouble,
             is_unknown,
@@ -362,6 +388,7 @@ impl Provisioner {
         name: &str,
     ) -> Result<Deletion, ProviderError> {
         self.may_change()?;
+        self.foreign.may_delete(key, name)?;
         self.failures.unwanted(key, name);
         if let Some(reference) = made_by {
             return self.known(reference)?.delete(key, name).await;
@@ -382,6 +409,7 @@ impl Provisioner {
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.failures.forget(key);
         self.ids.forget(key);
+        self.foreign.forget(key);
         self.named.iter().for_each(|provider| provider.forget(key));
     }
 
@@ -424,26 +452,9 @@ impl Provisioner {
     }
 }
 
-/// A change of the number of machines that a provider keeps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SizeChange<'a> {
-    /// So many more.
-    Grow(i32),
-    /// These have to go.
-    Without(&'a [String]),
-    /// No change: this one need not go any more.
-    Keep(&'a str),
-}
-
 /// Why no machine may be removed while those of the pool's provider cannot be listed.
 fn unlisted_machines(why: &str) -> String {
     format!("the machines cannot be listed, so none is removed: {why}")
-}
-
-fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError> {
-    spec.reference().ok_or_else(|| {
-        ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
-    })
 }
 
 #[cfg(test)]

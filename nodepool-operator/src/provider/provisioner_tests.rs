@@ -7,10 +7,10 @@ use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
 use shared_runtime::clock::Clock;
 
 use super::*;
-use crate::plan::Absence;
-use crate::plan::slots;
+use crate::plan::slots::{Slots, Whose};
 use crate::plan::supply::KnownAs;
-use crate::plan::testing::{at, key, pool};
+use crate::plan::testing::{at, cluster, key, pool, prefix};
+use crate::plan::{Absence, hash};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
     let mut pool = pool(1);
@@ -20,12 +20,12 @@ async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Sup
 
 /// The name of the pool's machine in this slot.
 fn slot(number: u32) -> String {
-    format!("{}{number}", slots::prefix(&key()))
+    format!("{}{number}", prefix())
 }
 
 #[tokio::test]
 async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
-    let provisioner = Provisioner::with(vec![Box::new(Simulated::default())]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Simulated::default())]);
     let provider = SimulatedProvider { failure_percent: 100, ..SimulatedProvider::default() };
     let spec = NodePoolSpec {
         provider: ProviderSpec { simulated: Some(provider), ..ProviderSpec::default() },
@@ -86,13 +86,14 @@ fn running(name: &str, provider_id: Option<&str>) -> ListedMachine {
         progress: Progress::Running,
         provider_id,
         template_hash: None,
+        cluster: None,
         known_as: KnownAs::default(),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_follows_from_a_list_that_is_never_answered() {
-    let provisioner = Provisioner::with(vec![Box::new(Stub(None))]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(None))]);
     let (first, failures) = supply(&provisioner, 1, 0).await;
     assert!(matches!(&failures[..], [ProviderError::Unreachable(_)]), "{failures:?}");
     assert!(first.is_unknown && !first.may_request(at(1000)));
@@ -112,20 +113,20 @@ async fn nothing_follows_from_a_list_that_cannot_be_true() {
         (vec![running(&a, None), running(&a, None)], "twice"),
         (vec![running(&a, Some("x")), running(&b, Some("x"))], "the same provider ID"),
     ] {
-        let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(list))))]);
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
         let (supply, failures) = supply(&provisioner, 1, 0).await;
         assert!(supply.is_unknown && supply.machines.is_empty(), "{lie}");
         assert!(failures[0].to_string().contains(lie), "{failures:?}");
     }
     let list = vec![running(&a, None), running(&b, None)];
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(list))))]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
     assert_eq!(supply(&provisioner, 1, 0).await.0.machines.len(), 2);
 }
 
 #[tokio::test]
 async fn a_provider_that_is_not_there_has_no_machines_and_is_asked_for_none() {
     let absent = Err(ProviderError::Absent("there is no such thing".to_owned()));
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(absent)))]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(absent)))]);
     let (supply, failures) = supply(&provisioner, 1, 0).await;
     assert!(!supply.is_unknown && supply.machines.is_empty() && !supply.may_request(at(4)));
     assert_eq!(failures[0].reason(), Reason::InvalidSpec);
@@ -137,14 +138,14 @@ async fn a_failed_machine_with_a_node_is_not_deleted() {
         progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
         ..running(&slot(0), None)
     };
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
     let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, at(0)).await;
     assert!(failures.is_empty() && supply.machines[0].state == MachineState::Running, "{failures:?}");
 }
 
 #[tokio::test]
 async fn a_machine_that_was_accepted_and_is_not_listed_is_a_failure() {
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![]))))]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![]))))]);
     provisioner.failures.accepted(&key(), &slot(0));
     let (first, failures) = supply(&provisioner, 1, 0).await;
     assert!(failures[0].to_string().contains("does not list it"), "{failures:?}");
@@ -154,7 +155,7 @@ async fn a_machine_that_was_accepted_and_is_not_listed_is_a_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_creation_without_an_answer_may_come_late() {
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![]))))]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![]))))]);
     let spec = pool(1).spec;
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
     let created = provisioner.create(request, at(0)).await;
@@ -166,7 +167,7 @@ async fn a_creation_without_an_answer_may_come_late() {
 #[tokio::test]
 async fn the_pool_of_a_node_is_the_one_that_lists_its_machine() {
     let machine = running(&slot(0), Some("x://0"));
-    let provisioner = Provisioner::with(vec![Box::new(Stub(Some(Ok(vec![machine]))))]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![machine]))))]);
     let mut node = Node::default();
     node.spec.get_or_insert_default().provider_id = Some("x://0".to_owned());
     assert_eq!(provisioner.awaiting(&node), None);
@@ -179,7 +180,10 @@ async fn the_pool_of_a_node_is_the_one_that_lists_its_machine() {
 #[tokio::test]
 async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
     let program: Program = "rack=/no/such/program".parse().unwrap();
-    let provisioner = Provisioner::with(vec![Box::new(Simulated::default()), Box::new(Exec::new(program))]);
+    let provisioner = Provisioner::with(
+        cluster(),
+        vec![Box::new(Simulated::default()), Box::new(Exec::new(program, cluster()))],
+    );
     let simulated = pool(1);
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &simulated.spec, existing: 0 };
     provisioner.create(request, at(0)).await.unwrap();
@@ -202,7 +206,7 @@ async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
 #[tokio::test]
 async fn a_provider_that_was_asked_before_a_crash_is_remembered_when_it_lists_a_machine() {
     for (machines, remembered) in [(vec![], vec![]), (vec![running(&slot(0), None)], vec!["simulated"])] {
-        let restarted = Provisioner::with(vec![Box::new(Stub(Some(Ok(machines))))]);
+        let restarted = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(machines))))]);
         supply(&restarted, 1, 0).await;
         assert_eq!(restarted.remembered(&key()).providers, remembered);
     }
@@ -210,7 +214,7 @@ async fn a_provider_that_was_asked_before_a_crash_is_remembered_when_it_lists_a_
 
 #[tokio::test]
 async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
-    let provisioner = Provisioner::with(vec![Box::new(Simulated::default())]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Simulated::default())]);
     let unknown = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
     for (provider, message) in [
         (ProviderSpec::default(), "it does not set exactly one provider that this version knows"),
@@ -234,7 +238,8 @@ async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
 #[tokio::test]
 async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
-    let standby = Provisioner::with(vec![Box::new(Simulated::default())]).fenced(Fence::standby(clock));
+    let standby =
+        Provisioner::with(cluster(), vec![Box::new(Simulated::default())]).fenced(Fence::standby(clock));
     let spec = pool(1).spec;
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
     assert_eq!(standby.create(request, at(0)).await, Err(ProviderError::Conflict));
@@ -248,7 +253,7 @@ async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
 #[tokio::test]
 async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
     let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
-    let provisioner = Provisioner::with(vec![Box::new(Stub(listed))]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(listed))]);
     let rival = PoolKey { name: "older".into(), ..key() };
     let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), Some(&rival), |_| false, at(0)).await;
     assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
@@ -259,7 +264,7 @@ async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
 async fn a_lie_of_the_simulated_provider_is_said_and_the_truth_ends_it() {
     use shared_crds::v1alpha1::ProviderLie;
 
-    let provisioner = Provisioner::with(vec![Box::new(Simulated::default())]);
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Simulated::default())]);
     let pool_with = |lie| {
         let mut pool = pool(1);
         pool.spec.provider.simulated = Some(SimulatedProvider { lie, ..SimulatedProvider::default() });
@@ -334,7 +339,7 @@ impl NamedProvider for GivesUp {
 async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers_words_unless_it_was_withdrawn()
  {
     for is_withdrawn in [false, true] {
-        let provisioner = Provisioner::with(vec![Box::new(GivesUp(false.into()))]);
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(GivesUp(false.into()))]);
         let pool = pool(1);
         let request = MachineRequest { pool: &key(), name: &slot(0), spec: &pool.spec, existing: 0 };
         provisioner.create(request, at(0)).await.unwrap();
@@ -351,6 +356,84 @@ async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers
         );
         let said = (!is_withdrawn).then_some(said);
         assert_eq!(gone.failure.map(|failure| failure.message), said, "{is_withdrawn}");
+    }
+}
+
+fn carrying(cluster: Option<&str>, name: &str) -> ListedMachine {
+    ListedMachine { cluster: cluster.map(str::to_owned), ..running(name, None) }
+}
+
+/// The name of the pool's machine in this slot as every cluster called it until version 0.2.
+fn undivided(number: u32) -> String {
+    let (mine, theirs) = (Slots::of(&cluster(), &key()), Slots::of(&"there".into(), &key()));
+    let name = format!("web-{}-{number}", hash::short("default/web"));
+    assert_eq!((mine.whose(&name), theirs.whose(&name)), (Whose::Undivided, Whose::Undivided));
+    name
+}
+
+#[tokio::test]
+async fn what_carries_another_cluster_is_neither_listed_nor_deleted() {
+    let (there, old) = (Slots::of(&"there".into(), &key()), undivided(0));
+    let by_name = format!("{}0", there.prefix());
+    let list = vec![
+        carrying(Some("here"), &slot(0)),
+        carrying(None, &slot(1)),
+        carrying(Some("there"), &slot(2)),
+        carrying(Some("there"), &old),
+        carrying(Some("there"), "of-any-name"),
+        carrying(None, &by_name),
+    ];
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+    let (supply, failures) = supply(&provisioner, 1, 0).await;
+    let names: Vec<&str> = supply.machines.iter().map(|machine| &*machine.name).collect();
+    assert_eq!((names, failures.len()), (vec![&*slot(0), &*slot(1)], 0));
+    assert!(supply.unproven.is_empty() && !supply.is_unknown);
+    let foreign: Vec<&str> = supply.foreign.keys().map(String::as_str).collect();
+    let mut expected = [&*slot(2), &*old, "of-any-name", &*by_name].map(str::to_owned);
+    expected.sort();
+    assert_eq!(foreign, expected);
+    // Of those whose names are this pool's, one is named.
+    let trouble = supply.trouble.unwrap();
+    assert!(trouble.contains(&slot(2)) && trouble.contains("carries the cluster there"), "{trouble}");
+    for name in expected {
+        for made_by in [None, Some("simulated")] {
+            let refused = provisioner
+                .delete(&key(), Some(&pool(1)), made_by, &name, &Absence::Credible)
+                .await
+                .unwrap_err();
+            assert!(refused.to_string().contains("is left alone"), "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_old_proves_nothing_without_a_node_here() {
+    let failed = |name: &str| ListedMachine {
+        progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
+        ..carrying(None, name)
+    };
+    let list = vec![
+        carrying(None, &undivided(0)),
+        carrying(None, &undivided(1)),
+        carrying(Some("here"), &undivided(2)),
+        failed(&undivided(3)),
+        carrying(Some("here"), &format!("{}4", Slots::of(&"before".into(), &key()).prefix())),
+    ];
+    // Its deletion would not return.
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+    let has_node = |machine: &ListedMachine| machine.name == undivided(1);
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), None, has_node, at(0)).await;
+    assert_eq!((supply.machines.len(), failures.len(), supply.foreign.len()), (5, 0, 0));
+    assert_eq!(supply.unproven, [undivided(0), undivided(3)].into());
+}
+
+#[tokio::test]
+async fn of_a_name_that_two_clusters_use_each_deletes_its_own_machine() {
+    let list = vec![carrying(Some("here"), &undivided(0)), carrying(Some("there"), &undivided(0))];
+    for list in [list.clone(), list.into_iter().rev().collect()] {
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+        let (supply, _) = supply(&provisioner, 1, 0).await;
+        assert_eq!((supply.machines.len(), supply.foreign.len()), (1, 0));
     }
 }
 
@@ -396,7 +479,7 @@ impl NamedProvider for Ending {
 async fn a_machine_that_its_provider_does_not_know_is_not_taken_for_one_that_is_gone() {
     let doubtful = Absence::Doubtful("its list is empty".to_owned());
     let ended = async |passes: u32, absence: &Absence| {
-        let provisioner = Provisioner::with(vec![Box::new(Ending(Mutex::new(passes)))]);
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Ending(Mutex::new(passes)))]);
         let mut last = Ok(Deletion::Started);
         for _ in 0..=passes {
             last = provisioner.delete(&key(), Some(&pool(1)), Some("simulated"), "a", absence).await;

@@ -8,9 +8,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::ProviderSpec;
 
+use super::origin::{self, Sorted};
 use super::{Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
 use crate::plan::supply::{Completeness, NodeTraits, Size};
-use crate::plan::{PoolKey, slots};
+use crate::plan::{ClusterId, PoolKey};
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -29,6 +30,10 @@ pub(super) enum Selected<'a> {
 pub(super) struct Listing {
     /// The machines, and whether each carries a mark by which it goes first.
     pub machines: Vec<(ListedMachine, bool)>,
+    /// Names of those that carry no cluster, and a name that all clusters use.
+    pub unproven: BTreeSet<String>,
+    /// Those of other clusters, by name, with what they carry.
+    pub foreign: BTreeMap<String, String>,
     /// The number that the provider keeps.
     pub size: Option<Size>,
     /// Who wrote it last.
@@ -47,11 +52,22 @@ pub(super) struct Listing {
     pub completeness: Completeness,
 }
 
+impl Listing {
+    /// Takes the machines out, and the names of those that carry no cluster; those of other clusters are added to `foreign`.
+    pub(super) fn take_machines(
+        &mut self,
+        foreign: &mut BTreeMap<String, String>,
+    ) -> (Vec<(ListedMachine, bool)>, BTreeSet<String>) {
+        foreign.append(&mut self.foreign);
+        (std::mem::take(&mut self.machines), std::mem::take(&mut self.unproven))
+    }
+}
+
 impl Selected<'_> {
     /// Lists the pool's machines. `spec` is that of a pool that selects this provider.
     pub(super) async fn list(
         self,
-        key: &PoolKey,
+        (cluster, key): (&ClusterId, &PoolKey),
         spec: Option<&ProviderSpec>,
         now: Timestamp,
     ) -> Result<Listing, ProviderError> {
@@ -60,11 +76,20 @@ impl Selected<'_> {
                 if let Some(spec) = spec {
                     provider.spec_is(key, spec);
                 }
-                let listed = credible(key, in_time(provider.list(key, now)).await?)?;
-                let machines = listed.into_iter().map(|machine| (machine, false)).collect();
-                let (traits, trouble) = (provider.traits(key), provider.trouble(key));
+                let listed = in_time(provider.list(key, now)).await?;
+                let Sorted { machines, unproven, foreign, collision } = origin::sort(cluster, key, listed)?;
+                let machines = machines.into_iter().map(|machine| (machine, false)).collect();
+                let (traits, trouble) = (provider.traits(key), provider.trouble(key).or(collision));
                 let completeness = provider.completeness(key);
-                Ok(Listing { machines, traits, trouble, completeness, ..Listing::default() })
+                Ok(Listing {
+                    machines,
+                    unproven,
+                    foreign,
+                    traits,
+                    trouble,
+                    completeness,
+                    ..Listing::default()
+                })
             }
             Self::Sized(provider, name) => {
                 let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
@@ -103,26 +128,22 @@ impl Selected<'_> {
     }
 }
 
-/// The list of a pool's machines, unless it cannot be true: the names are those of the pool's slots, and neither a name
-/// nor a provider ID comes twice.
-fn credible(key: &PoolKey, listed: Vec<ListedMachine>) -> Result<Vec<ListedMachine>, ProviderError> {
-    let (prefix, mut names, mut ids) = (slots::prefix(key), BTreeSet::new(), BTreeMap::new());
-    for ListedMachine { name, provider_id, progress: _, template_hash: _, known_as: _ } in &listed {
-        let lie = if !slots::is_slot(name, &prefix) {
-            Some(format!("{name:?}, which is not a machine of this pool (they are called {prefix}<number>)"))
-        } else if !names.insert(name) {
-            Some(format!("{name} twice"))
-        } else {
-            let same = provider_id.as_ref().and_then(|id| ids.insert(id, name));
-            same.map(|other| format!("{other} and {name} with the same provider ID"))
-        };
-        if let Some(lie) = lie {
-            return Err(ProviderError::Transient(format!(
-                "it lists {lie}, so nothing is concluded from its list"
-            )));
-        }
-    }
-    Ok(listed)
+/// A change of the number of machines that a provider keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SizeChange<'a> {
+    /// So many more.
+    Grow(i32),
+    /// These have to go.
+    Without(&'a [String]),
+    /// No change: this one need not go any more.
+    Keep(&'a str),
+}
+
+/// What the spec selects.
+pub(super) fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError> {
+    spec.reference().ok_or_else(|| {
+        ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
+    })
 }
 
 /// The answer of a provider, which has to come within [`CALL_LIMIT`].

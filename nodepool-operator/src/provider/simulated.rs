@@ -136,6 +136,7 @@ fn machines(pool: &Pool, now: Timestamp) -> Vec<ListedMachine> {
             progress,
             provider_id: None,
             template_hash: None,
+            cluster: None,
             known_as: KnownAs::default(),
         }
     };
@@ -153,6 +154,7 @@ fn told(lie: Option<ProviderLie>, mut machines: Vec<ListedMachine>) -> Vec<Liste
             progress: Progress::Running,
             provider_id: None,
             template_hash: None,
+            cluster: None,
             known_as: KnownAs::default(),
         }),
     }

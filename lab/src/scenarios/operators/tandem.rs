@@ -35,7 +35,9 @@ impl<'a> Tandem<'a> {
         let cluster = &ctx.cluster;
         let audit = cluster.audit_log().context("this cluster's audit log is not ours to read")?;
         let log_start = audit.end()?;
-        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        // Names of nodes are in the transcripts, so they are the same in every cluster.
+        let values: Vec<String> =
+            values.iter().map(ToString::to_string).chain(["clusterId=lab".to_owned()]).collect();
         let release = Release::named(RELEASE_NAMESPACE);
         let starting = async {
             Release::install(cluster, RELEASE_NAMESPACE, &values).await?;

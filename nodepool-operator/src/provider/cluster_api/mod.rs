@@ -256,6 +256,7 @@ impl SizedProvider for ClusterApi {
                     progress,
                     provider_id: machine.provider_id(),
                     template_hash: None,
+                    cluster: None,
                     known_as: machine.known_as(),
                 };
                 (listed, marked)
@@ -271,6 +272,7 @@ impl SizedProvider for ClusterApi {
                         progress: Progress::Starting(None),
                         provider_id: None,
                         template_hash: None,
+                        cluster: None,
                         known_as: KnownAs::default(),
                     },
                     false,

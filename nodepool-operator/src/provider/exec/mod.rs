@@ -19,22 +19,24 @@ use shared_crds::v1alpha1::ProviderSpec;
 pub(crate) use self::program::Program;
 use self::protocol::{CreateAnswer, DeleteAnswer, DeletionState, ListAnswer, Operation, Request};
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
-use crate::plan::PoolKey;
 use crate::plan::supply::{Completeness, NodeSource};
+use crate::plan::{ClusterId, PoolKey};
 
 /// One configured program.
 #[derive(Debug)]
 pub(crate) struct Exec {
     program: Program,
     reference: String,
+    cluster: ClusterId,
     /// The pools whose last list was said to be complete.
     complete: Mutex<BTreeSet<PoolKey>>,
 }
 
 impl Exec {
-    /// The provider that asks `program`.
-    pub(crate) fn new(program: Program) -> Self {
-        Self { reference: format!("exec.{}", program.name()), program, complete: Mutex::default() }
+    /// The provider that asks `program`, for `cluster`.
+    pub(crate) fn new(program: Program, cluster: ClusterId) -> Self {
+        let reference = format!("exec.{}", program.name());
+        Self { reference, program, cluster, complete: Mutex::default() }
     }
 
     fn complete(&self) -> MutexGuard<'_, BTreeSet<PoolKey>> {
@@ -42,7 +44,12 @@ impl Exec {
         self.complete.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ask<A: protocol::Answer>(&self, request: Request<'_>) -> Result<A, ProviderError> {
+    async fn ask<A: protocol::Answer>(
+        &self,
+        pool: &PoolKey,
+        operation: Operation<'_>,
+    ) -> Result<A, ProviderError> {
+        let request = Request::new(&self.cluster, pool, operation);
         let output = self.program.run(&request.text()).await?;
         protocol::read(&output).map_err(|error| self.program.named(error))
     }
@@ -76,7 +83,7 @@ impl NamedProvider for Exec {
         async move {
             self.node_source(&request.spec.provider)?;
             let operation = Operation::create(request.spec, request.name);
-            let CreateAnswer { ready_in_seconds } = self.ask(Request::new(request.pool, operation)).await?;
+            let CreateAnswer { ready_in_seconds } = self.ask(request.pool, operation).await?;
             Ok(in_seconds(now, ready_in_seconds))
         }
         .boxed()
@@ -89,7 +96,7 @@ impl NamedProvider for Exec {
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
         async move {
             self.complete().remove(pool);
-            let ListAnswer { machines, complete } = self.ask(Request::new(pool, Operation::List)).await?;
+            let ListAnswer { machines, complete } = self.ask(pool, Operation::List).await?;
             if complete {
                 self.complete().insert(pool.clone());
             }
@@ -107,8 +114,7 @@ impl NamedProvider for Exec {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
         async move {
-            let DeleteAnswer { state } =
-                self.ask(Request::new(pool, Operation::Delete { machine: name })).await?;
+            let DeleteAnswer { state } = self.ask(pool, Operation::Delete { machine: name }).await?;
             Ok(match state {
                 DeletionState::Gone => Deletion::Gone,
                 DeletionState::Deleting => Deletion::Started,

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate};
 
-use crate::plan::PoolKey;
 use crate::plan::supply::KnownAs;
+use crate::plan::{ClusterId, PoolKey};
 use crate::provider::{ListedMachine, Progress, ProviderError};
 
 /// Version of the protocol.
@@ -20,6 +20,7 @@ const API_VERSION: &str = "exec.tandem.dev/v1alpha1";
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request<'a> {
     api_version: &'static str,
+    cluster: &'a str,
     namespace: &'a str,
     pool: &'a str,
     #[serde(flatten)]
@@ -63,9 +64,10 @@ impl<'a> Operation<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request about `pool`.
-    pub(super) fn new(pool: &'a PoolKey, operation: Operation<'a>) -> Self {
-        Self { api_version: API_VERSION, namespace: &pool.namespace, pool: &pool.name, operation }
+    /// A request about `pool`, which is in `cluster`.
+    pub(super) fn new(cluster: &'a ClusterId, pool: &'a PoolKey, operation: Operation<'a>) -> Self {
+        let cluster = cluster.as_str();
+        Self { api_version: API_VERSION, cluster, namespace: &pool.namespace, pool: &pool.name, operation }
     }
 
     /// The request as text. Each field is on a line of its own, so that a shell script can find it.
@@ -108,6 +110,7 @@ pub(super) struct MachineAnswer {
     ready_in_seconds: Option<u32>,
     message: Option<String>,
     template_hash: Option<String>,
+    cluster: Option<String>,
     #[serde(default)]
     addresses: BTreeSet<String>,
 }
@@ -158,6 +161,7 @@ impl MachineAnswer {
             progress,
             provider_id,
             template_hash: self.template_hash.filter(|hash| !hash.is_empty()),
+            cluster: self.cluster.filter(|cluster| !cluster.is_empty()),
             known_as: KnownAs { node: None, addresses: self.addresses },
         }
     }

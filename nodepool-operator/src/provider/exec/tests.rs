@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::plan::supply::KnownAs;
-use crate::plan::testing::{at, key};
+use crate::plan::testing::{at, cluster, key};
 use crate::provider::Progress;
 use program::InvalidProgram;
 
@@ -21,7 +21,7 @@ pub(in crate::provider) fn script(name: &str, directory: &tempfile::TempDir, tex
 /// What a list becomes when the program is this script.
 async fn listed(text: &str) -> Result<Vec<ListedMachine>, ProviderError> {
     let directory = tempfile::tempdir().unwrap();
-    Exec::new(script("rack", &directory, text)).list(&key(), at(100)).await
+    Exec::new(script("rack", &directory, text), cluster()).list(&key(), at(100)).await
 }
 
 /// The kind of error, and its message without the name of the program.
@@ -42,8 +42,8 @@ fn said(error: &ProviderError) -> (&'static str, String) {
 #[tokio::test]
 async fn a_list_is_read_with_states_times_and_provider_ids() {
     let machines = r#"{"name": "a", "state": "Starting", "readyInSeconds": 20}, {"name": "b", "state": "Starting"},
-        {"name": "c", "state": "Running", "providerID": "x://c", "rack": 7}, {"name": "d", "state": "Deleting"},
-        {"name": "e", "state": "Failed", "message": "no power", "providerID": ""}"#;
+        {"name": "c", "state": "Running", "providerID": "x://c", "rack": 7, "cluster": "there"}, {"name": "d", "state": "Deleting"},
+        {"name": "e", "state": "Failed", "message": "no power", "providerID": "", "cluster": ""}"#;
     let machines = listed(&format!("echo '{{\"machines\": [{machines}]}}'")).await.unwrap();
     let failed = ProviderError::Transient("machine e failed: no power".to_owned());
     let expected = [
@@ -58,6 +58,7 @@ async fn a_list_is_read_with_states_times_and_provider_ids() {
         progress,
         provider_id,
         template_hash: None,
+        cluster: (name == "c").then(|| "there".to_owned()),
         known_as: KnownAs::default(),
     });
     assert_eq!(machines, expected);
@@ -111,7 +112,7 @@ async fn a_program_that_prints_without_end_is_stopped() {
 #[tokio::test]
 async fn a_program_that_is_missing_or_no_program_is_named() {
     let missing: Program = "rack=/no/such/program".parse().unwrap();
-    let (kind, message) = said(&Exec::new(missing).list(&key(), at(0)).await.unwrap_err());
+    let (kind, message) = said(&Exec::new(missing, cluster()).list(&key(), at(0)).await.unwrap_err());
     assert_eq!(kind, "transient");
     assert!(message.starts_with("it cannot be started: No such file"), "{message}");
 }
@@ -126,7 +127,7 @@ async fn a_call_that_is_given_up_leaves_no_process() {
     let directory = tempfile::tempdir().unwrap();
     let pids = directory.path().join("pids");
     let text = format!("sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait", pids.display());
-    let program = Exec::new(script("rack", &directory, &text));
+    let program = Exec::new(script("rack", &directory, &text), cluster());
     let pool = key();
     let started = async {
         while !fs::exists(&pids).unwrap() {
@@ -151,7 +152,8 @@ async fn a_call_that_is_given_up_leaves_no_process() {
 async fn a_request_says_what_to_do_and_a_shell_can_read_it() {
     let directory = tempfile::tempdir().unwrap();
     let kept = directory.path().join("request");
-    let program = Exec::new(script("rack", &directory, &format!("cat >{}; echo '{{}}'", kept.display())));
+    let program =
+        Exec::new(script("rack", &directory, &format!("cat >{}; echo '{{}}'", kept.display())), cluster());
     let spec = serde_json::from_value(serde_json::json!({
         "maxReplicas": 1,
         "provider": { "exec": { "name": "rack", "parameters": { "row": "7" } } },

@@ -21,10 +21,9 @@ use shared_runtime::write::{Created, DeleteOutcome, Writer};
 
 use self::node_claim::NodeClaim;
 use super::api_errors::Advice;
-use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
-use crate::plan::PoolKey;
+use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError, origin};
 use crate::plan::supply::{Completeness, NodeSource};
-use crate::plan::template;
+use crate::plan::{ClusterId, PoolKey, template};
 
 /// What to tell the user about Karpenter's objects.
 const ADVICE: Advice = Advice {
@@ -37,6 +36,7 @@ pub(crate) struct Karpenter {
     claims: Api<NodeClaim>,
     events: Api<Event>,
     writer: Writer,
+    cluster: ClusterId,
     /// By pool and name, what was last known of a claim whose Node is not there.
     seen: Mutex<BTreeMap<PoolKey, BTreeMap<String, SeenClaim>>>,
 }
@@ -53,11 +53,11 @@ struct SeenClaim {
 }
 
 impl Karpenter {
-    /// The provider that reads with `client` and writes with `writer`.
-    pub(crate) fn new(client: Client, writer: Writer) -> Self {
+    /// The provider that reads with `client` and writes with `writer`, in `cluster`.
+    pub(crate) fn new(client: Client, writer: Writer, cluster: ClusterId) -> Self {
         // Events about objects without a namespace are in this one.
         let events = Api::namespaced(client.clone(), "default");
-        Self { claims: Api::all(client), events, writer, seen: Mutex::default() }
+        Self { claims: Api::all(client), events, writer, cluster, seen: Mutex::default() }
     }
 
     fn seen(&self) -> MutexGuard<'_, BTreeMap<PoolKey, BTreeMap<String, SeenClaim>>> {
@@ -98,7 +98,10 @@ impl Karpenter {
                  them to {}, and if nobody needs it, delete it",
                 node_claim::selector(pool)
             ))),
-            claim => Ok(claim),
+            claim => match claim.as_ref().and_then(|claim| claim.of_another(&self.cluster)) {
+                Some(other) => Err(origin::left_alone(name, &origin::cluster(other))),
+                None => Ok(claim),
+            },
         }
     }
 }
@@ -156,7 +159,7 @@ impl NamedProvider for Karpenter {
             self.node_source(&request.spec.provider)?;
             let provider = request.spec.provider.karpenter.clone().unwrap_or_default();
             let MachineRequest { pool, name, spec, existing: _ } = request;
-            let claim = NodeClaim::of(pool, name, spec, &provider, requests(spec)?);
+            let claim = NodeClaim::of((&self.cluster, pool), name, spec, &provider, requests(spec)?);
             match self.writer.create(&self.claims, &claim).await {
                 Ok(Created::Created(claim)) => {
                     self.made(pool, name, &claim);
@@ -181,7 +184,7 @@ impl NamedProvider for Karpenter {
             let of_pool = ListParams::default().labels(&node_claim::selector(pool));
             let claims = self.claims.list(&of_pool).await.map_err(|error| ADVICE.of_read(&error))?;
             self.remember(pool, &claims.items);
-            Ok(claims.items.into_iter().map(NodeClaim::listed).collect())
+            Ok(claims.items.into_iter().map(|claim| claim.listed(&self.cluster)).collect())
         }
         .boxed()
     }

@@ -8,13 +8,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use shared_crds::names::{
-    NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, TEMPLATE_APPLIED_ANNOTATION, TEMPLATE_HASH_ANNOTATION,
+    CLUSTER_ANNOTATION, NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, TEMPLATE_APPLIED_ANNOTATION,
+    TEMPLATE_HASH_ANNOTATION,
 };
 use shared_crds::v1alpha1::{KarpenterProvider, MachineRequirement, NodeClassReference, NodePoolSpec};
 
-use crate::plan::PoolKey;
 use crate::plan::applied_template::AppliedTemplate;
 use crate::plan::supply::KnownAs;
+use crate::plan::{ClusterId, PoolKey};
 use crate::provider::{ListedMachine, Progress};
 
 /// What a machine should be.
@@ -74,17 +75,18 @@ pub(super) fn selector(pool: &PoolKey) -> String {
     labels(pool).map(|(key, value)| format!("{key}={value}")).join(",")
 }
 
-/// What the machine is made from. Karpenter copies the annotations to the Node.
-fn made_from(spec: &NodePoolSpec) -> BTreeMap<String, String> {
+/// What the machine is made from, and for which cluster. Karpenter copies the annotations to the Node.
+fn made_from(spec: &NodePoolSpec, cluster: &ClusterId) -> BTreeMap<String, String> {
+    let cluster = (CLUSTER_ANNOTATION, cluster.to_string());
     let hash = spec.template_hash().map(|hash| (TEMPLATE_HASH_ANNOTATION, hash));
     let applied = AppliedTemplate::of(spec).text().map(|applied| (TEMPLATE_APPLIED_ANNOTATION, applied));
-    hash.into_iter().chain(applied).map(|(key, value)| (key.to_owned(), value)).collect()
+    hash.into_iter().chain(applied).chain([cluster]).map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 impl NodeClaim {
     /// The claim for the machine `name`. Karpenter chooses a machine that has at least `requests` for pods.
     pub(super) fn of(
-        pool: &PoolKey,
+        (cluster, pool): (&ClusterId, &PoolKey),
         name: &str,
         spec: &NodePoolSpec,
         provider: &KarpenterProvider,
@@ -97,7 +99,7 @@ impl NodeClaim {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 labels: Some(all),
-                annotations: Some(made_from(spec)),
+                annotations: Some(made_from(spec, cluster)),
                 ..ObjectMeta::default()
             },
             spec: NodeClaimSpec {
@@ -119,6 +121,13 @@ impl NodeClaim {
         labels(pool)
             .iter()
             .all(|(key, value)| own.and_then(|own| own.get(*key)).is_some_and(|it| it == value))
+    }
+
+    /// The cluster that the claim was made for, if that is not this one: it came with a copy of that cluster's objects. A
+    /// claim that carries none was made here before claims carried any.
+    pub(super) fn of_another(&self, cluster: &ClusterId) -> Option<&str> {
+        let carried = self.metadata.annotations.as_ref()?.get(CLUSTER_ANNOTATION)?;
+        Some(&**carried).filter(|carried| *carried != cluster.as_str())
     }
 
     /// Whether Karpenter has found the Node. It then waits, when the claim is deleted, until the Node is gone.
@@ -148,8 +157,9 @@ impl NodeClaim {
         self.words().filter(|_| !self.has(STEPS[0]))
     }
 
-    /// The claim as a machine.
-    pub(super) fn listed(self) -> ListedMachine {
+    /// The claim as a machine, in `cluster`.
+    pub(super) fn listed(self, cluster: &ClusterId) -> ListedMachine {
+        let carried = Some(self.of_another(cluster).unwrap_or_else(|| cluster.as_str()).to_owned());
         let progress = if self.metadata.deletion_timestamp.is_some() {
             Progress::Deleting
         } else if self.is_registered() {
@@ -168,6 +178,7 @@ impl NodeClaim {
             progress,
             provider_id,
             template_hash,
+            cluster: carried,
             known_as,
         }
     }

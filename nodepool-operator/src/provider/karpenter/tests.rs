@@ -14,7 +14,7 @@ use shared_runtime::write::WriteStrategy;
 
 use super::*;
 use crate::plan::supply::KnownAs;
-use crate::plan::testing::{at, key, pool};
+use crate::plan::testing::{at, cluster, key, pool};
 use crate::provider::Progress;
 use crate::testing::failure;
 
@@ -37,12 +37,18 @@ fn answering(answer: (u16, Value)) -> (Karpenter, Arc<Mutex<Vec<Value>>>) {
         }
     });
     let client = Client::new(service, "default");
-    (Karpenter::new(client.clone(), writer(client)), bodies)
+    (Karpenter::new(client.clone(), writer(client), cluster()), bodies)
 }
 
 /// Karpenter behind an API server that keeps claims, whose Karpenter launches and registers each at once and lets it go
 /// when it is deleted, because no Node holds it.
-pub(in crate::provider) fn stored() -> Karpenter {
+fn stored() -> Karpenter {
+    let [karpenter] = stored_for([cluster()]);
+    karpenter
+}
+
+/// The same for several clusters, with one back end.
+pub(in crate::provider) fn stored_for<const N: usize>(clusters: [ClusterId; N]) -> [Karpenter; N] {
     let claims: Arc<Mutex<BTreeMap<String, Value>>> = Arc::default();
     let service = tower::service_fn(move |request: Request<Body>| {
         let claims = Arc::clone(&claims);
@@ -54,7 +60,7 @@ pub(in crate::provider) fn stored() -> Karpenter {
         }
     });
     let client = Client::new(service, "default");
-    Karpenter::new(client.clone(), writer(client))
+    clusters.map(|cluster| Karpenter::new(client.clone(), writer(client.clone()), cluster))
 }
 
 fn serve(claims: &Mutex<BTreeMap<String, Value>>, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
@@ -166,6 +172,7 @@ async fn states_follow_karpenters_conditions() {
         progress,
         provider_id: id.map(str::to_owned),
         template_hash: None,
+        cluster: Some("here".to_owned()),
         known_as: KnownAs::default(),
     });
     assert_eq!(listed, expected);
@@ -247,7 +254,7 @@ fn saying(lists: Vec<Value>, events: (u16, Value)) -> (Karpenter, Arc<Mutex<Vec<
         async move { Response::builder().status(answer.0).body(Body::from(answer.1.to_string().into_bytes())) }
     });
     let client = Client::new(service, "default");
-    (Karpenter::new(client.clone(), writer(client)), asked)
+    (Karpenter::new(client.clone(), writer(client), cluster()), asked)
 }
 
 const UNSEEN: (&str, &str, &str, &str) =
@@ -317,4 +324,21 @@ async fn karpenter_keeps_the_node_of_a_registered_claim_until_the_machine_is_gon
     karpenter.create(request, at(0)).await.unwrap();
     assert_eq!(karpenter.delete(&key, "m").await, Ok(Deletion::HandedOver));
     assert_eq!(karpenter.delete(&key, "m").await, Ok(Deletion::Gone));
+}
+
+#[tokio::test]
+async fn a_claim_from_before_claims_carried_a_cluster_is_this_clusters() {
+    let claim = |annotations: Value| {
+        let claim: NodeClaim = serde_json::from_value(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": { "name": "m", "annotations": annotations },
+            "spec": { "nodeClassRef": { "group": "g", "kind": "k", "name": "n" } },
+        }))
+        .unwrap();
+        (claim.of_another(&cluster()).map(str::to_owned), claim.listed(&cluster()).cluster.unwrap())
+    };
+    assert_eq!(claim(json!({})), (None, "here".to_owned()));
+    assert_eq!(claim(json!({ "tandem.dev/cluster": "here" })), (None, "here".to_owned()));
+    let other = "there".to_owned();
+    assert_eq!(claim(json!({ "tandem.dev/cluster": "there" })), (Some(other.clone()), other));
 }
