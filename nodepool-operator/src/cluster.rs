@@ -37,14 +37,13 @@ pub(crate) fn parse(text: &str) -> Result<ClusterId, String> {
 /// The identity of the cluster: the one that was `given`, else the UID of its namespace `kube-system`. Waits until that can be
 /// read; `None` when the operator is told to stop before.
 pub(crate) async fn identify(operator: &Operator, given: Option<ClusterId>) -> Option<ClusterId> {
-    let cluster = match given {
-        Some(given) => given,
-        None => {
-            let gate = operator.readiness.gate("cluster identity", "not read yet");
-            tokio::select! {
-                () = operator.shutdown.cancelled() => return None,
-                cluster = uid(&operator.client, &gate) => cluster,
-            }
+    let cluster = if let Some(given) = given {
+        given
+    } else {
+        let gate = operator.readiness.gate("cluster identity", "not read yet");
+        tokio::select! {
+            () = operator.shutdown.cancelled() => return None,
+            cluster = uid(&operator.client, &gate) => cluster,
         }
     };
     info!(%cluster, "the cluster is known to providers by this identity");
@@ -63,7 +62,7 @@ async fn uid(client: &Client, gate: &Gate) -> ClusterId {
                 }
                 None => "it has no UID".to_owned(),
             },
-            Err(failed) => chain(&failed).to_string(),
+            Err(failed) => chain(&failed).clone(),
         };
         if said != why {
             let advice =

@@ -133,7 +133,7 @@ impl Context {
             unreadable: UnreadableObjects::default(),
             cluster: crate::plan::testing::cluster(),
             provisioner: Arc::new(Provisioner::new(
-                crate::plan::testing::cluster(),
+                &crate::plan::testing::cluster(),
                 (client.clone(), writer.clone()),
                 crate::provider::cluster_api::management::Management::Own(client.clone(), writer.clone()),
                 Vec::new(),

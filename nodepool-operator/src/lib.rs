@@ -177,8 +177,7 @@ async fn start(
         }
         None => Management::Own(own.0.clone(), own.1.clone()),
     };
-    let provisioner =
-        Provisioner::new(cluster.clone(), own, management, programs).fenced(operator.fence.clone());
+    let provisioner = Provisioner::new(&cluster, own, management, programs).fenced(operator.fence.clone());
     let provisioner = Arc::new(provisioner);
     let awaiting = {
         let provisioner = Arc::clone(&provisioner);

@@ -252,18 +252,18 @@ async fn a_cache_that_stands_still_costs_few_requests_and_work_goes_on_as_soon_a
 }
 
 /// How often a key runs in a virtual minute without events when every run ends like this, after a millisecond.
-async fn runs_in_a_minute(step: Step) -> usize {
+async fn runs_in_a_minute(outcome: Step) -> usize {
     let (config, _) = config();
-    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::new(AtomicUsize::new(0));
     let stop = CancellationToken::new();
     let task = tokio::spawn({
-        let (runs, stop) = (runs.clone(), stop.clone());
+        let (count, stop) = (count.clone(), stop.clone());
         async move {
             let reconcile = move |_: &str| {
-                runs.fetch_add(1, Ordering::SeqCst);
+                count.fetch_add(1, Ordering::SeqCst);
                 async move {
                     tokio::time::sleep(Duration::from_millis(1)).await;
-                    Ok::<_, Boom>(step)
+                    Ok::<_, Boom>(outcome)
                 }
             };
             run(config, stream::iter(["a"]), reconcile, stop).await;
@@ -272,7 +272,7 @@ async fn runs_in_a_minute(step: Step) -> usize {
     tokio::time::sleep(SECOND * 60).await;
     stop.cancel();
     task.await.unwrap();
-    runs.load(Ordering::SeqCst)
+    count.load(Ordering::SeqCst)
 }
 
 #[tokio::test(start_paused = true)]

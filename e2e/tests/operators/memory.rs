@@ -1,7 +1,5 @@
 //! Operators have the memory that the chart gives them, and no more.
 
-#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
-
 use e2e::operators::OperatorKind;
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;

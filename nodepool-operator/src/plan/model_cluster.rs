@@ -40,6 +40,7 @@ type State = (
 
 /// The part of a cluster that matters here.
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the cluster")]
 pub(super) struct ModelCluster {
     pub(super) pool: NodePool,
     pub(super) nodes: BTreeMap<String, Node>,

@@ -22,7 +22,7 @@ fn visits(observed: &Observed) -> Vec<Option<Timestamp>> {
     pools.into_iter().map(|pool| plan_with(&of(pool), &ObservedPods::default()).requeue_at).collect()
 }
 
-fn is_later(visit: &Option<Timestamp>) -> bool {
+fn is_later(visit: Option<Timestamp>) -> bool {
     visit.is_none_or(|visit| visit > at(100))
 }
 
@@ -33,7 +33,7 @@ fn a_list_that_fails_is_not_repeated_at_once_when_a_lost_creation_should_have_sh
         observed.supply.is_unknown = true;
         observed.supply.uncertain_until = Some(at(until));
         let visits = visits(&observed);
-        assert!(visits.iter().all(is_later), "{until}: {visits:?}");
+        assert!(visits.iter().copied().all(is_later), "{until}: {visits:?}");
         assert!(visits[0].is_some(), "no event reports the end of the outage");
     }
 }
@@ -50,7 +50,7 @@ fn a_lost_node_whose_machine_may_not_be_removed_does_not_bring_its_pool_back_at_
             time.lost = Some(SignedDuration::from_secs(lost));
         }
         let visits = visits(&observed);
-        assert!(visits.iter().all(is_later), "{lost}: {visits:?}");
+        assert!(visits.iter().copied().all(is_later), "{lost}: {visits:?}");
         assert_eq!(visits[0], Some(expected), "{lost}");
     }
 }

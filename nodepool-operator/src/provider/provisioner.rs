@@ -42,7 +42,7 @@ impl Provisioner {
     /// Knows every provider of this version, and these programs. `own` is the client and the writer of this
     /// cluster, which is `cluster`.
     pub(crate) fn new(
-        cluster: ClusterId,
+        cluster: &ClusterId,
         own: (Client, Writer),
         management: Management,
         programs: Vec<Program>,

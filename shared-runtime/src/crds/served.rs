@@ -78,8 +78,9 @@ impl ServedFields {
 
     fn set(&self, name: &'static str, missing: Arc<MissingFields>) -> bool {
         self.0.missing.send_if_modified(|all| {
-            let before = all.insert(name, Arc::clone(&missing)).unwrap_or_default();
-            before != missing
+            let has_changed = all.get(name).cloned().unwrap_or_default() != missing;
+            all.insert(name, missing);
+            has_changed
         })
     }
 }

@@ -167,10 +167,6 @@ impl Progress {
         format!("{word} {}: {done} of {of} tests in {:.0} s{exit}", suite.label, took.as_secs_f64())
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.suites.iter().all(|suite| matches!(suite.state, State::Ended { .. }))
-    }
-
     pub(super) fn has_failed(&self) -> bool {
         self.failures().next().is_some()
     }
@@ -372,8 +368,5 @@ mod tests {
         known.began(0, Duration::ZERO);
         known.ended(0, Some(0), NOW);
         assert!(known.left(3, NOW).contains(", less than a minute left"), "{}", known.left(3, NOW));
-        assert!(!known.is_over());
-        known.ended(1, Some(0), NOW);
-        assert!(known.is_over());
     }
 }

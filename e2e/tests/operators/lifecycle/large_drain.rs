@@ -1,4 +1,4 @@
-//! What a large drain costs the NodePool operator, when budgets let next to nothing go: memory, and lists of pods.
+//! What a large drain costs the `NodePool` operator, when budgets let next to nothing go: memory, and lists of pods.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use e2e::wait::eventually;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn fat_pod(name: &str, node: &str) -> Value {
 }
 
 async fn fill(env: &TestEnv, pool: &str) {
-    let nodes: Vec<String> = env.nodes(pool).await.unwrap().iter().map(|node| node.name_any()).collect();
+    let nodes: Vec<String> = env.nodes(pool).await.unwrap().iter().map(ResourceExt::name_any).collect();
     let names = nodes.iter().flat_map(|node| (0..PODS_PER_NODE).map(move |index| (node, index)));
     let pods = env.api::<Pod>();
     let create = |(node, index): (&String, usize)| {
