@@ -20,14 +20,13 @@ use shared_runtime::write::Writer;
 use tokio::sync::Semaphore;
 
 use crate::memory::drains::Drains;
-use crate::memory::list_budget::ListBudget;
+use crate::memory::list_budget::{ListBudget, PARALLEL_LISTS};
 use crate::memory::places::Places;
 use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
 use crate::memory::unread_pools::UnreadPools;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::{ClusterId, PoolKey};
-use crate::pod_reads::PARALLEL_LISTS;
 use crate::provider::provisioner::Provisioner;
 
 /// The dependencies of a reconcile.

@@ -18,6 +18,7 @@ use tracing::warn;
 use crate::context::Context;
 use crate::error::Error;
 use crate::kept_pod::KeptPod;
+use crate::memory::list_budget::PARALLEL_LISTS;
 use crate::observe::listed;
 use crate::plan::observed_time::PodTimes;
 use crate::plan::{AttachedVolumes, Classified, Observed, ObservedPods, PodReads, Pods};
@@ -25,11 +26,6 @@ use crate::plan::{AttachedVolumes, Classified, Observed, ObservedPods, PodReads,
 /// How long all reads of a pass together may take that follow its first decisions. While they wait, the rest of the pool waits
 /// too. What is not read by then is unread.
 const READS_LIMIT: Duration = Duration::from_secs(15);
-/// Number of concurrent live lists of pods, of all pools. Each answer is in memory as a whole until it is decoded: some 60 KB
-/// for a pod, and up to 110 pods. There are no pages: a server before Kubernetes 1.34 answers a page from etcd, where it reads
-/// the pods of all nodes for it, and a whole list from its cache, which knows the pods of a node.
-pub(crate) const PARALLEL_LISTS: usize = 4;
-
 /// After so many failed lists in a row the others of the pass are left out.
 pub(crate) const FAILURES_LIMIT: usize = 8;
 

@@ -8,6 +8,11 @@ use std::time::Duration;
 
 use shared_runtime::clock::Clock;
 
+/// Number of concurrent live lists of pods, of all pools. Each answer is in memory as a whole until it is decoded: some 60 KB
+/// for a pod, and up to 110 pods. There are no pages: a server before Kubernetes 1.34 answers a page from etcd, where it reads
+/// the pods of all nodes for it, and a whole list from its cache, which knows the pods of a node.
+pub(crate) const PARALLEL_LISTS: usize = 4;
+
 /// Thousandths of a list.
 type Milli = u64;
 const ONE: Milli = 1000;

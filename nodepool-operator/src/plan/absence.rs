@@ -7,18 +7,9 @@ use std::collections::BTreeSet;
 
 use shared_crds::names;
 
-use super::Observed;
 use super::membership::Member;
 use super::supply::{Completeness, NodeSource};
-
-/// What the answer of a provider means that there is no such machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absence {
-    /// The machine is gone.
-    Credible,
-    /// It may run, because of this. Reads as the end of a sentence after "but".
-    Doubtful(String),
-}
+use super::{Absence, Observed};
 
 /// Whether it is credible that the machine of `member` is gone if its provider says so after the list of this pass.
 pub(super) fn absence(observed: &Observed, members: &[&Member], member: &Member) -> Absence {

@@ -97,7 +97,6 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
-pub(crate) use self::absence::Absence;
 pub(crate) use self::blocker::Blocker;
 pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{JoinStep, Plan, Stall};
@@ -106,7 +105,8 @@ use self::in_place::InPlace;
 pub(crate) use self::keys::{ClusterId, PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
-    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, Pods, PoolStep, Sight,
+    Absence, AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, Pods,
+    PoolStep, Sight,
 };
 use self::repair::Repair;
 pub(crate) use self::repair::RepairWait;

@@ -9,7 +9,6 @@ use serde_json::Value;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
-use super::absence::Absence;
 use super::blocker::Blocker;
 use super::keys::{ClusterId, PoolKey};
 use super::membership::Member;
@@ -309,6 +308,15 @@ impl NodeAction {
     pub(crate) const fn removes_replica(&self) -> bool {
         matches!(self, Self::Cordon | Self::Replace | Self::ReplaceLost | Self::Repair)
     }
+}
+
+/// What the answer of a provider means that there is no such machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// The machine is gone.
+    Credible,
+    /// It may run, because of this. Reads as the end of a sentence after "but".
+    Doubtful(String),
 }
 
 /// A node and its step.
