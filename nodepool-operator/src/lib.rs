@@ -25,6 +25,7 @@ mod testing;
 mod triggers;
 
 use std::io::Write as _;
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +44,7 @@ use shared_runtime::other_cluster::OtherCluster;
 use crate::context::Context;
 use crate::error::Error;
 use crate::provider::cluster_api::management::Management;
-use crate::provider::exec::Program;
+use crate::provider::exec::{self, Exec, Program};
 use crate::provider::provisioner::Provisioner;
 
 /// Merges a burst of node events into one pass.
@@ -87,6 +88,18 @@ struct RunArgs {
     )]
     exec_provider: Vec<Program>,
 
+    /// How many processes of each such program run at the same time
+    ///
+    /// They share the memory limit of the operator's container. Further requests wait for up to a minute.
+    #[arg(
+        long,
+        env = "TANDEM_EXEC_MAX_CONCURRENT",
+        value_name = "N",
+        default_value_t = exec::MAX_CONCURRENT,
+        help_heading = "Providers"
+    )]
+    exec_max_concurrent: NonZeroU8,
+
     /// The kubeconfig of the cluster that holds Cluster API's objects; without it, that of the pools
     ///
     /// It is read again when it changes. A pool's machines are in the namespace there that has the name of its namespace here.
@@ -112,8 +125,10 @@ pub enum Failure {
 pub async fn main() -> Result<(), Failure> {
     match Cli::parse().command {
         Command::Run(args) => {
-            let RunArgs { common, exec_provider, cluster_api_kubeconfig } = *args;
-            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig);
+            let RunArgs { common, exec_provider, exec_max_concurrent, cluster_api_kubeconfig } = *args;
+            let programs = exec_provider.into_iter().map(|it| Exec::new(it).at_most(exec_max_concurrent));
+            let programs = programs.collect();
+            let start = |operator| start(operator, programs, cluster_api_kubeconfig);
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
@@ -128,7 +143,7 @@ const SPEC: OperatorSpec = OperatorSpec {
 };
 
 /// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
-async fn start(operator: Operator, programs: Vec<Program>, management: Option<PathBuf>) -> Result<(), Error> {
+async fn start(operator: Operator, programs: Vec<Exec>, management: Option<PathBuf>) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let every_node = Api::all(operator.client.clone());
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);

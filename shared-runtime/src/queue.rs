@@ -108,8 +108,6 @@ enum State {
 pub(crate) struct Queue<K> {
     backoff: RequeueBackoff,
     debounce: Duration,
-    concurrency: usize,
-    running: usize,
     seq: u64,
     entries: HashMap<K, Entry>,
     order: BTreeSet<(Time, u64)>,
@@ -117,12 +115,10 @@ pub(crate) struct Queue<K> {
 }
 
 impl<K: Hash + Eq + Clone> Queue<K> {
-    pub(crate) fn new(backoff: RequeueBackoff, debounce: Duration, concurrency: usize) -> Self {
+    pub(crate) fn new(backoff: RequeueBackoff, debounce: Duration) -> Self {
         Self {
             backoff,
             debounce,
-            concurrency: concurrency.max(1),
-            running: 0,
             seq: 0,
             entries: HashMap::new(),
             order: BTreeSet::new(),
@@ -165,9 +161,6 @@ impl<K: Hash + Eq + Clone> Queue<K> {
     /// What to do now. [`Next::Start`] marks the key as running; the caller must report its end with
     /// [`Self::finished`].
     pub(crate) fn next(&mut self, now: Time) -> Next<K> {
-        if self.running >= self.concurrency {
-            return Next::Idle;
-        }
         let Some(&(due, seq)) = self.order.first() else {
             return Next::Idle;
         };
@@ -181,7 +174,6 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.state = State::Running { again: None };
         }
-        self.running += 1;
         Next::Start(key)
     }
 
@@ -194,7 +186,6 @@ impl<K: Hash + Eq + Clone> Queue<K> {
             self.entries.insert(key.clone(), entry);
             return 0;
         };
-        self.running = self.running.saturating_sub(1);
         let (wish, floor) = match outcome {
             RunResult::Done => (None, Time::ZERO),
             RunResult::After(delay) => (Some(now.saturating_add(delay)), Time::ZERO),

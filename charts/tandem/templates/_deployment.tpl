@@ -168,6 +168,9 @@ topologySpreadConstraints:
 {{- range .root.Values.providers.exec }}
 - --exec-provider={{ .name }}={{ .path }}
 {{- end }}
+{{- if .root.Values.providers.exec }}
+- --exec-max-concurrent={{ .root.Values.providers.execMaxConcurrent }}
+{{- end }}
 {{- with .root.Values.providers.clusterApi.kubeconfig }}
 - {{ printf "--cluster-api-kubeconfig=%s" . | quote }}
 {{- end }}

@@ -1,5 +1,7 @@
 //! Calls to providers that sometimes fail: which one a pool has, what failed, and when to retry.
 
+mod failed_machines;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
@@ -13,13 +15,16 @@ use shared_runtime::write::Writer;
 
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
-use super::exec::{Exec, Program};
+use super::exec::Exec;
 use super::failures::Failures;
 use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::selected::{Listing, Selected, in_time};
 use super::simulated::Simulated;
-use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider};
+use super::{
+    CALL_LIMIT, Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError,
+    SizedProvider,
+};
 use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
 use crate::plan::{PoolKey, Supply};
 
@@ -36,10 +41,10 @@ pub(crate) struct Provisioner {
 
 impl Provisioner {
     /// Knows every provider of this version, and these programs. `own` is the client and the writer of this cluster.
-    pub(crate) fn new(own: (Client, Writer), management: Management, programs: Vec<Program>) -> Self {
+    pub(crate) fn new(own: (Client, Writer), management: Management, programs: Vec<Exec>) -> Self {
         let of_cluster: [Box<dyn NamedProvider>; 2] =
             [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1))];
-        let programs = programs.into_iter().map(|program| Box::new(Exec::new(program)) as _);
+        let programs = programs.into_iter().map(|program| Box::new(program) as _);
         let mut this = Self::with(of_cluster.into_iter().chain(programs).collect());
         this.sized.push(Box::new(ClusterApi::new(management)));
         this
@@ -53,6 +58,21 @@ impl Provisioner {
     fn may_change(&self) -> Result<(), ProviderError> {
         let passed = self.fence.as_ref().map(Fence::pass).transpose();
         passed.map(|_time| ()).map_err(|_fenced| ProviderError::Conflict)
+    }
+
+    /// The answer to a call that changes something, which is given up with the lease: the next leader may change the same.
+    async fn leading<T>(
+        &self,
+        call: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        let Some(fence) = &self.fence else { return call.await };
+        tokio::select! {
+            biased;
+            () = fence.lost().cancelled() => {
+                Err(ProviderError::Unreachable("this process lost its lease during the call".to_owned()))
+            }
+            answer = call => answer,
+        }
     }
 
     /// Knows the providers `named`.
@@ -112,6 +132,7 @@ impl Provisioner {
         if let Some(pool) = pool {
             self.failures.restore(key, pool);
         }
+        let generation = pool.and_then(|pool| pool.metadata.generation);
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let mut own = Listing::default();
@@ -142,19 +163,22 @@ impl Provisioner {
                         let is_settled = matches!(machine.progress, Progress::Running | Progress::Failed(_));
                         (machine.name.clone(), is_settled)
                     }));
+                    let failed = listed.iter().map(|(machine, _)| machine);
+                    let failed: Vec<_> = failed
+                        .filter(|it| matches!(it.progress, Progress::Failed(_)) && !has_node(it))
+                        .cloned()
+                        .collect();
+                    let at = (generation, now);
+                    let gone = self.end_failed(provider, key, &failed, at, &mut failures).await;
+                    let has_failed = |name: &String| failed.iter().any(|machine| machine.name == *name);
                     for (machine, is_marked) in listed {
                         let state = match &machine.progress {
-                            Progress::Failed(error) if !has_node(&machine) => {
-                                failures.push(error.clone());
-                                match self.delete_failed(provider, key, &machine.name).await {
-                                    Ok(Deletion::Gone) => continue,
-                                    Ok(Deletion::Started | Deletion::HandedOver)
-                                    | Err(ProviderError::Conflict) => {}
-                                    Err(error) => failures.push(error),
-                                }
-                                MachineState::Deleting
+                            Progress::Failed(_) if gone.contains(&machine.name) => continue,
+                            Progress::Failed(_) if has_failed(&machine.name) => MachineState::Deleting,
+                            Progress::Failed(_) | Progress::Running => {
+                                self.failures.slots(key, |slots| slots.runs(&machine.name));
+                                MachineState::Running
                             }
-                            Progress::Failed(_) | Progress::Running => MachineState::Running,
                             Progress::Starting(until) => MachineState::Starting { until: *until },
                             Progress::Deleting => MachineState::Deleting,
                         };
@@ -184,10 +208,11 @@ impl Provisioner {
                 };
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 let message = format!("it accepted the creation of {name} and does not list it{why}");
-                failures.push(ProviderError::Transient(message));
+                let error = ProviderError::Transient(message);
+                self.slot_failed(key, generation, name, error.reason(), now);
+                failures.push(error);
             }
         }
-        let generation = pool.and_then(|pool| pool.metadata.generation);
         // Machines that were requested together often fail together, and a list that fails is repeated with every pass:
         // one failure until its backoff is over.
         let in_force = self.last_failure(key).is_some_and(|failure| failure.retry_at > now);
@@ -197,6 +222,7 @@ impl Provisioner {
         let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
         self.failures.spec_is(key, generation);
         let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
+        let passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
         let Listing { machines: _, size, size_writer, capacity, traits, trouble, removals_wait, rolling } =
@@ -216,20 +242,10 @@ impl Provisioner {
             deleted_ids,
             former,
             taken,
+            passed_over,
             failure,
         };
         (supply, failures)
-    }
-
-    /// Deletes a machine that will never run.
-    async fn delete_failed(
-        &self,
-        provider: Selected<'_>,
-        key: &PoolKey,
-        name: &str,
-    ) -> Result<Deletion, ProviderError> {
-        self.may_change()?;
-        provider.delete(key, name).await
     }
 
     /// Why the machine `name` did not come, or was given up, in the words of whoever makes it.
@@ -269,7 +285,7 @@ impl Provisioner {
             return Err(ProviderError::Invalid(format!("{reference} makes no machine by name")));
         };
         self.failures.asking(key, &reference);
-        let created = in_time(provider.create(request, now)).await;
+        let created = self.leading(in_time(provider.call_limit(), provider.create(request, now))).await;
         match &created {
             Ok(_) => self.failures.accepted(key, name),
             Err(ProviderError::Unreachable(_)) => self.failures.unanswered(key, name, now),
@@ -293,14 +309,16 @@ impl Provisioner {
         };
         self.failures.asking(key, &reference);
         match change {
-            SizeChange::Grow(by) => in_time(provider.grow(key, name, from, by)).await,
+            SizeChange::Grow(by) => {
+                self.leading(in_time(CALL_LIMIT, provider.grow(key, name, from, by))).await
+            }
             SizeChange::Without(machines) => {
                 for machine in machines {
                     self.ids.deleted(key, machine);
                 }
-                in_time(provider.shrink(key, name, from, machines)).await
+                self.leading(in_time(CALL_LIMIT, provider.shrink(key, name, from, machines))).await
             }
-            SizeChange::Keep(machine) => in_time(provider.keep(key, machine)).await,
+            SizeChange::Keep(machine) => self.leading(in_time(CALL_LIMIT, provider.keep(key, machine))).await,
         }
     }
 
@@ -316,7 +334,7 @@ impl Provisioner {
         self.may_change()?;
         self.failures.unwanted(key, name);
         if let Some(reference) = made_by {
-            return self.known(reference)?.delete(key, name).await;
+            return self.leading(self.known(reference)?.delete(key, name)).await;
         }
         if let Some(pool) = pool {
             // Without its provider it is not known whether there is a machine, so its Node is kept.
@@ -325,7 +343,7 @@ impl Provisioner {
         self.ids.deleted(key, name);
         let mut deletion = Deletion::Gone;
         for reference in self.responsible(key, pool) {
-            deletion = deletion.max(self.known(&reference)?.delete(key, name).await?);
+            deletion = deletion.max(self.leading(self.known(&reference)?.delete(key, name)).await?);
         }
         Ok(deletion)
     }
@@ -368,6 +386,30 @@ impl Provisioner {
     /// The current failure of the pool's requests; `None` without one.
     pub(crate) fn last_failure(&self, key: &PoolKey) -> Option<ProvisioningFailure> {
         self.failures.last(key)
+    }
+
+    /// Records that the machine of a slot did not come: the slot is passed over for a while.
+    pub(crate) fn slot_failed(
+        &self,
+        key: &PoolKey,
+        generation: Option<i64>,
+        name: &str,
+        reason: Reason,
+        now: Timestamp,
+    ) {
+        self.failures.slots(key, |slots| slots.failed(name, generation, reason, now));
+    }
+
+    /// Records that machines of single slots were not made while the provider makes others.
+    pub(crate) fn note_failure(
+        &self,
+        key: &PoolKey,
+        generation: Option<i64>,
+        reason: Reason,
+        message: String,
+        now: Timestamp,
+    ) -> ProvisioningFailure {
+        self.failures.note(key, generation, reason, message, now)
     }
 
     /// Records that a Node of another owner has the name of one of the pool's slots.

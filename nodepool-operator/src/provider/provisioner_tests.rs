@@ -7,6 +7,7 @@ use shared_runtime::clock::Clock;
 use super::*;
 use crate::plan::slots;
 use crate::plan::testing::{at, key, pool};
+use crate::provider::exec::Program;
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
     let mut pool = pool(1);
