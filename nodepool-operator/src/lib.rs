@@ -28,6 +28,7 @@ mod testing;
 mod triggers;
 
 use std::io::Write as _;
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::plan::ClusterId;
 use crate::provider::cluster_api::management::Management;
-use crate::provider::exec::Program;
+use crate::provider::exec::{self, Exec, Program};
 use crate::provider::provisioner::Provisioner;
 
 /// Merges a burst of node events into one pass.
@@ -91,6 +92,18 @@ struct RunArgs {
         help_heading = "Providers"
     )]
     exec_provider: Vec<Program>,
+
+    /// How many processes of each such program run at the same time
+    ///
+    /// They share the memory limit of the operator's container. Further requests wait for up to a minute.
+    #[arg(
+        long,
+        env = "TANDEM_EXEC_MAX_CONCURRENT",
+        value_name = "N",
+        default_value_t = exec::MAX_CONCURRENT,
+        help_heading = "Providers"
+    )]
+    exec_max_concurrent: NonZeroU8,
 
     /// How many nodes are drained at a time, over all pools
     ///
@@ -138,10 +151,16 @@ pub enum Failure {
 pub async fn main() -> Result<(), Failure> {
     match Cli::parse().command {
         Command::Run(args) => {
-            let RunArgs { common, exec_provider, max_parallel_drains, cluster_api_kubeconfig, cluster_id } =
-                *args;
-            let most = usize::from(max_parallel_drains);
-            let start = |operator| start(operator, exec_provider, cluster_api_kubeconfig, cluster_id, most);
+            let RunArgs {
+                common,
+                exec_provider,
+                exec_max_concurrent,
+                max_parallel_drains,
+                cluster_api_kubeconfig,
+                cluster_id,
+            } = *args;
+            let (programs, drains) = ((exec_provider, exec_max_concurrent), usize::from(max_parallel_drains));
+            let start = |operator| start(operator, programs, cluster_api_kubeconfig, cluster_id, drains);
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
@@ -158,12 +177,16 @@ const SPEC: OperatorSpec = OperatorSpec {
 /// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
 async fn start(
     operator: Operator,
-    programs: Vec<Program>,
+    (programs, exec_max_concurrent): (Vec<Program>, NonZeroU8),
     management: Option<PathBuf>,
     cluster_id: Option<ClusterId>,
     max_parallel_drains: usize,
 ) -> Result<(), Error> {
     let Some(cluster) = cluster::identify(&operator, cluster_id).await else { return Ok(()) };
+    let programs = programs
+        .into_iter()
+        .map(|program| Exec::new(program, cluster.clone()).at_most(exec_max_concurrent))
+        .collect();
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let every_node = Api::all(operator.client.clone());
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);

@@ -9,10 +9,12 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt as _, Stream, StreamExt as _, future};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error, info_span, warn};
@@ -21,6 +23,7 @@ use crate::clock::Clock;
 use crate::error::{Categorised, chain};
 use crate::liveness::Pulse;
 use crate::metrics::{Metrics, ReconcileResult};
+use crate::place;
 pub use crate::queue::{CONFLICT_BACKOFF, IDLE_BACKOFF, RequeueBackoff};
 use crate::queue::{Next, Queue, RunResult};
 
@@ -91,7 +94,7 @@ impl Config {
         self
     }
 
-    /// How many keys may run at the same time; 0 counts as 1.
+    /// How many keys may run at the same time; 0 counts as 1. A key whose reconcile waits in [`place::lent`] is not counted.
     #[must_use]
     pub fn concurrency(mut self, keys: usize) -> Self {
         self.concurrency = keys;
@@ -162,7 +165,8 @@ where
         tasks: JoinSet::new(),
         keys: HashMap::new(),
     };
-    let mut queue: Queue<K> = Queue::new(backoff, debounce, concurrency);
+    let mut queue: Queue<K> = Queue::new(backoff, debounce);
+    let mut places = Places::new(concurrency);
     let mut triggers = pin!(triggers.fuse());
     let mut gate = gate.fuse();
     let mut open = false;
@@ -170,8 +174,12 @@ where
     loop {
         let mut wake = None;
         while open && !shutdown.is_cancelled() {
+            let Some(permit) = places.take() else { break };
             match queue.next(clock.monotonic()) {
-                Next::Start(key) => runs.start(key.clone(), reconcile(key)),
+                Next::Start(key) => {
+                    let run = place::holding(Arc::clone(&places.all), permit, reconcile(key.clone()));
+                    runs.start(key, run);
+                }
                 Next::WaitUntil(due) => {
                     wake = Some(due.saturating_sub(clock.monotonic()));
                     break;
@@ -179,6 +187,7 @@ where
                 Next::Idle => break,
             }
         }
+        places.free = None;
         metrics.queue(name, queue.depth(), queue.in_backoff());
         if let Some(pulse) = &pulse {
             pulse.beat();
@@ -196,6 +205,7 @@ where
                     }
                 }
             }
+            () = places.free() => {}
             Some(key) = triggers.next() => {
                 queue.trigger(key, clock.monotonic());
                 // Take what is already available too, so that a burst is one pass through the queue.
@@ -210,7 +220,44 @@ where
     if let Some(pulse) = pulse {
         pulse.ended();
     }
+    // Reconciles that come back from a slow call need them.
+    drop(places);
     runs.finish(stop_deadline).await;
+}
+
+/// How many reconciles may run at the same time.
+struct Places {
+    all: Arc<Semaphore>,
+    /// One that has become free, until it is taken.
+    free: Option<OwnedSemaphorePermit>,
+    /// The wait for one, in turn with the reconciles that come back from a slow call.
+    waiting: Option<future::BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
+}
+
+impl Places {
+    fn new(count: usize) -> Self {
+        let all = Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { all, free: None, waiting: None }
+    }
+
+    /// A place for the next reconcile. When there is none, [`Self::free`] returns as soon as there is.
+    fn take(&mut self) -> Option<OwnedSemaphorePermit> {
+        if self.waiting.is_some() {
+            return None;
+        }
+        let permit = self.free.take().or_else(|| Arc::clone(&self.all).try_acquire_owned().ok());
+        if permit.is_none() {
+            self.waiting = Some(Arc::clone(&self.all).acquire_owned().map(Result::ok).boxed());
+        }
+        permit
+    }
+
+    /// Returns when there is a place again; never while none is waited for.
+    async fn free(&mut self) {
+        let Some(waiting) = self.waiting.as_mut() else { return future::pending().await };
+        self.free = waiting.await;
+        self.waiting = None;
+    }
 }
 
 /// A running reconcile.

@@ -292,3 +292,87 @@ fn the_fake_clock_is_enough_to_make_a_config() {
     let config = Config::new("test", clock, Metrics::new("test", "0").unwrap());
     assert!(format!("{config:?}").contains("test"));
 }
+
+/// Runs a loop with four places for ten keys that hang and one that is healthy: the longest time between two runs of the
+/// healthy one.
+async fn beside_ten_that_hang(patience: Option<Duration>) -> Duration {
+    let (config, _) = config();
+    let clock = Clock::system();
+    let (send, triggers) = mpsc::unbounded_channel();
+    let runs: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (runs, stop, clock) = (runs.clone(), stop.clone(), clock.clone());
+        async move {
+            let reconcile = move |key: u32| {
+                let (runs, clock) = (runs.clone(), clock.clone());
+                async move {
+                    if key == 0 {
+                        runs.lock().unwrap().push(clock.monotonic());
+                        return Ok(Step::RequeueAfter(SECOND));
+                    }
+                    let hangs = tokio::time::sleep(SECOND * 30);
+                    match patience {
+                        Some(patience) => place::lent(patience, hangs).await,
+                        None => hangs.await,
+                    }
+                    Err(Boom)
+                }
+            };
+            run(config.concurrency(4).stop_deadline(SECOND), receiver(triggers), reconcile, stop).await;
+        }
+    });
+    for key in (1..=10).chain([0]) {
+        send.send(key).unwrap();
+    }
+    let begin = clock.monotonic();
+    tokio::time::sleep(SECOND * 200).await;
+    stop.cancel();
+    task.await.unwrap();
+    let runs = runs.lock().unwrap();
+    let times: Vec<Duration> = std::iter::once(begin).chain(runs.iter().copied()).collect();
+    times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_wait_for_something_slow_hold_no_place() {
+    let waited = beside_ten_that_hang(Some(Duration::from_millis(200))).await;
+    assert!(waited < SECOND * 2, "{waited:?}");
+    let waited = beside_ten_that_hang(None).await;
+    assert!(waited > SECOND * 20, "that is what it is for: {waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_comes_back_waits_for_a_place() {
+    let (config, _) = config();
+    let (send, triggers) = mpsc::unbounded_channel();
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let ended = Arc::new(AtomicUsize::new(0));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (running, most, ended, stop) = (running.clone(), most.clone(), ended.clone(), stop.clone());
+        async move {
+            let reconcile = move |_: u32| {
+                let (running, most, ended) = (running.clone(), most.clone(), ended.clone());
+                async move {
+                    // Two calls at a time: the pass is away until both are there.
+                    let slow = |time| place::lent(SECOND, tokio::time::sleep(time));
+                    tokio::join!(slow(SECOND * 5), slow(SECOND * 10));
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::time::sleep(SECOND).await;
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    ended.fetch_add(1, Ordering::SeqCst);
+                    Ok::<_, Boom>(Step::Done)
+                }
+            };
+            run(config.concurrency(2), receiver(triggers), reconcile, stop).await;
+        }
+    });
+    for key in 0..20 {
+        send.send(key).unwrap();
+    }
+    tokio::time::sleep(SECOND * 100).await;
+    assert_eq!((ended.load(Ordering::SeqCst), most.load(Ordering::SeqCst)), (20, 2));
+    stop.cancel();
+    task.await.unwrap();
+}

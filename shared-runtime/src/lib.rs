@@ -23,6 +23,7 @@ pub mod list;
 pub mod liveness;
 pub mod metrics;
 pub mod other_cluster;
+pub mod place;
 pub mod proxy;
 mod queue;
 pub mod readiness;

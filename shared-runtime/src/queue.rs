@@ -179,8 +179,6 @@ enum State {
 pub(crate) struct Queue<K> {
     backoff: RequeueBackoff,
     debounce: Duration,
-    concurrency: usize,
-    running: usize,
     seq: u64,
     entries: HashMap<K, Entry>,
     order: BTreeSet<(Time, u64)>,
@@ -188,12 +186,10 @@ pub(crate) struct Queue<K> {
 }
 
 impl<K: Hash + Eq + Clone> Queue<K> {
-    pub(crate) fn new(backoff: RequeueBackoff, debounce: Duration, concurrency: usize) -> Self {
+    pub(crate) fn new(backoff: RequeueBackoff, debounce: Duration) -> Self {
         Self {
             backoff,
             debounce,
-            concurrency: concurrency.max(1),
-            running: 0,
             seq: 0,
             entries: HashMap::new(),
             order: BTreeSet::new(),
@@ -237,9 +233,6 @@ impl<K: Hash + Eq + Clone> Queue<K> {
     /// What to do now. [`Next::Start`] marks the key as running; the caller must report its end with
     /// [`Self::finished`].
     pub(crate) fn next(&mut self, now: Time) -> Next<K> {
-        if self.running >= self.concurrency {
-            return Next::Idle;
-        }
         let Some(&(due, seq)) = self.order.first() else {
             return Next::Idle;
         };
@@ -253,7 +246,6 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.state = State::Running { again: None };
         }
-        self.running += 1;
         Next::Start(key)
     }
 
@@ -266,7 +258,6 @@ impl<K: Hash + Eq + Clone> Queue<K> {
             self.entries.insert(key.clone(), entry);
             return 0;
         };
-        self.running = self.running.saturating_sub(1);
         let delay = entry.delay(outcome, self.backoff, random);
         entry.settle(outcome);
         let wish = delay.map(|(delay, _)| now.saturating_add(delay));

@@ -171,6 +171,9 @@ topologySpreadConstraints:
 {{- range .root.Values.providers.exec }}
 - --exec-provider={{ .name }}={{ .path }}
 {{- end }}
+{{- if .root.Values.providers.exec }}
+- --exec-max-concurrent={{ .root.Values.providers.execMaxConcurrent }}
+{{- end }}
 {{- with .root.Values.clusterId }}
 - {{ printf "--cluster-id=%s" . | quote }}
 {{- end }}

@@ -7,6 +7,8 @@
 mod drain_step;
 mod node_step;
 pub(crate) mod node_write;
+mod request;
+mod withdraw;
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,20 +17,19 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use shared_crds::NodePool;
-use shared_crds::conditions::Reason;
 use shared_runtime::write::{self, Created};
 use tracing::info;
 
 use self::node_step::carry_out;
 use self::node_write::written;
+use self::request::request;
+use self::withdraw::{withdraw, withdraw_all};
 use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
-use crate::plan::supply::{ProvisioningFailure, Size};
-use crate::plan::{Absence, JoinStep, NodeAction, Observed, Plan, PoolKey, PoolStep, patches};
-use crate::provider::provisioner::SizeChange;
-use crate::provider::{Deletion, MachineRequest, ProviderError};
+use crate::plan::supply::ProvisioningFailure;
+use crate::plan::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
 /// made, and an operator that is told to stop must finish within the Pod's termination grace period.
@@ -81,7 +82,7 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult
     let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
     let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
     all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut result).await;
-    withdraw_all(ctx, seen, plan, &mut result).await;
+    withdraw_all(ctx, seen, plan, deadline, &mut result).await;
     if gained {
         all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut result).await;
         request(ctx, plan, seen, deadline, &mut result).await;
@@ -100,6 +101,19 @@ async fn all<F>(
 ) where
     F: Future<Output = Result<Applied, Error>> + Send,
 {
+    at_most(PARALLEL_WRITES, ctx, deadline, work, result).await;
+}
+
+/// The same with so many of them at a time.
+async fn at_most<F>(
+    parallel: usize,
+    ctx: &Context,
+    deadline: Duration,
+    work: impl Iterator<Item = F> + Send,
+    result: &mut PassResult,
+) where
+    F: Future<Output = Result<Applied, Error>> + Send,
+{
     let in_time = |work: F| async move {
         if ctx.clock.monotonic() < deadline {
             work.await
@@ -110,7 +124,7 @@ async fn all<F>(
     // Collect the futures first: a closure that is borrowed across the stream's awaits would not be general enough for
     // the future to be `Send`.
     let work: Vec<_> = work.map(in_time).collect();
-    let mut results = stream::iter(work).buffer_unordered(PARALLEL_WRITES);
+    let mut results = stream::iter(work).buffer_unordered(parallel);
     while let Some(part) = results.next().await {
         result.absorb(part);
     }
@@ -215,62 +229,6 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
     Ok(applied)
 }
 
-/// Deletes the machines that have no Node and are too many, or have waited for it too long.
-async fn withdraw_all(ctx: &Context, seen: &Seen, plan: &Plan, result: &mut PassResult) {
-    let Observed { supply, pool, .. } = &seen.observed;
-    let timed_out = |applied: Applied, names: &[String]| Applied { timed_out: names.to_vec(), ..applied };
-    if let (Some(size), Some(pool)) = (supply.size, pool.as_deref()) {
-        for name in &plan.unmark {
-            result.absorb(resize(ctx, seen, pool, size, SizeChange::Keep(name)).await);
-        }
-        let machines = [&plan.withdraw[..], &plan.timed_out].concat();
-        if !machines.is_empty() {
-            let withdrawn = resize(ctx, seen, pool, size, SizeChange::Without(&machines)).await;
-            result.absorb(withdrawn.map(|applied| match applied.extent {
-                Extent::Complete => {
-                    timed_out(Applied { withdrawn: machines.len(), ..applied }, &plan.timed_out)
-                }
-                _ => applied,
-            }));
-        }
-        return;
-    }
-    for name in &plan.withdraw {
-        result.absorb(withdraw(ctx, seen, name).await);
-    }
-    for name in &plan.timed_out {
-        let deleted = withdraw(ctx, seen, name).await;
-        result.absorb(deleted.map(|applied| timed_out(applied, std::slice::from_ref(name))));
-    }
-}
-
-/// Deletes a machine that has no Node.
-async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
-    let Observed { key, pool, .. } = &seen.observed;
-    let mut applied = Applied::default();
-    // No Node goes with it, so nothing depends on whether it was there.
-    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible).await;
-    if let Some(deletion) = node_write::provided("a machine", deleted, &mut applied)? {
-        applied.withdrawn = 1;
-        applied.machines_ending = usize::from(deletion != Deletion::Gone);
-    }
-    Ok(applied)
-}
-
-/// Changes the number of machines that the provider keeps.
-async fn resize(
-    ctx: &Context,
-    seen: &Seen,
-    pool: &NodePool,
-    from: Size,
-    change: SizeChange<'_>,
-) -> Result<Applied, Error> {
-    let mut applied = Applied::default();
-    let changed = ctx.provisioner.resize(&seen.observed.key, &pool.spec.provider, from, change).await;
-    node_write::provided("a machine", changed, &mut applied)?;
-    Ok(applied)
-}
-
 async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
     let what = "a node";
     // The labels tell which pool the node belongs to. The rest of the object may be the part that cannot be read.
@@ -281,84 +239,8 @@ async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Er
     Ok(existing.is_some_and(|node| PoolKey::of_labelled(&node.metadata).as_ref() != Some(&seen.observed.key)))
 }
 
-/// Requests machines from the provider until a request fails or `deadline` has come. Nodes that did not become Ready in
-/// time count as a failure.
-async fn request(ctx: &Context, plan: &Plan, seen: &Seen, deadline: Duration, result: &mut PassResult) {
-    let observed = &seen.observed;
-    let Some(pool) = observed.pool.as_deref() else { return };
-    let generation = pool.metadata.generation;
-    let fail = |reason: Reason, message: String| {
-        ctx.metrics.failed(reason);
-        ctx.provisioner.record_failure(&observed.key, generation, reason, message, observed.now)
-    };
-    let (replaced, timed_out) = (result.applied.replaced.len(), result.applied.timed_out.len());
-    if replaced + timed_out > 0 {
-        let machines = [
-            (replaced, "of the nodes did not become Ready"),
-            (timed_out, "of the machines did not register a Node"),
-        ];
-        let parts =
-            machines.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-        let parts = parts.collect::<Vec<_>>().join(", and ");
-        let why = match result.applied.timed_out.first() {
-            Some(name) => ctx.provisioner.explain(&observed.key, &pool.spec.provider, name).await,
-            None => None,
-        };
-        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        let message = format!("{parts} within spec.provisioningTimeoutSeconds{why}");
-        let failure = fail(Reason::ProvisioningTimedOut, message);
-        result.applied.retry_at = Some(failure.retry_at);
-        return;
-    }
-    if let Some(size) = observed.supply.size {
-        let by = i32::try_from(plan.request.len()).unwrap_or(i32::MAX);
-        if by == 0 {
-            return;
-        }
-        let change = SizeChange::Grow(by);
-        match ctx.provisioner.resize(&observed.key, &pool.spec.provider, size, change).await {
-            Ok(()) => {
-                result.applied.requested += plan.request.len();
-                result.applied.changed = true;
-            }
-            Err(ProviderError::Conflict) => result.applied.extent = Extent::Conflict,
-            Err(error) => {
-                let failure = fail(error.reason(), error.to_string());
-                result.applied.retry_at = Some(failure.retry_at);
-                result.failure = Some(failure);
-            }
-        }
-        return;
-    }
-    let in_flight = observed.in_flight().count().saturating_sub(plan.withdraw.len());
-    let existing = observed.nodes.len() + observed.unreadable.len() + in_flight;
-    for (index, name) in plan.request.iter().enumerate() {
-        if ctx.clock.monotonic() >= deadline {
-            result.applied.extent = result.applied.extent.max(Extent::CutShort);
-            return;
-        }
-        let request =
-            MachineRequest { pool: &observed.key, name, spec: &pool.spec, existing: existing + index };
-        match ctx.provisioner.create(request, observed.now).await {
-            Ok(expected) => {
-                let applied = &mut result.applied;
-                applied.requested += 1;
-                applied.changed = true;
-                applied.expected = applied.expected.into_iter().chain(expected).min();
-            }
-            Err(ProviderError::Conflict) => {
-                result.applied.extent = Extent::Conflict;
-                return;
-            }
-            Err(error) => {
-                let failure = fail(error.reason(), error.to_string());
-                result.applied.retry_at = Some(failure.retry_at);
-                result.failure = Some(failure);
-                return;
-            }
-        }
-    }
-}
+#[cfg(test)]
+mod provider_tests;
 
 #[cfg(test)]
 mod tests {
@@ -366,6 +248,7 @@ mod tests {
     use kube::Client;
     use kube::client::Body;
     use serde_json::json;
+    use shared_crds::conditions::Reason;
     use shared_crds::names;
     use shared_crds::v1alpha1::{KarpenterProvider, ProviderSpec};
 

@@ -15,6 +15,7 @@
 //! | `elsewhere` | which machines without a Node here may have a live one |
 //! | `absence` | whether a machine that its provider does not have is gone |
 //! | `contested` | whether another writer has set the number of machines, and what follows |
+//! | `machines` | which Nodes join the pool, and which marks of machines are taken back |
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `budgets` | which nodes count as disrupted, and why |
 //! | `victims` | which nodes are removed |
@@ -42,6 +43,7 @@ mod frozen;
 pub(crate) mod hash;
 mod in_place;
 mod keys;
+mod machines;
 pub(crate) mod membership;
 mod model;
 pub(crate) mod numbers;
@@ -89,9 +91,7 @@ mod unread_tests;
 mod visits_tests;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
@@ -112,9 +112,8 @@ use self::repair::Repair;
 pub(crate) use self::repair::RepairWait;
 use self::rollout::Standard;
 use self::sizing::{Sizing, Victims};
-use self::supply::Machine;
 pub(crate) use self::supply::Supply;
-use self::template::{Blueprint, Invalid, Marks};
+use self::template::{Blueprint, Invalid};
 
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
 const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
@@ -323,7 +322,7 @@ fn active(
     };
     let machines_gone = (deleting && !sizing.withdraw.is_empty()).then(|| visits::withdrawn(now));
     let may_have_machines = !observed.supply.machines.is_empty() || observed.supply.uncertain_until.is_some();
-    let unmark = marked_for_nothing(observed, &leaving, &sizing.withdraw, &sizing.timed_out);
+    let unmark = machines::marked_for_nothing(observed, &leaving, &sizing.withdraw, &sizing.timed_out);
     Plan {
         pool: pool_finalizer::step(pool, has_nodes || may_have_machines || !all_read),
         fill: (pool.spec.replicas.is_none() && !deleting && all_read)
@@ -343,7 +342,7 @@ fn active(
         timed_out: sizing.timed_out,
         register,
         left_over: observed.left_over().cloned().collect(),
-        join: join(observed, pool),
+        join: machines::join(observed, pool),
         requeue_at: requeue_at
             .into_iter()
             .chain(unread)
@@ -368,32 +367,6 @@ fn wait(observed: &Observed, member: &Member) -> Option<NodeAction> {
     let why = observed.supply.removals_wait.clone().or_else(unlisted)?;
     let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
     (!is_deleted).then(|| NodeAction::Drain(DrainStep::waits(Blocker::Provider(why), true)))
-}
-
-/// The machines that their provider would remove first although neither their Node is `leaving` nor they go in this pass.
-fn marked_for_nothing(
-    observed: &Observed,
-    leaving: &BTreeSet<String>,
-    withdraw: &[String],
-    timed_out: &[String],
-) -> Vec<String> {
-    let marked = observed.supply.machines.iter().filter(|machine| machine.is_marked);
-    let is_needed =
-        |name: &String| leaving.contains(name) || withdraw.contains(name) || timed_out.contains(name);
-    marked.map(|machine| machine.name.clone()).filter(|name| !is_needed(name)).collect()
-}
-
-/// The steps for the Nodes that registered themselves. Also in a pool that is being deleted, and in one whose spec has
-/// become invalid: a Node is drained only in a pool.
-fn join(observed: &Observed, pool: &NodePool) -> Vec<JoinStep> {
-    let Some(marks) = Marks::of(&observed.key, pool) else { return Vec::new() };
-    let step = |(machine, node): (&Machine, Option<&Arc<Node>>)| {
-        let node = Arc::clone(node?);
-        let patch = patches::join(&node, &machine.name, &marks.clone().of_machine(machine));
-        let template_hash = machine.template_hash.clone().unwrap_or_else(|| marks.hash.clone());
-        Some(JoinStep { node, patch, template_hash })
-    };
-    observed.joining().into_iter().filter_map(step).collect()
 }
 
 /// The hash of the template, or why there is none.

@@ -128,11 +128,12 @@ impl ObservedPods {
 }
 
 impl Observed {
-    /// The names that no new machine may have: those of all nodes and machines of the pool.
+    /// The names that no new machine may have: those of all nodes and machines of the pool, and of slots that have failed.
     pub(crate) fn occupied(&self) -> BTreeSet<&str> {
         let nodes = self.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
         let machines = self.supply.machines.iter().map(|machine| &*machine.name);
-        let taken = self.supply.taken.iter().chain(self.supply.foreign.keys()).map(String::as_str);
+        let passed_by = self.supply.taken.iter().chain(&self.supply.passed_over);
+        let taken = passed_by.chain(self.supply.foreign.keys()).map(String::as_str);
         self.with_node().into_iter().chain(nodes).chain(machines).chain(taken).collect()
     }
 

@@ -153,6 +153,8 @@ pub(crate) struct Supply {
     pub former: BTreeSet<String>,
     /// Names of the pool's slots that foreign nodes occupy.
     pub taken: BTreeSet<String>,
+    /// Names of the pool's slots whose machines failed a short while ago: others are asked for first.
+    pub passed_over: BTreeSet<String>,
     /// The last failure, until a node is made again; `None` without one.
     pub failure: Option<ProvisioningFailure>,
 }

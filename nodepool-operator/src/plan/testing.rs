@@ -67,6 +67,7 @@ pub(crate) fn supply() -> Supply {
         deleted_ids: BTreeSet::new(),
         former: BTreeSet::new(),
         taken: BTreeSet::new(),
+        passed_over: BTreeSet::new(),
         failure: None,
     }
 }

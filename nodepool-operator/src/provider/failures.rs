@@ -12,6 +12,7 @@ use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::v1alpha1::ProvisioningStatus;
 
+use super::slot_failures::SlotFailures;
 use crate::plan::PoolKey;
 use crate::plan::supply::ProvisioningFailure;
 
@@ -34,6 +35,8 @@ struct PoolState {
     /// The pool's generation at the last failure.
     generation: Option<i64>,
     taken: BTreeSet<String>,
+    /// Slots whose machines failed.
+    slots: SlotFailures,
     /// Machines whose creation was accepted, that no list has shown running or failed since, and that were not deleted.
     unlisted: BTreeSet<String>,
     /// Machines whose creation was not answered, and until when they may still come.
@@ -78,6 +81,27 @@ impl Failures {
         })
     }
 
+    /// Records that a slot's machine was not made while the provider makes others: that is said, and nothing waits for it.
+    pub(super) fn note(
+        &self,
+        key: &PoolKey,
+        generation: Option<i64>,
+        reason: Reason,
+        message: String,
+        now: Timestamp,
+    ) -> ProvisioningFailure {
+        self.change(key, |state| {
+            state.failures = state.failures.max(1);
+            state.generation = generation;
+            state.failure.insert(ProvisioningFailure { reason, message, retry_at: now }).clone()
+        })
+    }
+
+    /// Changes what is remembered of the pool's slots.
+    pub(super) fn slots<T>(&self, key: &PoolKey, change: impl FnOnce(&mut SlotFailures) -> T) -> T {
+        self.change(key, |state| change(&mut state.slots))
+    }
+
     /// Restores what the pool's status remembers from before this process began, once.
     pub(super) fn restore(&self, key: &PoolKey, pool: &NodePool) {
         self.change(key, |state| {
@@ -118,6 +142,7 @@ impl Failures {
     /// Ends a failure that a new spec may have ended. A new spec may bring a new quota, so it is tried at once.
     pub(super) fn spec_is(&self, key: &PoolKey, generation: Option<i64>) {
         self.change(key, |state| {
+            state.slots.spec_is(generation);
             if state.generation != generation && state.failure.as_ref().is_some_and(ends_with_a_new_spec) {
                 state.reset();
             }
@@ -187,6 +212,7 @@ impl Failures {
         self.change(key, |state| {
             state.unanswered.remove(name);
             state.unlisted.insert(name.to_owned());
+            state.slots.asked(name);
         });
     }
 

@@ -18,8 +18,10 @@ mod selected;
 mod simulated;
 #[cfg(test)]
 mod sized_contract_tests;
+mod slot_failures;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -29,6 +31,9 @@ use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 
 use crate::plan::PoolKey;
 use crate::plan::supply::{Completeness, KnownAs, NodeSource, NodeTraits, Size};
+
+/// How long a call to a provider may take. The pool waits for it, and other pools do not.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// A request for one machine.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +70,9 @@ pub(crate) enum ProviderError {
     /// backoff; until then nothing is concluded from what is missing.
     #[error("the provider does not answer: {0}")]
     Unreachable(String),
+    /// It has more to do than it may at one time, so nothing was asked of it. Asked again after the backoff.
+    #[error("the provider is busy: {0}")]
+    Busy(String),
     /// Another writer changed the provider's objects first, or this process no longer leads. That is no failure: the pass is
     /// repeated.
     #[error("another writer was first")]
@@ -78,8 +86,21 @@ impl ProviderError {
             Self::Quota(_) => Reason::QuotaExceeded,
             Self::Invalid(_) | Self::Absent(_) => Reason::InvalidSpec,
             Self::Unauthorized(_) => Reason::ProviderUnauthorized,
-            Self::Transient(_) | Self::Conflict => Reason::ProvisioningFailed,
+            Self::Transient(_) | Self::Busy(_) | Self::Conflict => Reason::ProvisioningFailed,
             Self::Unreachable(_) => Reason::ProviderUnreachable,
+        }
+    }
+
+    /// Whether it may be about one machine only, so that another one may be had. All others concern the provider as a whole.
+    pub(crate) const fn may_be_of_one_machine(&self) -> bool {
+        match self {
+            Self::Invalid(_) | Self::Transient(_) => true,
+            Self::Quota(_)
+            | Self::Absent(_)
+            | Self::Unauthorized(_)
+            | Self::Unreachable(_)
+            | Self::Busy(_)
+            | Self::Conflict => false,
         }
     }
 }
@@ -131,6 +152,11 @@ pub(crate) enum Deletion {
 pub(crate) trait NamedProvider: Send + Sync {
     /// What `ProviderSpec::reference` returns for a spec that selects this provider.
     fn reference(&self) -> &str;
+
+    /// How long a call may take.
+    fn call_limit(&self) -> Duration {
+        CALL_LIMIT
+    }
 
     /// How the machines of a pool with this spec become Nodes.
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError>;

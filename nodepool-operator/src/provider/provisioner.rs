@@ -1,29 +1,32 @@
 //! Calls to providers that sometimes fail: which one a pool has, what failed, and when to retry.
 
+mod changes;
+mod failed_machines;
+mod records;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use shared_crds::NodePool;
-use shared_crds::conditions::Reason;
-use shared_crds::v1alpha1::{ProviderSpec, ProvisioningStatus};
+use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
-use super::exec::{Exec, Program};
+use super::exec::Exec;
 use super::failures::Failures;
 use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::origin::Foreign;
 pub(crate) use super::selected::SizeChange;
-use super::selected::{Listing, Selected, in_time, reference_of};
+use super::selected::{Listing, Selected, reference_of};
 use super::simulated::Simulated;
-use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError, SizedProvider};
-use crate::plan::supply::{Machine, MachineState, NodeSource, ProvisioningFailure, Size};
-use crate::plan::{Absence, ClusterId, PoolKey, Supply};
+use super::{ListedMachine, NamedProvider, Progress, ProviderError, SizedProvider};
+use crate::plan::supply::{Machine, MachineState, NodeSource};
+use crate::plan::{ClusterId, PoolKey, Supply};
 
 /// The providers, with the failures of their calls.
 pub(crate) struct Provisioner {
@@ -45,12 +48,12 @@ impl Provisioner {
         cluster: &ClusterId,
         own: (Client, Writer),
         management: Management,
-        programs: Vec<Program>,
+        programs: Vec<Exec>,
     ) -> Self {
         let of_cluster: [Box<dyn NamedProvider>; 2] =
             [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1, cluster.clone()))];
-        let programs = programs.into_iter().map(|program| Box::new(Exec::new(program, cluster.clone())) as _);
-        let mut this = Self::with(cluster.clone(), of_cluster.into_iter().chain(programs).collect());
+        let programs = programs.into_iter().map(|program| Box::new(program) as _);
+        let mut this = Self::with(cluster, of_cluster.into_iter().chain(programs).collect());
         this.sized.push(Box::new(ClusterApi::new(management)));
         this
     }
@@ -63,6 +66,21 @@ impl Provisioner {
     fn may_change(&self) -> Result<(), ProviderError> {
         let passed = self.fence.as_ref().map(Fence::pass).transpose();
         passed.map(|_time| ()).map_err(|_fenced| ProviderError::Conflict)
+    }
+
+    /// The answer to a call that changes something, which is given up with the lease: the next leader may change the same.
+    async fn leading<T>(
+        &self,
+        call: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        let Some(fence) = &self.fence else { return call.await };
+        tokio::select! {
+            biased;
+            () = fence.lost().cancelled() => {
+                Err(ProviderError::Unreachable("this process lost its lease during the call".to_owned()))
+            }
+            answer = call => answer,
+        }
     }
 
     /// Knows the providers `named`.
@@ -124,6 +142,7 @@ impl Provisioner {
         if let Some(pool) = pool {
             self.failures.restore(key, pool);
         }
+        let generation = pool.and_then(|pool| pool.metadata.generation);
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let (mut own, mut unproven, mut foreign) = (Listing::default(), BTreeSet::new(), BTreeMap::new());
@@ -156,21 +175,25 @@ impl Provisioner {
                         let is_settled = matches!(machine.progress, Progress::Running | Progress::Failed(_));
                         (machine.name.clone(), is_settled)
                     }));
+                    let failed = listed.iter().map(|(machine, _)| machine);
+                    let failed: Vec<_> = failed
+                        .filter(|it| matches!(it.progress, Progress::Failed(_)) && !has_node(it))
+                        .filter(|it| !without_cluster.contains(&it.name))
+                        .cloned()
+                        .collect();
+                    let at = (generation, now);
+                    let gone = self.end_failed(provider, key, &failed, at, &mut failures).await;
+                    let has_failed = |name: &String| failed.iter().any(|machine| machine.name == *name);
                     for (machine, is_marked) in listed {
                         let is_unproven = without_cluster.contains(&machine.name) && !has_node(&machine);
                         unproven.extend(is_unproven.then(|| machine.name.clone()));
                         let state = match &machine.progress {
-                            Progress::Failed(error) if !is_unproven && !has_node(&machine) => {
-                                failures.push(error.clone());
-                                match self.delete_failed(provider, key, &machine.name).await {
-                                    Ok(Deletion::Gone) => continue,
-                                    Ok(Deletion::Started | Deletion::HandedOver)
-                                    | Err(ProviderError::Conflict) => {}
-                                    Err(error) => failures.push(error),
-                                }
-                                MachineState::Deleting
+                            Progress::Failed(_) if gone.contains(&machine.name) => continue,
+                            Progress::Failed(_) if has_failed(&machine.name) => MachineState::Deleting,
+                            Progress::Failed(_) | Progress::Running => {
+                                self.failures.slots(key, |slots| slots.runs(&machine.name));
+                                MachineState::Running
                             }
-                            Progress::Failed(_) | Progress::Running => MachineState::Running,
                             Progress::Starting(until) => MachineState::Starting { until: *until },
                             Progress::Deleting => MachineState::Deleting,
                         };
@@ -216,10 +239,11 @@ impl Provisioner {
                 };
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 let message = format!("it accepted the creation of {name} and does not list it{why}");
-                failures.push(ProviderError::Transient(message));
+                let error = ProviderError::Transient(message);
+                self.slot_failed(key, generation, name, error.reason(), now);
+                failures.push(error);
             }
         }
-        let generation = pool.and_then(|pool| pool.metadata.generation);
         // Machines that were requested together often fail together, and a list that fails is repeated with every pass:
         // one failure until its backoff is over.
         let in_force = self.last_failure(key).is_some_and(|failure| failure.retry_at > now);
@@ -229,6 +253,7 @@ impl Provisioner {
         let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
         self.failures.spec_is(key, generation);
         let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
+        let passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
         let Listing {
@@ -265,20 +290,10 @@ impl Provisioner {
             deleted_ids,
             former,
             taken,
+            passed_over,
             failure,
         };
         (supply, failures)
-    }
-
-    /// Deletes a machine that will never run.
-    async fn delete_failed(
-        &self,
-        provider: Selected<'_>,
-        key: &PoolKey,
-        name: &str,
-    ) -> Result<Deletion, ProviderError> {
-        self.may_change()?;
-        provider.delete(key, name).await
     }
 
     /// Why the machine `name` did not come, or was given up, in the words of whoever makes it.
@@ -303,152 +318,6 @@ impl Provisioner {
     pub(crate) fn awaiting(&self, node: &Node) -> Option<PoolKey> {
         let id = node.spec.as_ref()?.provider_id.as_deref()?;
         self.ids.pool_of(id)
-    }
-
-    /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
-    pub(crate) async fn create(
-        &self,
-        request: MachineRequest<'_>,
-        now: Timestamp,
-    ) -> Result<Option<Timestamp>, ProviderError> {
-        self.may_change()?;
-        let (key, name) = (request.pool, request.name);
-        let reference = reference_of(&request.spec.provider)?;
-        let Selected::Named(provider) = self.known(&reference)? else {
-            return Err(ProviderError::Invalid(format!("{reference} makes no machine by name")));
-        };
-        self.failures.asking(key, &reference);
-        let created = in_time(provider.create(request, now)).await;
-        match &created {
-            Ok(_) => self.failures.accepted(key, name),
-            Err(ProviderError::Unreachable(_)) => self.failures.unanswered(key, name, now),
-            Err(_) => {}
-        }
-        created
-    }
-
-    /// Changes the number of machines of a provider that keeps one.
-    pub(crate) async fn resize(
-        &self,
-        key: &PoolKey,
-        spec: &ProviderSpec,
-        from: Size,
-        change: SizeChange<'_>,
-    ) -> Result<(), ProviderError> {
-        self.may_change()?;
-        let reference = reference_of(spec)?;
-        let Selected::Sized(provider, name) = self.known(&reference)? else {
-            return Err(ProviderError::Invalid(format!("{reference} keeps no number of machines")));
-        };
-        self.failures.asking(key, &reference);
-        match change {
-            SizeChange::Grow(by) => in_time(provider.grow(key, name, from, by)).await,
-            SizeChange::Without(machines) => {
-                for machine in machines {
-                    self.ids.deleted(key, machine);
-                }
-                in_time(provider.shrink(key, name, from, machines)).await
-            }
-            SizeChange::Keep(machine) => in_time(provider.keep(key, machine)).await,
-        }
-    }
-
-    /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
-    /// provider, if that is known. That it is gone is believed where `absence` says so, or where this process has seen its
-    /// deletion begin.
-    pub(crate) async fn delete(
-        &self,
-        key: &PoolKey,
-        pool: Option<&NodePool>,
-        made_by: Option<&str>,
-        name: &str,
-        absence: &Absence,
-    ) -> Result<Deletion, ProviderError> {
-        let deletion = self.delete_unchecked(key, pool, made_by, name).await?;
-        match (deletion, absence) {
-            (Deletion::Gone, Absence::Doubtful(why)) if !self.ids.has_begun_to_end(key, name) => {
-                Err(ProviderError::Unreachable(format!("it says that there is no machine {name}, but {why}")))
-            }
-            (Deletion::Gone, _) => {
-                self.ids.ended(key, name);
-                Ok(Deletion::Gone)
-            }
-            (begun, _) => {
-                self.ids.begins_to_end(key, name);
-                Ok(begun)
-            }
-        }
-    }
-
-    async fn delete_unchecked(
-        &self,
-        key: &PoolKey,
-        pool: Option<&NodePool>,
-        made_by: Option<&str>,
-        name: &str,
-    ) -> Result<Deletion, ProviderError> {
-        self.may_change()?;
-        self.foreign.may_delete(key, name)?;
-        self.failures.unwanted(key, name);
-        if let Some(reference) = made_by {
-            return self.known(reference)?.delete(key, name).await;
-        }
-        if let Some(pool) = pool {
-            // Without its provider it is not known whether there is a machine, so its Node is kept.
-            self.known(&reference_of(&pool.spec.provider)?)?;
-        }
-        self.ids.deleted(key, name);
-        let mut deletion = Deletion::Gone;
-        for reference in self.responsible(key, pool) {
-            deletion = deletion.max(self.known(&reference)?.delete(key, name).await?);
-        }
-        Ok(deletion)
-    }
-
-    /// Drops everything about a pool that is gone, with its nodes.
-    pub(crate) fn forget(&self, key: &PoolKey) {
-        self.failures.forget(key);
-        self.ids.forget(key);
-        self.foreign.forget(key);
-        self.named.iter().for_each(|provider| provider.forget(key));
-    }
-
-    /// Records that a node was not made, or did not become Ready. No request is sent to the provider during the
-    /// backoff.
-    pub(crate) fn record_failure(
-        &self,
-        key: &PoolKey,
-        generation: Option<i64>,
-        reason: Reason,
-        message: String,
-        now: Timestamp,
-    ) -> ProvisioningFailure {
-        self.failures.record(key, generation, reason, message, now)
-    }
-
-    /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
-    pub(crate) fn node_created(&self, key: &PoolKey) {
-        self.failures.node_created(key);
-    }
-
-    /// What the pool's status should remember about its providers.
-    pub(crate) fn remembered(&self, key: &PoolKey) -> ProvisioningStatus {
-        self.failures.remembered(key)
-    }
-
-    /// Records that the pool has every node it wants.
-    pub(crate) fn pool_complete(&self, key: &PoolKey) {
-        self.failures.pool_complete(key);
-    }
-
-    /// The current failure of the pool's requests; `None` without one.
-    pub(crate) fn last_failure(&self, key: &PoolKey) -> Option<ProvisioningFailure> {
-        self.failures.last(key)
-    }
-
-    /// Records that a Node of another owner has the name of one of the pool's slots.
-    pub(crate) fn slot_taken(&self, key: &PoolKey, name: &str) {
-        self.failures.slot_taken(key, name);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
+use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
 use shared_runtime::clock::Clock;
 
@@ -11,6 +12,8 @@ use crate::plan::slots::{Slots, Whose};
 use crate::plan::supply::KnownAs;
 use crate::plan::testing::{at, cluster, key, pool, prefix};
 use crate::plan::{Absence, hash};
+use crate::provider::exec::Program;
+use crate::provider::{Deletion, MachineRequest};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
     let mut pool = pool(1);

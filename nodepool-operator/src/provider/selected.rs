@@ -7,14 +7,16 @@ use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::ProviderSpec;
+use shared_runtime::place;
 
 use super::origin::{self, Sorted};
-use super::{Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
+use super::{CALL_LIMIT, Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
 use crate::plan::supply::{Completeness, NodeTraits, Size};
 use crate::plan::{ClusterId, PoolKey};
 
-/// How long a call to a provider may take. The pool waits for it, and other pools do not.
-const CALL_LIMIT: Duration = Duration::from_secs(30);
+/// How long a call keeps the place of its pool's pass in the loop. Most answers come within this time. Without its place, the
+/// pass waits for the answer beside the passes of other pools, however many providers hang.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A provider, by what it can be asked for.
 #[derive(Clone, Copy)]
@@ -76,7 +78,7 @@ impl Selected<'_> {
                 if let Some(spec) = spec {
                     provider.spec_is(key, spec);
                 }
-                let listed = in_time(provider.list(key, now)).await?;
+                let listed = in_time(provider.call_limit(), provider.list(key, now)).await?;
                 let Sorted { machines, unproven, foreign, collision } = origin::sort(cluster, key, listed)?;
                 let machines = machines.into_iter().map(|machine| (machine, false)).collect();
                 let (traits, trouble) = (provider.traits(key), provider.trouble(key).or(collision));
@@ -93,7 +95,7 @@ impl Selected<'_> {
             }
             Self::Sized(provider, name) => {
                 let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
-                    in_time(provider.list(key, name)).await?;
+                    in_time(CALL_LIMIT, provider.list(key, name)).await?;
                 let size = Some(size);
                 Ok(Listing {
                     machines,
@@ -112,9 +114,9 @@ impl Selected<'_> {
     /// Why the machine did not come, or was given up; `None` when nobody says so in time.
     pub(super) async fn explain(self, key: &PoolKey, machine: &str) -> Option<String> {
         match self {
-            Self::Named(provider) => {
-                in_time(provider.explain(key, machine).map(Ok)).await.unwrap_or_default()
-            }
+            Self::Named(provider) => in_time(provider.call_limit(), provider.explain(key, machine).map(Ok))
+                .await
+                .unwrap_or_default(),
             Self::Sized(..) => None,
         }
     }
@@ -122,8 +124,8 @@ impl Selected<'_> {
     /// Deletes one.
     pub(super) async fn delete(self, key: &PoolKey, machine: &str) -> Result<Deletion, ProviderError> {
         match self {
-            Self::Named(provider) => in_time(provider.delete(key, machine)).await,
-            Self::Sized(provider, name) => in_time(provider.delete(key, name, machine)).await,
+            Self::Named(provider) => in_time(provider.call_limit(), provider.delete(key, machine)).await,
+            Self::Sized(provider, name) => in_time(CALL_LIMIT, provider.delete(key, name, machine)).await,
         }
     }
 }
@@ -146,11 +148,13 @@ pub(super) fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError>
     })
 }
 
-/// The answer of a provider, which has to come within [`CALL_LIMIT`].
+/// The answer of a provider, which has to come within `limit`.
 pub(super) async fn in_time<T>(
+    limit: Duration,
     call: impl Future<Output = Result<T, ProviderError>>,
 ) -> Result<T, ProviderError> {
-    tokio::time::timeout(CALL_LIMIT, call).await.unwrap_or_else(|_elapsed| {
-        Err(ProviderError::Unreachable(format!("no answer within {} s", CALL_LIMIT.as_secs())))
+    let answer = place::lent(PATIENCE, tokio::time::timeout(limit, call)).await;
+    answer.unwrap_or_else(|_elapsed| {
+        Err(ProviderError::Unreachable(format!("no answer within {} s", limit.as_secs())))
     })
 }

@@ -9,18 +9,28 @@ mod protocol;
 pub(super) mod tests;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU8;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::ProviderSpec;
+use tokio::sync::Semaphore;
 
 pub(crate) use self::program::Program;
 use self::protocol::{CreateAnswer, DeleteAnswer, DeletionState, ListAnswer, Operation, Request};
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
 use crate::plan::supply::{Completeness, NodeSource};
 use crate::plan::{ClusterId, PoolKey};
+
+/// How many processes of one program run at the same time by default. They share the memory limit of the operator's container.
+pub(crate) const MAX_CONCURRENT: NonZeroU8 = NonZeroU8::MIN.saturating_add(3);
+/// How long a process may run.
+const RUN_LIMIT: Duration = Duration::from_secs(30);
+/// How long a request waits until its process may start: as long as two that hang. That is not time of the process.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// One configured program.
 #[derive(Debug)]
@@ -30,13 +40,27 @@ pub(crate) struct Exec {
     cluster: ClusterId,
     /// The pools whose last list was said to be complete.
     complete: Mutex<BTreeSet<PoolKey>>,
+    most: NonZeroU8,
+    /// One place for each process; the requests of all pools wait in turn.
+    places: Semaphore,
 }
 
 impl Exec {
     /// The provider that asks `program`, for `cluster`.
     pub(crate) fn new(program: Program, cluster: ClusterId) -> Self {
-        let reference = format!("exec.{}", program.name());
-        Self { reference, program, cluster, complete: Mutex::default() }
+        Self {
+            reference: format!("exec.{}", program.name()),
+            program,
+            cluster,
+            complete: Mutex::default(),
+            most: MAX_CONCURRENT,
+            places: Semaphore::new(usize::from(MAX_CONCURRENT.get())),
+        }
+    }
+
+    /// The same with so many processes at the same time at most.
+    pub(crate) fn at_most(self, most: NonZeroU8) -> Self {
+        Self { most, places: Semaphore::new(usize::from(most.get())), ..self }
     }
 
     fn complete(&self) -> MutexGuard<'_, BTreeSet<PoolKey>> {
@@ -49,8 +73,22 @@ impl Exec {
         pool: &PoolKey,
         operation: Operation<'_>,
     ) -> Result<A, ProviderError> {
-        let request = Request::new(&self.cluster, pool, operation);
-        let output = self.program.run(&request.text()).await?;
+        let busy = || {
+            let (most, limit) = (self.most, WAIT_LIMIT.as_secs());
+            let message = format!("{most} of its processes run already, and none has ended within {limit} s");
+            self.program.named(ProviderError::Busy(message))
+        };
+        let _place = match tokio::time::timeout(WAIT_LIMIT, self.places.acquire()).await {
+            Ok(Ok(place)) => place,
+            // It is never closed.
+            Ok(Err(_)) | Err(_) => return Err(busy()),
+        };
+        let text = Request::new(&self.cluster, pool, operation).text();
+        let run = tokio::time::timeout(RUN_LIMIT, self.program.run(&text));
+        let output = run.await.unwrap_or_else(|_elapsed| {
+            let message = format!("no answer within {} s", RUN_LIMIT.as_secs());
+            Err(self.program.named(ProviderError::Unreachable(message)))
+        })?;
         protocol::read(&output).map_err(|error| self.program.named(error))
     }
 }
@@ -62,6 +100,11 @@ fn in_seconds(now: Timestamp, seconds: Option<u32>) -> Option<Timestamp> {
 impl NamedProvider for Exec {
     fn reference(&self) -> &str {
         &self.reference
+    }
+
+    fn call_limit(&self) -> Duration {
+        // A second more: the process's own limit says more about it.
+        WAIT_LIMIT + RUN_LIMIT + Duration::from_secs(1)
     }
 
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError> {

@@ -142,6 +142,7 @@ impl Program {
             ProviderError::Unauthorized(message) => ProviderError::Unauthorized(named(message)),
             ProviderError::Transient(message) => ProviderError::Transient(named(message)),
             ProviderError::Unreachable(message) => ProviderError::Unreachable(named(message)),
+            ProviderError::Busy(message) => ProviderError::Busy(named(message)),
             other @ (ProviderError::Absent(_) | ProviderError::Conflict) => other,
         }
     }

@@ -32,7 +32,9 @@ fn said(error: &ProviderError) -> (&'static str, String) {
         ProviderError::Unauthorized(message) => ("unauthorized", message),
         ProviderError::Transient(message) => ("transient", message),
         ProviderError::Unreachable(message) => ("unreachable", message),
-        ProviderError::Absent(_) | ProviderError::Conflict => panic!("no program reports {error:?}"),
+        ProviderError::Absent(_) | ProviderError::Busy(_) | ProviderError::Conflict => {
+            panic!("no program reports {error:?}")
+        }
     };
     let (program, message) = message.split_once("): ").unwrap();
     assert!(program.starts_with("rack (/"), "{error}");
@@ -174,4 +176,36 @@ fn a_program_is_configured_as_name_and_absolute_path() {
     for name in ["", "Rack", "-rack", "rack-", "a.b", &"a".repeat(51)] {
         assert_eq!(parsed(&format!("{name}=/x")), Err(InvalidProgram::Name(name.to_owned())));
     }
+}
+
+#[tokio::test]
+async fn so_many_processes_run_at_the_same_time_as_are_configured_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let text = format!("echo + >>{0}; sleep 0.1; echo - >>{0}; echo '{{\"machines\": []}}'", log.display());
+    for most in [1, 2] {
+        let program =
+            Exec::new(script("rack", &directory, &text), cluster()).at_most(NonZeroU8::new(most).unwrap());
+        fs::write(&log, "").unwrap();
+        let pool = key();
+        let lists = futures::future::join_all((0..6).map(|_| program.list(&pool, at(0)))).await;
+        assert!(lists.iter().all(Result::is_ok), "{lists:?}");
+        let (mut running, mut peak) = (0_i32, 0);
+        for line in fs::read_to_string(&log).unwrap().lines() {
+            running += if line == "+" { 1 } else { -1 };
+            peak = peak.max(running);
+        }
+        assert_eq!((running, peak), (0, i32::from(most)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_its_place_longer_than_a_process_may_run_and_not_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = Exec::new(script("rack", &directory, "exec sleep 600"), cluster()).at_most(NonZeroU8::MIN);
+    let pool = key();
+    let lists = futures::future::join_all((0..4).map(|_| program.list(&pool, at(0)))).await;
+    let kinds: Vec<bool> = lists.iter().map(|it| matches!(it, Err(ProviderError::Unreachable(_)))).collect();
+    assert_eq!(kinds, [true, true, true, false], "{lists:?}");
+    assert!(lists[3].as_ref().unwrap_err().to_string().contains("of its processes run already"), "{lists:?}");
 }

@@ -1,0 +1,201 @@
+//! Passes over providers that fail for one machine, or are slow.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::ProviderSpec;
+
+use super::*;
+use crate::plan::supply::{KnownAs, NodeSource};
+use crate::plan::testing::{at, cluster, key, observed, plan, pool, prefix};
+use crate::provider::provisioner::Provisioner;
+use crate::provider::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
+use crate::testing::{TestContext, failure};
+
+/// A provider that has a number of broken slots, and whose deletions take long.
+#[derive(Default)]
+struct Rack {
+    broken: BTreeSet<String>,
+    error: Option<ProviderError>,
+    deletion: Duration,
+    machines: Mutex<BTreeSet<String>>,
+    calls: Mutex<Vec<String>>,
+}
+
+impl NamedProvider for Arc<Rack> {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Kubelet)
+    }
+
+    fn create<'a>(
+        &'a self,
+        request: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        self.calls.lock().unwrap().push(request.name.to_owned());
+        let error = self.error.clone().filter(|_| self.broken.contains(request.name));
+        if error.is_none() {
+            self.machines.lock().unwrap().insert(request.name.to_owned());
+        }
+        std::future::ready(error.map_or(Ok(None), Err)).boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        let listed = |name: &String| ListedMachine {
+            name: name.clone(),
+            progress: Progress::Starting(None),
+            provider_id: None,
+            template_hash: None,
+            cluster: None,
+            known_as: KnownAs::default(),
+        };
+        let machines = self.machines.lock().unwrap().iter().map(listed).collect();
+        std::future::ready(Ok(machines)).boxed()
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        async move {
+            self.calls.lock().unwrap().push(name.to_owned());
+            tokio::time::sleep(self.deletion).await;
+            self.machines.lock().unwrap().remove(name);
+            Ok(Deletion::Gone)
+        }
+        .boxed()
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+fn slot(number: usize) -> String {
+    format!("{}{number}", prefix())
+}
+
+fn slots_of(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
+    numbers.into_iter().map(slot).collect()
+}
+
+fn context(rack: &Arc<Rack>) -> TestContext {
+    let mut test = TestContext::new(|_, _| failure(500, "InternalError", "not requested"));
+    test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(Arc::clone(rack))]));
+    test
+}
+
+/// One pass over the pool with so many replicas at this second.
+async fn pass(test: &TestContext, replicas: i32, second: i64) -> PassResult {
+    let pool = pool(replicas);
+    let (supply, failed_machines) =
+        test.ctx.provisioner.supply(&key(), Some(&pool), None, |_| false, at(second)).await;
+    let mut seen = Seen { observed: observed(pool, []), failed_machines };
+    (seen.observed.supply, seen.observed.now) = (supply, at(second));
+    let plan = plan(&seen.observed);
+    apply(&test.ctx, &seen, &plan).await
+}
+
+fn rack(broken: impl IntoIterator<Item = usize>, error: ProviderError) -> Arc<Rack> {
+    Arc::new(Rack { broken: slots_of(broken).into_iter().collect(), error: Some(error), ..Rack::default() })
+}
+
+fn broken_host() -> ProviderError {
+    ProviderError::Transient("no power".to_owned())
+}
+
+#[tokio::test]
+async fn a_slot_that_fails_costs_the_pool_a_name_and_no_node() {
+    for error in [broken_host(), ProviderError::Invalid("no such host".to_owned())] {
+        let rack = rack([0], error);
+        let test = context(&rack);
+        let result = pass(&test, 2, 0).await;
+        assert_eq!((result.applied.requested, result.applied.retry_at), (2, None));
+        let said = result.failure.unwrap().message;
+        assert!(said.contains(&format!("machine {}: ", slot(0))), "{said}");
+        assert_eq!(*rack.calls.lock().unwrap(), slots_of([0, 1, 2]));
+        // It is passed over while it backs off, and tried again when that is over.
+        pass(&test, 3, 1).await;
+        assert_eq!(*rack.calls.lock().unwrap(), slots_of([0, 1, 2, 3]));
+        pass(&test, 4, 60).await;
+        assert_eq!(*rack.calls.lock().unwrap(), slots_of([0, 1, 2, 3, 0, 4]));
+    }
+}
+
+#[tokio::test]
+async fn several_broken_slots_are_passed_by_one_after_the_other() {
+    let rack = rack(0..5, broken_host());
+    let test = context(&rack);
+    let result = pass(&test, 1, 0).await;
+    assert_eq!((result.applied.requested, result.applied.retry_at), (0, Some(at(5))));
+    assert_eq!(pass(&test, 1, 4).await.applied.requested, 0);
+    assert_eq!(pass(&test, 1, 5).await.applied.requested, 1);
+    assert_eq!(*rack.calls.lock().unwrap(), slots_of(0..6));
+}
+
+#[tokio::test]
+async fn what_concerns_the_provider_as_a_whole_stops_at_once() {
+    let text = || "m".to_owned();
+    for error in [
+        ProviderError::Quota(text()),
+        ProviderError::Unauthorized(text()),
+        ProviderError::Unreachable(text()),
+        ProviderError::Absent(text()),
+        ProviderError::Busy(text()),
+    ] {
+        let rack = rack([0], error.clone());
+        let test = context(&rack);
+        let result = pass(&test, 2, 0).await;
+        assert_eq!((result.applied.requested, result.applied.retry_at), (0, Some(at(5))), "{error}");
+        assert_eq!(*rack.calls.lock().unwrap(), slots_of([0]), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn withdrawals_stop_as_soon_as_the_count_is_raised() {
+    let rack = Arc::new(Rack { deletion: Duration::from_secs(2), ..Rack::default() });
+    rack.machines.lock().unwrap().extend(slots_of(0..20));
+    let mut lowered = pool(0);
+    lowered.metadata.generation = Some(1);
+    let test = context(&rack).with_pool(lowered.clone());
+    let (supply, failed_machines) =
+        test.ctx.provisioner.supply(&key(), Some(&lowered), None, |_| false, at(0)).await;
+    let mut seen = Seen { observed: observed(lowered, []), failed_machines };
+    seen.observed.supply = supply;
+    let plan = plan(&seen.observed);
+    assert_eq!(plan.withdraw.len(), 20);
+    // The cache has the raised count from the first moment that any deletion takes.
+    let mut raised = pool(20);
+    raised.metadata.generation = Some(2);
+    let test = test.with_pool(raised);
+    let result = apply(&test.ctx, &seen, &plan).await;
+    assert_eq!((result.applied.withdrawn, result.applied.extent), (0, Extent::CutShort));
+}
+
+#[tokio::test(start_paused = true)]
+async fn withdrawals_know_the_deadline_of_the_pass() {
+    let rack = Arc::new(Rack { deletion: Duration::from_secs(2), ..Rack::default() });
+    rack.machines.lock().unwrap().extend(slots_of(0..20));
+    let test = context(&rack);
+    let time = test.time.clone();
+    // The fake clock goes with tokio's.
+    let ticks = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            time.advance(Duration::from_secs(1));
+        }
+    });
+    let begin = tokio::time::Instant::now();
+    let result = pass(&test, 0, 0).await;
+    ticks.abort();
+    assert_eq!(result.applied.extent, Extent::CutShort);
+    assert!((8..=16).contains(&result.applied.withdrawn), "{}", result.applied.withdrawn);
+    assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
+}

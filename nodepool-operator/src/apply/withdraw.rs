@@ -1,0 +1,101 @@
+//! Deletes machines that have no Node. Each deletion may take as long as a call to a provider may, so it is looked at before
+//! each whether the pass has time left and the pool is still the one that was decided about.
+
+use std::time::Duration;
+
+use kube::runtime::reflector::ObjectRef;
+use shared_crds::NodePool;
+
+use super::{PassResult, at_most, node_write};
+use crate::context::Context;
+use crate::error::Error;
+use crate::observe::Seen;
+use crate::outcome::{Applied, Extent};
+use crate::plan::supply::Size;
+use crate::plan::{Absence, Observed, Plan};
+use crate::provider::Deletion;
+use crate::provider::provisioner::SizeChange;
+
+/// Number of concurrent deletions: those that have begun when the count is raised cannot be taken back.
+const PARALLEL_WITHDRAWALS: usize = 4;
+
+/// Deletes the machines that have no Node and are too many, or have waited for it too long.
+pub(super) async fn withdraw_all(
+    ctx: &Context,
+    seen: &Seen,
+    plan: &Plan,
+    deadline: Duration,
+    result: &mut PassResult,
+) {
+    let Observed { supply, pool, .. } = &seen.observed;
+    let timed_out = |applied: Applied, names: &[String]| Applied { timed_out: names.to_vec(), ..applied };
+    if let (Some(size), Some(pool)) = (supply.size, pool.as_deref()) {
+        for name in &plan.unmark {
+            result.absorb(resize(ctx, seen, pool, size, SizeChange::Keep(name)).await);
+        }
+        let machines = [&plan.withdraw[..], &plan.timed_out].concat();
+        if !machines.is_empty() {
+            let withdrawn = resize(ctx, seen, pool, size, SizeChange::Without(&machines)).await;
+            result.absorb(withdrawn.map(|applied| match applied.extent {
+                Extent::Complete => {
+                    timed_out(Applied { withdrawn: machines.len(), ..applied }, &plan.timed_out)
+                }
+                _ => applied,
+            }));
+        }
+        return;
+    }
+    let one = |name: &'_ String, has_timed_out: bool| {
+        let name = name.clone();
+        async move {
+            // The rest of a decision is not carried out once there is a newer one to make.
+            if !is_current(ctx, seen) {
+                return Ok(Applied { extent: Extent::CutShort, ..Applied::default() });
+            }
+            let deleted = withdraw(ctx, seen, &name).await?;
+            Ok(if has_timed_out { timed_out(deleted, &[name]) } else { deleted })
+        }
+    };
+    let too_many = plan.withdraw.iter().map(|name| one(name, false));
+    let work: Vec<_> = too_many.chain(plan.timed_out.iter().map(|name| one(name, true))).collect();
+    at_most(PARALLEL_WITHDRAWALS, ctx, deadline, work.into_iter(), result).await;
+}
+
+/// Whether the pool's spec is still the one that the plan was made from, as far as the cache knows.
+fn is_current(ctx: &Context, seen: &Seen) -> bool {
+    let Observed { key, pool, .. } = &seen.observed;
+    let now = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
+    let spec = |pool: &NodePool| (pool.metadata.uid.clone(), pool.metadata.generation);
+    match (pool.as_deref(), now.as_deref()) {
+        (Some(planned), Some(now)) => spec(planned) == spec(now),
+        (None, Some(_)) => false,
+        (_, None) => true,
+    }
+}
+
+/// Deletes a machine that has no Node.
+pub(super) async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
+    let Observed { key, pool, .. } = &seen.observed;
+    let mut applied = Applied::default();
+    // No Node goes with it, so nothing depends on whether it was there.
+    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible).await;
+    if let Some(deletion) = node_write::provided("a machine", deleted, &mut applied)? {
+        applied.withdrawn = 1;
+        applied.machines_ending = usize::from(deletion != Deletion::Gone);
+    }
+    Ok(applied)
+}
+
+/// Changes the number of machines that the provider keeps.
+async fn resize(
+    ctx: &Context,
+    seen: &Seen,
+    pool: &NodePool,
+    from: Size,
+    change: SizeChange<'_>,
+) -> Result<Applied, Error> {
+    let mut applied = Applied::default();
+    let changed = ctx.provisioner.resize(&seen.observed.key, &pool.spec.provider, from, change).await;
+    node_write::provided("a machine", changed, &mut applied)?;
+    Ok(applied)
+}
