@@ -142,16 +142,16 @@ async fn several_broken_slots_are_passed_by_one_after_the_other() {
 
 #[tokio::test]
 async fn what_concerns_the_provider_as_a_whole_stops_at_once() {
-    let text = || "m".to_owned();
+    let words = || "m".to_owned();
     for error in [
-        ProviderError::Quota(text()),
-        ProviderError::Unauthorized(text()),
-        ProviderError::Unreachable(text()),
-        ProviderError::Absent(text()),
-        ProviderError::Busy(text()),
+        ProviderError::Quota(words()),
+        ProviderError::Unauthorized(words()),
+        ProviderError::Unreachable(words()),
+        ProviderError::Absent(words()),
+        ProviderError::Busy(words()),
     ] {
         let rack = rack([0], error.clone());
-        let test = context(&rack);
+        let test = conwords(&rack);
         let result = pass(&test, 2, 0).await;
         assert_eq!((result.applied.requested, result.applied.retry_at), (0, Some(at(5))), "{error}");
         assert_eq!(*rack.calls.lock().unwrap(), slots_of([0]), "{error}");

@@ -1,5 +1,7 @@
 //! Nodes that register themselves: when they become nodes of the pool, and what is written then.
 
+use super::supply::Machine;
+use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};

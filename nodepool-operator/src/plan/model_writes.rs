@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use shared_crds::names;
 use shared_crds::v1alpha1::{DisruptionReason, ProvisioningStatus};
+use std::sync::Arc;
 
 use super::membership::Readiness;
 use super::model_cluster::{DELAY, ModelCluster};

@@ -1,10 +1,12 @@
 //! Which unhealthy nodes are replaced, and how they go.
 
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::core::v1::{NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
 use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+use std::sync::Arc;
 
 use super::observed_time::ConditionTimes;
 use super::testing::{

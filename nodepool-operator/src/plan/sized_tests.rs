@@ -1,5 +1,6 @@
 //! Providers that keep a number of machines: what waits while they may remove none, and which marks are taken off.
 
+use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

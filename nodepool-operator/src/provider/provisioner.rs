@@ -53,7 +53,7 @@ impl Provisioner {
         let of_cluster: [Box<dyn NamedProvider>; 2] =
             [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1, cluster.clone()))];
         let programs = programs.into_iter().map(|program| Box::new(program) as _);
-        let mut this = Self::with(cluster, of_cluster.into_iter().chain(programs).collect());
+        let mut this = Self::with(cluster.clone(), of_cluster.into_iter().chain(programs).collect());
         this.sized.push(Box::new(ClusterApi::new(management)));
         this
     }

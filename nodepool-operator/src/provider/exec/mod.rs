@@ -78,10 +78,9 @@ impl Exec {
             let message = format!("{most} of its processes run already, and none has ended within {limit} s");
             self.program.named(ProviderError::Busy(message))
         };
-        let _place = match tokio::time::timeout(WAIT_LIMIT, self.places.acquire()).await {
-            Ok(Ok(place)) => place,
-            // It is never closed.
-            Ok(Err(_)) | Err(_) => return Err(busy()),
+        // It is never closed.
+        let Ok(Ok(_place)) = tokio::time::timeout(WAIT_LIMIT, self.places.acquire()).await else {
+            return Err(busy());
         };
         let text = Request::new(&self.cluster, pool, operation).text();
         let run = tokio::time::timeout(RUN_LIMIT, self.program.run(&text));
