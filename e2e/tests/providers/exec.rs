@@ -18,7 +18,7 @@ use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{ExecProvider, NodeTaint, ProviderSpec, TaintEffect};
 
 /// Both operators, and machines whose kubelets run.
-async fn begin(prefix: &str) -> (TestEnv, Machines) {
+pub(super) async fn begin(prefix: &str) -> (TestEnv, Machines) {
     let mut machines = Machines::new().unwrap();
     let values = machines.values();
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
@@ -44,7 +44,7 @@ async fn hosts(env: &TestEnv) -> Result<Vec<String>> {
 }
 
 /// Ends the test, after the machines have gone with their Nodes.
-async fn end(env: TestEnv, machines: Machines) {
+pub(super) async fn end(env: TestEnv, machines: Machines) {
     let pools = env.api::<NodePool>();
     pools.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     eventually(PATIENCE, "every machine is gone, and every Node", async || {

@@ -5,4 +5,5 @@ mod cluster_api;
 mod exec;
 mod hpa;
 mod karpenter;
+mod lost;
 mod real_nodes;
