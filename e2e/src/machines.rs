@@ -196,6 +196,15 @@ printf '%s\n' "$answer""#,
         std::fs::write(&path, text).with_context(|| format!("{}", path.display()))
     }
 
+    /// Ends a machine behind the operator's back: its provider does not list it any more.
+    ///
+    /// # Errors
+    /// When there is no such machine.
+    pub fn power_off(&self, env: &TestEnv, pool: &str, machine: &str) -> Result<()> {
+        let path = self.all().join(env.namespace()).join(pool).join(machine);
+        std::fs::remove_file(&path).with_context(|| format!("{}", path.display()))
+    }
+
     /// Whether machines without a Node register one.
     pub fn register(&self, may_register: bool) {
         self.may_register.store(may_register, Ordering::Relaxed);

@@ -14,7 +14,6 @@ use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector::ObjectRef;
-use shared_crds::v1alpha1::{ConditionStatus, RepairCondition};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -22,6 +21,7 @@ use shared_runtime::reflect::Unreadable;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::plan::membership::is_ready;
 use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use crate::plan::slots::Slots;
 use crate::plan::supply::NodeSource;
@@ -93,7 +93,9 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     if let Some(pool) = observed.pool.as_deref() {
         observed.condition_times =
             ctx.tracker.record_conditions(key, &observed.nodes, &repair::watched(pool));
-        if !observed.condition_times.0.is_empty() {
+        let is_at_rest =
+            observed.condition_times.0.is_empty() && observed.nodes.iter().all(|it| is_ready(it));
+        if !is_at_rest {
             observed.sight = sight(ctx);
         }
     }
@@ -129,12 +131,10 @@ async fn nodes(
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
 }
 
-/// How many nodes of all pools the control plane has lost sight of.
+/// How many nodes of all pools are not Ready.
 fn sight(ctx: &Context) -> Sight {
     let nodes = ctx.nodes.state_filter(|node| PoolKey::of_node(node).is_some());
-    let unknown = RepairCondition { type_: "Ready".to_owned(), status: ConditionStatus::Unknown, seconds: 0 };
-    let is_lost = |node: &&Arc<Node>| !repair::holding(std::slice::from_ref(&unknown), node).is_empty();
-    Sight { lost: nodes.iter().filter(is_lost).count(), all: nodes.len() }
+    Sight::of(nodes.iter().map(|node| &**node))
 }
 
 /// The nodes that have one of these provider IDs.

@@ -44,7 +44,7 @@ async fn hosts(env: &TestEnv) -> Result<Vec<String>> {
 }
 
 /// Ends the test, after the machines have gone with their Nodes.
-async fn end(env: TestEnv, machines: Machines) {
+pub(super) async fn end(env: TestEnv, machines: Machines) {
     let pools = env.api::<NodePool>();
     pools.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     eventually(PATIENCE, "every machine is gone, and every Node", async || {

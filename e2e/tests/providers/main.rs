@@ -6,4 +6,5 @@ mod cluster_api;
 mod exec;
 mod hpa;
 mod karpenter;
+mod lost;
 mod real_nodes;

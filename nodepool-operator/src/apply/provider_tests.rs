@@ -151,7 +151,7 @@ async fn what_concerns_the_provider_as_a_whole_stops_at_once() {
         ProviderError::Busy(words()),
     ] {
         let rack = rack([0], error.clone());
-        let test = conwords(&rack);
+        let test = context(&rack);
         let result = pass(&test, 2, 0).await;
         assert_eq!((result.applied.requested, result.applied.retry_at), (0, Some(at(5))), "{error}");
         assert_eq!(*rack.calls.lock().unwrap(), slots_of([0]), "{error}");

@@ -1,15 +1,15 @@
 //! Whether a machine that its provider does not have is gone, or the provider looks elsewhere: after `clusterctl move`, with
 //! the kubeconfig of another management cluster, or with a program that sees another project.
 //!
-//! What follows from "gone" cannot be undone: its Node goes, and volumes are detached from it by force.
+//! What follows from "gone" cannot be undone: its Node goes, and its pods and volumes are taken from it by force.
 
 use std::collections::BTreeSet;
 
 use shared_crds::names;
 
-use super::membership::Member;
+use super::membership::{Member, is_silent};
 use super::supply::{Completeness, NodeSource};
-use super::{Absence, Observed};
+use super::{Absence, Observed, repair};
 
 /// Whether it is credible that the machine of `member` is gone if its provider says so after the list of this pass.
 pub(super) fn absence(observed: &Observed, members: &[&Member], member: &Member) -> Absence {
@@ -45,6 +45,25 @@ pub(super) fn absence(observed: &Observed, members: &[&Member], member: &Member)
             "it lists none of the other {others} machines of the pool either: does it look at another cluster or project?"
         )),
     }
+}
+
+/// Whether nothing runs on a node that is being deleted: its kubelet is silent, and this pass's list of the provider that made
+/// its machine lacks it. Neither its budgets nor its kubelet are waited for then.
+///
+/// A kubelet that reports runs on a machine, whatever a list says. Where the operator makes the Nodes there is no such list: those
+/// machines are the Nodes.
+pub(super) fn is_gone(observed: &Observed, members: &[&Member], member: &Member) -> bool {
+    let supply = &observed.supply;
+    let current = observed.pool.as_deref().and_then(|pool| pool.spec.provider.reference());
+    let is_listed = |machine: &str| supply.machines.iter().any(|listed| listed.name == machine);
+    member.leaving.is_some_and(|leaving| leaving.deleting)
+        && is_silent(&member.node)
+        && repair::has_machine(member)
+        && member.made_by() == current.as_deref()
+        && supply.source == Ok(NodeSource::Kubelet)
+        && !supply.is_unknown
+        && names::machine_of(&member.node.metadata).is_some_and(|machine| !is_listed(machine))
+        && absence(observed, members, member) == Absence::Credible
 }
 
 #[cfg(test)]

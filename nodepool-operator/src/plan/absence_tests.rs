@@ -5,7 +5,10 @@ use shared_crds::names;
 
 use super::*;
 use crate::plan::supply::MachineState;
-use crate::plan::testing::{deleted, draining, machine, node, observed, plan, pool};
+use crate::plan::testing::{
+    deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready,
+};
+use crate::plan::{DrainStep, NodeAction};
 
 /// A pool of these nodes whose provider names the machines itself or not, and lists `machines`.
 fn listing(nodes: Vec<Node>, machines: &[&str], completeness: Completeness) -> Observed {
@@ -76,4 +79,78 @@ fn nodes_that_the_operator_makes_are_their_machines() {
     let mut observed = listing(vec![draining(0, 0)], &[], Completeness::Unknown);
     observed.supply.source = Ok(NodeSource::Operator { provider_id_prefix: "kwok://" });
     assert!(is_believed(&observed, "n-000"));
+}
+
+/// A deleted node with a pod.
+fn dead(status: &str) -> Node {
+    let mut node = deleted(draining(0, 10));
+    set_ready(&mut node, status);
+    node
+}
+
+/// What happens to the first node of the pool, which has a pod.
+fn action(observed: &Observed) -> NodeAction {
+    plan_with(observed, &pods([("n-000", vec![pod("db")])])).nodes.remove(0).action
+}
+
+fn is_drained(action: &NodeAction) -> bool {
+    matches!(action, NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1)
+}
+
+#[test]
+fn a_deleted_node_goes_at_once_whose_machine_is_gone_and_whose_kubelet_is_silent() {
+    use Completeness::{Certain, Stated, Unknown};
+    for (status, machines, completeness, is_gone) in [
+        ("Unknown", &["n-001"][..], Unknown, true),
+        ("Unknown", &[], Certain, true),
+        // Its machine is listed: the node may be cut off with its pods running.
+        ("Unknown", &["n-000", "n-001"], Stated, false),
+        ("Unknown", &[], Stated, false),
+        ("Unknown", &["of-another-cluster"], Unknown, false),
+        // Its kubelet answers, so it runs.
+        ("True", &["n-001"], Unknown, false),
+        ("False", &["n-001"], Certain, false),
+    ] {
+        let action = action(&listing(vec![dead(status), node(1)], machines, completeness));
+        assert_eq!(action == NodeAction::EndMachine, is_gone, "{status} {machines:?} {completeness:?}");
+        assert_eq!(is_drained(&action), !is_gone, "{status} {machines:?} {completeness:?}: {action:?}");
+    }
+    assert_eq!(action(&listing(vec![dead("Unknown")], &[], Completeness::Stated)), NodeAction::EndMachine);
+}
+
+#[test]
+fn no_machine_is_taken_to_be_gone_without_the_list_of_the_provider_that_made_it() {
+    let dead_one = || listing(vec![dead("Unknown"), node(1)], &["n-001"], Completeness::Unknown);
+    assert_eq!(action(&dead_one()), NodeAction::EndMachine);
+    let mut unknown = dead_one();
+    unknown.supply.machines.clear();
+    unknown.supply.is_unknown = true;
+    unknown.supply.unlisted.insert("simulated".to_owned(), "no route to host".to_owned());
+    let mut of_operator = dead_one();
+    of_operator.supply.source = Ok(NodeSource::Operator { provider_id_prefix: "kwok://" });
+    let mut of_another = dead_one();
+    let labels = &mut Arc::make_mut(&mut of_another.nodes[0]).metadata.labels;
+    labels.get_or_insert_default().insert(names::PROVIDER_LABEL.to_owned(), "exec.rack".to_owned());
+    Arc::make_mut(of_another.pool.as_mut().unwrap()).metadata.deletion_timestamp =
+        of_another.nodes[0].metadata.deletion_timestamp.clone();
+    let mut foreign = dead_one();
+    let annotations = Arc::make_mut(&mut foreign.nodes[0]).metadata.annotations.as_mut().unwrap();
+    annotations.remove(names::TEMPLATE_HASH_ANNOTATION);
+    for (what, observed) in [
+        ("no list", unknown),
+        ("the operator makes the Nodes", of_operator),
+        ("made by another provider", of_another),
+        ("not made for the pool", foreign),
+    ] {
+        let action = action(&observed);
+        assert!(is_drained(&action), "{what}: {action:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_not_deleted_is_drained_although_its_machine_is_gone() {
+    let mut node_that_leaves = draining(0, 10);
+    set_ready(&mut node_that_leaves, "Unknown");
+    let action = action(&listing(vec![node_that_leaves, node(1)], &["n-001"], Completeness::Unknown));
+    assert!(is_drained(&action), "{action:?}");
 }

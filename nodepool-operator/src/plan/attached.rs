@@ -12,6 +12,9 @@ use super::{AttachedVolumes, Blocker, DrainStep};
 
 /// From when on a volume takes longer than usual: a kubelet unmounts within seconds, and most drivers detach as fast.
 const LATE_AFTER: SignedDuration = SignedDuration::from_secs(30);
+/// How long a node waits whose machine is off. Kubernetes asks for the detachment of its volumes as soon as its pods are gone, but
+/// not once its Node is gone, then only after minutes; what is asked for does not need the Node any more.
+const OUT_OF_SERVICE_LIMIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// What keeps `member`, which no pod keeps any more; `None` when it may be removed. A node that was never Ready has no
 /// kubelet that could have mounted anything.
@@ -26,7 +29,9 @@ pub(crate) fn hold(
     let waited = attached.times.get(member.name()).copied().unwrap_or_default();
     let is_forced = limits.on_timeout == DrainTimeoutAction::Force
         && limits.has_left_less(SignedDuration::ZERO, started, leaving.observed, now);
-    if waited >= limits.detachment || is_forced {
+    let limit =
+        if leaving.out_of_service { limits.detachment.min(OUT_OF_SERVICE_LIMIT) } else { limits.detachment };
+    if waited >= limit || is_forced {
         return None;
     }
     let Some(by_node) = &attached.by_node else {
@@ -38,14 +43,21 @@ pub(crate) fn hold(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::{Node, Taint};
+    use shared_crds::names;
+
     use super::*;
     use crate::plan::observed_time::NodeTime;
     use crate::plan::testing::{at, draining};
 
     /// What keeps node `n-000`, whose drain began at second 5, at second 100.
     fn held(volumes: Option<&[&str]>, waited: i64, limits: DrainLimits) -> Option<DrainStep> {
+        held_on(draining(0, 5), volumes, waited, limits)
+    }
+
+    fn held_on(node: Node, volumes: Option<&[&str]>, waited: i64, limits: DrainLimits) -> Option<DrainStep> {
         let times = NodeTime { draining: SignedDuration::MAX, was_ready: true, ..NodeTime::default() };
-        let member = Member::read(&std::sync::Arc::new(draining(0, 5)), at(100), times);
+        let member = Member::read(&std::sync::Arc::new(node), at(100), times);
         let names = |volumes: &[&str]| volumes.iter().map(ToString::to_string).collect::<Vec<_>>();
         let attached = AttachedVolumes {
             by_node: volumes.map(|volumes| [("n-000".to_owned(), names(volumes))].into()),
@@ -74,6 +86,17 @@ mod tests {
                 DrainLimits { timeout: Some(SignedDuration::from_secs(timeout)), on_timeout, ..limits };
             assert_eq!(held(Some(&["pv"]), 0, limits), expected, "{timeout} {on_timeout:?}");
         }
+    }
+
+    #[test]
+    fn a_node_whose_machine_is_off_waits_only_until_the_detachment_is_asked_for() {
+        let mut node = draining(0, 5);
+        let taint = Taint { key: names::OUT_OF_SERVICE_TAINT.into(), ..Taint::default() };
+        node.spec.as_mut().unwrap().taints = Some(vec![taint]);
+        let limits = DrainLimits::default();
+        let held = |waited, limits| held_on(node.clone(), Some(&["pv"]), waited, limits).is_some();
+        assert!(held(59, limits) && !held(60, limits));
+        assert!(!held(5, DrainLimits { detachment: SignedDuration::from_secs(5), ..limits }));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::drain_limits::DrainLimits;
 use super::membership::{self, Leaving, Member};
 use super::sizing::{self, Sizing};
-use super::{NodeAction, Observed, ObservedPods, PodReads, budgets, drain, repair};
+use super::{NodeAction, Observed, ObservedPods, PodReads, absence, budgets, drain, repair};
 
 /// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
 /// to them triggers the next pass, for the others.
@@ -29,8 +29,12 @@ pub(crate) fn classify(observed: &Observed) -> Classified {
     let read = |node| Member::read(node, observed.now, observed.times.of_node(node));
     let mut members: Vec<Member> = observed.nodes.iter().map(read).collect();
     if let Some(pool) = observed.pool.as_deref() {
-        for member in &mut members {
-            let unreachable = repair::is_unreachable(observed, pool, member);
+        let all: Vec<&Member> = members.iter().collect();
+        let is_unreachable = |member: &Member| {
+            repair::is_unreachable(observed, pool, member) || absence::is_gone(observed, &all, member)
+        };
+        let unreachable: Vec<bool> = all.iter().map(|member| is_unreachable(member)).collect();
+        for (member, unreachable) in members.iter_mut().zip(unreachable) {
             member.leaving = member.leaving.map(|leaving| Leaving { unreachable, ..leaving });
         }
     }

@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     pub nodes: Vec<NodeStep>,
     /// Nodes that are too many and stay as long as they ask for it, by name, and why.
     pub held: Vec<(String, String)>,
-    /// Why unhealthy nodes stay; `None` when none does.
+    /// Why nodes stay that are unhealthy or have lost their machines; `None` when none does.
     pub repair_waits: Option<RepairWait>,
     /// Nodes that lack something of the template that can be changed on them, by name.
     pub not_updated: BTreeSet<String>,

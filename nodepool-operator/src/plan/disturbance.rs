@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use shared_crds::names;
 use shared_crds::v1alpha1::{DrainTimeoutAction, ProtectedNodes, RolloutSpec, RolloutType};
 
 use super::model_cluster::ModelCluster;
@@ -43,6 +44,8 @@ pub(super) enum Disturbance {
     Forget,
     /// A node is not Ready, and its machine has not been listed for so many seconds.
     Lose(usize, i64),
+    /// A machine is gone behind the operator's back, and the kubelet of its node is silent.
+    Vanish(usize),
     /// The provider's list fails, or works again.
     Unlisted(bool),
     /// The creation of a machine is not answered.
@@ -88,6 +91,7 @@ fn outage() -> impl Strategy<Value = Disturbance> {
         1 => Just(Disturbance::Forget),
         2 => (0..12_usize, prop_oneof![Just(0), Just(59), Just(60), Just(1000)])
             .prop_map(|(node, seconds)| Disturbance::Lose(node, seconds)),
+        2 => (0..12_usize).prop_map(Disturbance::Vanish),
         2 => any::<bool>().prop_map(Disturbance::Unlisted),
         1 => Just(Disturbance::LostCreation),
         2 => any::<bool>().prop_map(Disturbance::RemovalsWait),
@@ -175,6 +179,13 @@ pub(super) fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) -> 
             status(cluster, index, "Unhealthy");
             if let Some(name) = nth(cluster, index) {
                 cluster.lost.insert(name, cluster.second - seconds);
+            }
+        }
+        Disturbance::Vanish(index) => {
+            status(cluster, index, "Unknown");
+            let gone = nth(cluster, index).and_then(|name| cluster.nodes.get(&name).cloned());
+            if let Some(machine) = gone.as_ref().and_then(|node| names::machine_of(&node.metadata)) {
+                cluster.machines.remove(machine);
             }
         }
         Disturbance::Unlisted(is_unlisted) => cluster.is_unlisted = is_unlisted,

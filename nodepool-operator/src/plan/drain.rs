@@ -53,8 +53,8 @@ pub(crate) fn without_volumes(
     let Some(leaving) = member.leaving else {
         return NodeAction::Keep;
     };
-    // A Node that is being deleted cannot come back. Its pods wait for a kubelet that may be dead, and a budget has nothing to
-    // keep: Kubernetes counts pods on such a node as not ready, and deletes them after a time without asking budgets.
+    // A Node that is being deleted cannot come back. Its pods wait for a kubelet that is dead or may be, and a budget has nothing
+    // to keep: Kubernetes counts pods on such a node as not ready, and deletes them after a time without asking budgets.
     if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {
         return NodeAction::EndMachine;
     }

@@ -6,9 +6,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shared_crds::names;
-use shared_crds::v1alpha1::RolloutType;
+use shared_crds::v1alpha1::{RepairSpec, RolloutType};
 
 use super::disturbance::{Disturbance, disturb, disturbance, disturbance_or_outage, rollout};
+use super::membership::Readiness;
 use super::model_cluster::ModelCluster;
 use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{at, facts_after, machine, set_ready};
@@ -196,6 +197,34 @@ proptest! {
                 let most = budget.nodes_of(cluster.wanted()).unwrap().max(count(&before));
                 prop_assert!(count(&after) <= most, "{after:?} with {budget:?}, before {before:?}");
             }
+        }
+    }
+
+    #[test]
+    fn nodes_that_have_failed_are_replaced_within_one_bound(
+        replicas in 1..20_i32,
+        history in vec(disturbance_or_outage(), 1..60),
+        registers_itself in any::<bool>(),
+    ) {
+        let mut cluster = ModelCluster::new(registers_itself);
+        cluster.pool.spec.replicas = Some(replicas);
+        prop_assert!(run_until_idle(&mut cluster) < MANY_PASSES);
+        for disturbance in &history {
+            disturb(&mut cluster, disturbance);
+            let plan = cluster.plan();
+            let is_replaced = |step: &&NodeStep| matches!(step.action, NodeAction::ReplaceLost | NodeAction::Repair);
+            let replaced = plan.nodes.iter().filter(is_replaced).count();
+            let is_going = |member: &Member| member.leaving.is_some_and(|it| it.deleting && !it.out_of_service);
+            let ending = plan.nodes.iter().map(|step| &step.member).filter(|member| {
+                member.has_finalizer
+                    && member.readiness == Readiness::NotReady
+                    && membership::is_silent(&member.node)
+                    && is_going(member)
+            });
+            let bound = RepairSpec::default().bound(plan.wanted);
+            let failed = replaced + ending.count();
+            let is_deleting = cluster.pool.metadata.deletion_timestamp.is_some();
+            prop_assert!(is_deleting || replaced == 0 || failed <= bound, "{failed} of {}", plan.wanted);
         }
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Leaving {
     pub cordoned: bool,
     /// It has the taint of a drain.
     pub tainted: bool,
-    /// Its kubelet has not been heard of for long.
+    /// No kubelet will answer for it: it has been silent for long, or is silent and its machine is gone.
     pub unreachable: bool,
     /// Its machine is off: nothing runs on it, whatever its pods say.
     pub out_of_service: bool,
@@ -239,6 +239,16 @@ pub(crate) fn shows_a_ready_node(node: &Node, pod: &Pod) -> bool {
 
 /// Whether the Node's `Ready` condition is `True`.
 pub(crate) fn is_ready(node: &Node) -> bool {
-    let is_ready = |condition: &NodeCondition| condition.type_ == "Ready" && condition.status == "True";
-    node.status.iter().flat_map(|status| status.conditions.iter().flatten()).any(is_ready)
+    ready_is(node, "True")
+}
+
+/// Whether Kubernetes says that the Node's kubelet does not report any more. One that reports, if only that it is not Ready,
+/// runs on a machine.
+pub(crate) fn is_silent(node: &Node) -> bool {
+    ready_is(node, "Unknown")
+}
+
+fn ready_is(node: &Node, status: &str) -> bool {
+    let is_it = |condition: &NodeCondition| condition.type_ == "Ready" && condition.status == status;
+    node.status.iter().flat_map(|status| status.conditions.iter().flatten()).any(is_it)
 }

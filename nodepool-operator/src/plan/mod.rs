@@ -19,7 +19,8 @@
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `budgets` | which nodes count as disrupted, and why |
 //! | `victims` | which nodes are removed |
-//! | `repair` | which nodes are replaced because they are unhealthy |
+//! | `repair` | which nodes are replaced because they are unhealthy or have lost their machines |
+//! | `outage` | whether too many nodes of all pools have failed for the nodes to be the cause |
 //! | `rollout` | which nodes are out of date, and how many of them may go |
 //! | `in_place`, `applied_template` | what of a changed template reaches existing nodes |
 //! | `drain`, `drain_limits`, `attached` | the next step of a leaving node |
@@ -48,6 +49,7 @@ pub(crate) mod membership;
 mod model;
 pub(crate) mod numbers;
 pub(crate) mod observed_time;
+mod outage;
 pub(crate) mod patches;
 pub(crate) mod pods;
 mod pool_finalizer;
@@ -106,8 +108,9 @@ pub(crate) use self::keys::{ClusterId, PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
     Absence, AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, Pods,
-    PoolStep, Sight,
+    PoolStep,
 };
+pub(crate) use self::outage::Sight;
 use self::repair::Repair;
 pub(crate) use self::repair::RepairWait;
 use self::rollout::Standard;
@@ -220,16 +223,9 @@ fn active(
         .filter(|member| member.has_finalizer && observed.supply.removals_wait.is_none())
         .map(|member| member.name().to_owned())
         .collect();
-    let is_lost = |member: &&Member| member.is_lost() && observed.supply.removals_wait.is_none();
     let going = observed.going();
-    let goes = |member: &&Member| {
-        let machine = names::machine_of(&member.node.metadata);
-        member.stays() && member.has_finalizer && machine.is_some_and(|machine| going.contains(machine))
-    };
-    let lost = members.iter().filter(|member| is_lost(member) || goes(member));
-    let lost: BTreeSet<String> = lost.map(|member| member.name().to_owned()).collect();
     let mut account = budgets::account(observed, pool, &members, sizing.wanted);
-    let Repair { names: repaired, waits: repair_waits, next: next_repair } =
+    let Repair { names: repaired, lost, waits: repair_waits, next: next_repair } =
         repair::repair(observed, pool, &members, sizing.wanted, blueprint.is_ok(), &mut account);
     let replaced: BTreeSet<String> =
         [&never_started, &lost, &repaired].into_iter().flatten().cloned().collect();

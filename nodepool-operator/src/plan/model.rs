@@ -13,6 +13,7 @@ use super::blocker::Blocker;
 use super::keys::{ClusterId, PoolKey};
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
+use super::outage::Sight;
 use super::supply::{Machine, MachineState, NodeSource, Supply};
 
 /// Interval of the visits of a pool whose pods are listed a few at a time.
@@ -44,7 +45,7 @@ pub(crate) struct Observed {
     pub protected: BTreeMap<String, String>,
     /// What the provider says.
     pub supply: Supply,
-    /// How much of all pools the control plane sees.
+    /// How many nodes of all pools are not Ready.
     pub sight: Sight,
     /// The time of the decision, from the wall clock, which may be adjusted.
     pub now: Timestamp,
@@ -54,16 +55,6 @@ pub(crate) struct Observed {
     pub condition_times: ConditionTimes,
     /// For how long this process itself has observed machines without a Node.
     pub machine_times: MachineTimes,
-}
-
-/// How many nodes of all pools the control plane has lost sight of. Counted only where a node of the pool at hand is
-/// unhealthy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sight {
-    /// Nodes whose condition `Ready` is `Unknown`.
-    pub lost: usize,
-    /// All nodes.
-    pub all: usize,
 }
 
 /// Pods of some of the nodes.
@@ -262,8 +253,8 @@ pub(crate) enum NodeAction {
     ReplaceLost,
     /// It has been unhealthy for too long: delete it, as with [`Self::Replace`].
     Repair,
-    /// It is being deleted, and its kubelet has not been heard of for long: end its machine, and when that is confirmed, say
-    /// so to Kubernetes, which then deletes its pods and detaches its volumes.
+    /// It is being deleted, and its kubelet has not been heard of for long, or is silent and its machine is gone: end its machine,
+    /// and when that is confirmed, say so to Kubernetes, which then deletes its pods and detaches its volumes.
     EndMachine,
     /// It is leaving and nothing can be done about it in this pass.
     Wait,

@@ -137,7 +137,7 @@ impl ModelCluster {
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: self.found.clone(),
-            sight: Sight::default(),
+            sight: Sight::of(self.members()),
             condition_times: self.condition_times(),
             supply: Supply {
                 source,

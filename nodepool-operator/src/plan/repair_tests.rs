@@ -5,12 +5,15 @@ use k8s_openapi::api::core::v1::{NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
-use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+use shared_crds::v1alpha1::{
+    ConditionStatus, DisruptionBudget, DisruptionEffect, RepairCondition, RepairSpec,
+};
 use std::sync::Arc;
 
 use super::observed_time::ConditionTimes;
+use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{
-    at, deleted, draining, node, observed, plan, plan_with, pod, pods, pool, set_ready, with_action,
+    at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready, with_action,
 };
 use super::*;
 
@@ -60,7 +63,6 @@ fn none_is_replaced_where_more_nodes_are_unhealthy_than_may_be() {
     assert_eq!(with_action(&plan(&many(2)), &NodeAction::Repair).len(), 2);
     let held = plan(&many(3));
     assert!(with_action(&held, &NodeAction::Repair).is_empty());
-    let says = |plan: &Plan, text: &str| matches!(&plan.repair_waits, Some(RepairWait::Held(why)) if why.contains(text));
     assert!(says(&held, "3 nodes are unhealthy, and with 10 nodes wanted spec.repair.maxUnhealthy allows 2"));
     assert_eq!(held.requeue_at, Some(at(730)), "no event says when that is over");
     // Those that go already count.
@@ -74,12 +76,127 @@ fn none_is_replaced_where_more_nodes_are_unhealthy_than_may_be() {
     // Many pools of one node each: the control plane sees none of them.
     let mut alone = seen(vec![sick(0, "Unknown")], 700, 700);
     assert_eq!(with_action(&plan(&alone), &NodeAction::Repair), ["n-000"]);
-    alone.sight = Sight { lost: 12, all: 20 };
+    alone.sight = Sight { not_ready: 12, all: 20 };
     let blind = plan(&alone);
     assert!(with_action(&blind, &NodeAction::Repair).is_empty());
-    assert!(says(&blind, "12 of 20 nodes of all pools are out of") && blind.requeue_at == Some(at(730)));
-    alone.sight = Sight { lost: 11, all: 20 };
+    assert!(
+        says(&blind, "12 of 20 nodes of all pools are not Ready, so none is replaced")
+            && blind.requeue_at == Some(at(730))
+    );
+    alone.sight = Sight { not_ready: 11, all: 20 };
     assert_eq!(with_action(&plan(&alone), &NodeAction::Repair), ["n-000"]);
+}
+
+/// Whether the plan says so of nodes that stay.
+fn says(plan: &Plan, text: &str) -> bool {
+    matches!(&plan.repair_waits, Some(RepairWait::Held(why)) if why.contains(text))
+}
+
+/// Ten nodes at second 700: the machines of so many have not been listed for `seconds`, so many others have been unhealthy for long.
+fn failed(lost: usize, seconds: i64, unhealthy: usize) -> Observed {
+    let all =
+        (0..10).map(|index| if index < lost + unhealthy { sick(index, "Unknown") } else { node(index) });
+    let mut observed = seen(all.collect(), 700, 700);
+    for node in &observed.nodes[..lost] {
+        let time = observed.times.0.get_mut(node.metadata.uid.as_ref().unwrap()).unwrap();
+        time.lost = Some(SignedDuration::from_secs(seconds));
+        observed.condition_times.0.remove(node.metadata.uid.as_ref().unwrap());
+    }
+    observed
+}
+
+fn replaced(plan: &Plan) -> [usize; 2] {
+    [&NodeAction::ReplaceLost, &NodeAction::Repair].map(|action| with_action(plan, action).len())
+}
+
+#[test]
+fn lost_and_unhealthy_nodes_are_replaced_within_one_bound() {
+    for (lost, unhealthy, expected) in [
+        (1, 0, [1, 0]),
+        (2, 0, [2, 0]),
+        (1, 1, [1, 1]),
+        (0, 2, [0, 2]),
+        (3, 0, [0, 0]),
+        (1, 2, [0, 0]),
+        (6, 0, [0, 0]),
+    ] {
+        let plan = plan(&failed(lost, 60, unhealthy));
+        assert_eq!(replaced(&plan), expected, "{lost} lost, {unhealthy} unhealthy");
+        let is_held = expected == [0, 0];
+        assert_eq!(says(&plan, "maxUnhealthy allows 2"), is_held, "{:?}", plan.repair_waits);
+        assert_eq!(plan.requeue_at == Some(at(730)), is_held, "no event says when that is over");
+    }
+    let held = plan(&failed(6, 60, 0));
+    assert!(says(
+        &held,
+        "the machines of 6 nodes are not listed any more, and with 10 nodes wanted spec.repair.maxUnhealthy allows 2, so \
+         none is replaced; delete the Nodes whose machines are known to be gone"
+    ));
+    assert!(says(
+        &plan(&failed(1, 60, 2)),
+        "of 1 node is not listed any more and 2 other nodes are unhealthy, and"
+    ));
+    // A list that is wrong for a moment counts as well.
+    assert_eq!(replaced(&plan(&failed(1, 5, 2))), [0, 0]);
+    assert_eq!(replaced(&plan(&failed(1, 59, 0))), [0, 0]);
+}
+
+#[test]
+fn the_bound_holds_for_lost_nodes_where_no_condition_makes_a_node_unhealthy() {
+    let without = |lost| {
+        let mut observed = failed(lost, 60, 0);
+        let repair = RepairSpec { conditions: vec![], ..RepairSpec::default() };
+        Arc::make_mut(observed.pool.as_mut().unwrap()).spec.repair = Some(repair);
+        replaced(&plan(&observed))
+    };
+    assert_eq!([without(2), without(3)], [[2, 0], [0, 0]]);
+}
+
+#[test]
+fn no_lost_node_is_replaced_while_too_many_nodes_of_all_pools_are_not_ready() {
+    let mut observed = failed(1, 60, 0);
+    observed.sight = Sight { not_ready: 12, all: 20 };
+    assert_eq!(replaced(&plan(&observed)), [0, 0]);
+    assert!(says(&plan(&observed), "12 of 20 nodes of all pools are not Ready, so none is replaced"));
+    observed.sight = Sight { not_ready: 11, all: 20 };
+    assert_eq!(replaced(&plan(&observed)), [1, 0]);
+}
+
+#[test]
+fn a_lost_node_goes_although_no_new_one_can_be_made_and_is_in_no_budget() {
+    let mut observed = failed(1, 60, 1);
+    let retry_at = at(900);
+    observed.supply.failure =
+        Some(ProvisioningFailure { reason: Reason::ProviderUnreachable, message: String::new(), retry_at });
+    assert_eq!(replaced(&plan(&observed)), [1, 0]);
+    assert!(says(&plan(&observed), "while no new nodes can be made"));
+    let mut observed = failed(1, 60, 1);
+    let none = DisruptionBudget {
+        nodes: IntOrString::Int(0),
+        reasons: vec![],
+        effect: DisruptionEffect::Limit,
+        schedule: None,
+        time_zone: None,
+        duration_seconds: None,
+    };
+    Arc::make_mut(observed.pool.as_mut().unwrap()).spec.disruption.get_or_insert_default().budgets =
+        vec![none];
+    assert_eq!(replaced(&plan(&observed)), [1, 0]);
+}
+
+#[test]
+fn nodes_whose_machines_their_provider_ends_go_whatever_the_bound() {
+    let mut observed = failed(0, 0, 0);
+    observed.supply.machines =
+        (0..6).map(|index| machine(&format!("n-{index:03}"), MachineState::Deleting)).collect();
+    assert_eq!(replaced(&plan(&observed)), [6, 0]);
+}
+
+#[test]
+fn every_lost_node_of_a_deleted_pool_goes() {
+    let mut observed = failed(6, 60, 0);
+    Arc::make_mut(observed.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(at(600)));
+    assert_eq!(replaced(&plan(&observed)), [6, 0]);
 }
 
 /// Adds a condition that node-problem-detector sets.

@@ -19,8 +19,9 @@ pub struct RepairSpec {
     #[serde(default = "default_conditions")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type", "status"]))]
     pub conditions: Vec<RepairCondition>,
-    /// maxUnhealthy is how many nodes of the pool may be unhealthy for any of them to be replaced: a number, or a percentage
-    /// of the nodes wanted, rounded up. If more are, something else is wrong than nodes, and none is replaced.
+    /// maxUnhealthy is how many nodes of the pool may be unhealthy, or have lost their machines, for any of them to be
+    /// replaced: a number, or a percentage of the nodes wanted, rounded up. If more are, something else is wrong than nodes,
+    /// and none is replaced.
     #[serde(default = "default_max_unhealthy")]
     pub max_unhealthy: IntOrString,
 }
