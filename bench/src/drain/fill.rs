@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::control_plane::go::inform;
 use e2e::wait::eventually;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -39,7 +39,7 @@ pub(crate) async fn nodes(client: &Client, nodes: usize) -> Result<()> {
 /// Makes so many pods on each node, and waits until all of them run.
 pub(crate) async fn pods(client: &Client, kind: Kind, per_node: usize) -> Result<()> {
     let listed = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?.items;
-    let names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
+    let names: Vec<String> = listed.iter().map(kube::ResourceExt::name_any).collect();
     let all: Vec<(&str, usize)> =
         names.iter().flat_map(|node| (0..per_node).map(move |number| (node.as_str(), number))).collect();
     inform(&format!("making {} pods", all.len()));
@@ -70,7 +70,7 @@ pub(crate) async fn budget(client: &Client) -> Result<()> {
     eventually(PATIENCE, "the budget lets one pod go", || async {
         tokio::time::sleep(LOOK).await;
         let status = budgets.get(NAME).await?.status.unwrap_or_default();
-        let allowed = status.disruptions_allowed;
+        let allowed = status.disruptions_allowed.unwrap_or_default();
         if allowed == 1 { Ok(Some(())) } else { bail!("it lets {allowed} go") }
     })
     .await
