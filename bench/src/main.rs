@@ -1,11 +1,13 @@
 //! Measures what Tandem promises in numbers: conflicts on a real API server, the planner on generated clusters, both
-//! operators on a large real one, and both beside Karpenter.
+//! operators on a large real one, a large drain, and both operators beside Karpenter.
 //! `cargo xtask bench` runs it, in release mode.
 
 mod client_go;
 mod conflict;
 mod counter;
 mod cpu;
+mod drain;
+mod filling;
 mod latency;
 mod live;
 mod load;
@@ -28,6 +30,7 @@ use clap::Parser;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 enum Bench {
     Conflict(conflict::Args),
+    Drain(drain::Args),
     Latency(latency::Args),
     Live(live::Args),
     Planner(planner::Args),
@@ -40,6 +43,7 @@ fn main() -> anyhow::Result<()> {
     }
     match Bench::parse() {
         Bench::Conflict(args) => tokio::runtime::Runtime::new()?.block_on(conflict::run(args)),
+        Bench::Drain(args) => tokio::runtime::Runtime::new()?.block_on(drain::run(args)),
         Bench::Latency(args) => tokio::runtime::Runtime::new()?.block_on(latency::run(args)),
         Bench::Live(args) => tokio::runtime::Runtime::new()?.block_on(live::run(args)),
         Bench::Planner(args) => planner::run(&args),

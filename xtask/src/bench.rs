@@ -8,7 +8,8 @@ use anyhow::{Context as _, bail};
 use crate::workspace;
 
 /// What write conflicts cost (`conflict`), how quick the planner is (`planner`), how long a pod waits on a large
-/// cluster (`latency`), Karpenter and Tandem on the same pods (`live`); `cargo xtask bench NAME --help` lists the flags
+/// cluster (`latency`), what a large drain costs (`drain`), Karpenter and Tandem on the same pods (`live`);
+/// `cargo xtask bench NAME --help` lists the flags
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

@@ -1,8 +1,5 @@
 //! Creates the large cluster: pools, whose nodes the `NodePool` operator creates, and pods on them.
 
-use std::fmt::Debug;
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::control_plane::go::inform;
 use e2e::wait::eventually;
@@ -11,53 +8,22 @@ use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount,
 };
-use kube::api::{ListParams, PostParams};
-use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Resource, ResourceExt as _};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use super::deal::{Deal, SPREAD};
 use super::objects::{NAMESPACE, Owner, TEAMS, ZONES, autoscaler, daemon_set, pool};
-
-/// Requests under way at the same time.
-const CONCURRENCY: usize = 32;
-/// How long each step may take on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(900);
-/// Between two looks at a large cluster, which cost it something.
-const LOOK: Duration = Duration::from_secs(1);
-/// Number of pods between two lines of progress.
-const TELL: usize = 5000;
-/// Maximum number of pods that wait for kwok. kwok handles waiting pods twice when it handles a node again, so with
-/// more it would lag for minutes after the last pod runs.
-const AHEAD: usize = 500;
-/// Between two looks at whether it has caught up.
-const CATCH_UP: Duration = Duration::from_millis(200);
+use crate::filling::{
+    AHEAD, CATCH_UP, CONCURRENCY, LOOK, PATIENCE, TELL, count, create, namespaced, none_waits,
+};
 
 /// A node, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     node: String,
     zone: String,
-}
-
-/// Makes an object as it is written down.
-pub(crate) async fn create<K>(api: &Api<K>, object: Value) -> Result<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
-{
-    let object: K = serde_json::from_value(object).context("an object of this bench cannot be read")?;
-    let made = api.create(&PostParams::default(), &object).await;
-    made.with_context(|| format!("cannot create one of the {}", K::plural(&())))
-}
-
-fn namespaced<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(
-    client: &Client,
-    namespace: &str,
-) -> Api<K> {
-    Api::namespaced(client.clone(), namespace)
 }
 
 /// Makes the namespaces. Pods are refused until the controller manager has made their service accounts.
@@ -174,20 +140,6 @@ async fn all_run(client: &Client, deal: &Deal) -> Result<()> {
     none_waits(client, LOOK).await
 }
 
-/// Waits until every pod runs that is there.
-async fn none_waits(client: &Client, look: Duration) -> Result<()> {
-    let api = Api::<Pod>::all(client.clone());
-    let pending = ListParams::default().fields("status.phase=Pending").limit(1);
-    eventually(PATIENCE, "all pods run", || async {
-        tokio::time::sleep(look).await;
-        match api.list_metadata(&pending).await?.items.first() {
-            None => Ok(Some(())),
-            Some(pod) => bail!("{} does not run yet", pod.name_any()),
-        }
-    })
-    .await
-}
-
 async fn claims_are_bound(client: &Client) -> Result<()> {
     let api = Api::<PersistentVolumeClaim>::all(client.clone());
     eventually(PATIENCE, "all claims are bound", || async {
@@ -225,14 +177,4 @@ pub(crate) async fn check(client: &Client, deal: &Deal) -> Result<()> {
         deal.pods()
     );
     Ok(())
-}
-
-/// The number of objects, from a list of one.
-async fn count<K>(api: &Api<K>) -> Result<usize>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let page = api.list_metadata(&ListParams::default().limit(1)).await?;
-    let rest = page.metadata.remaining_item_count.unwrap_or_default();
-    Ok(page.items.len() + usize::try_from(rest)?)
 }

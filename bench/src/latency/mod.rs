@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use deal::Deal;
-use e2e::cluster::{Cluster, ClusterOptions};
+use e2e::cluster::Cluster;
 use e2e::control_plane::go::inform;
 use e2e::memory::{self, Field};
 use e2e::operators::{OperatorKind, OperatorProcess};
@@ -26,16 +26,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use row::{Memory, Row};
 use sample::{Sample, Sampler};
 
+use crate::filling;
 use crate::numbers::rounded;
 use crate::page;
 
-/// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals
-/// every 10 s are late, nodes count as lost, and both operators react to that.
-const LEASE: &str = "--node-lease-duration-seconds=400";
-const GRACE: &str = "--node-monitor-grace-period=500s";
-/// Controllers that would create or remove the bench's objects, or wait for missing drivers.
-const WITHOUT: &str = "--controllers=*,-replicaset-controller,-statefulset-controller,\
-                       -persistentvolume-attach-detach-controller";
 const RELEASE_NAMESPACE: &str = "tandem-system";
 /// How long an operator may take to end, or to begin again.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -76,12 +70,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     for operator in [OperatorKind::NodePool, OperatorKind::Autoscaler] {
         operator.binary().await?;
     }
-    let options = ClusterOptions {
-        controller_manager_flags: vec![WITHOUT.to_owned(), GRACE.to_owned()],
-        kwok_flags: vec![LEASE.to_owned()],
-        ..ClusterOptions::private()
-    };
-    let cluster = Cluster::start(options).await?;
+    let cluster = Cluster::start(filling::options()).await?;
     let measured = measure(&cluster, &deal, samples).await;
     let stopped = cluster.stop().await;
     let (row, failed) = measured?;

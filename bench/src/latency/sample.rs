@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::fill;
 use super::objects::{NAMESPACE, NEWCOMERS, Owner, ZONES};
+use crate::filling;
 
 /// After so long a sample has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -153,7 +154,7 @@ impl Sampler {
     pub(crate) async fn take(&mut self) -> Result<Sample> {
         let object = self.owner.pod(&self.uid, 0, None);
         let created = Instant::now();
-        let pod = fill::create(&self.pods, object).await?.name_any();
+        let pod = filling::create(&self.pods, object).await?.name_any();
         let mut progress = Progress::new(pod, created);
         while !progress.is_done() {
             match tokio::time::timeout_at(created + LIMIT, self.seen.recv()).await {
