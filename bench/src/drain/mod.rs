@@ -217,7 +217,7 @@ impl Bench<'_> {
         let first = first.await?;
         let began = Instant::now();
         tokio::time::sleep(Duration::from_secs(self.seconds)).await;
-        self.phase(operator, name, began, first + lists.count()?, true)
+        Self::phase(operator, name, began, first + lists.count()?, true)
     }
 
     /// Scales to nothing, and waits until it is.
@@ -226,11 +226,10 @@ impl Bench<'_> {
         let (mut lists, began) = (Lists::from_now(self.cluster)?, Instant::now());
         fill::scale(&self.client, 0).await?;
         fill::all_are_gone(&self.client, PATIENCE).await?;
-        self.phase(operator, "to 0", began, lists.count()?, false)
+        Self::phase(operator, "to 0", began, lists.count()?, false)
     }
 
     fn phase(
-        &self,
         operator: &OperatorProcess,
         name: &'static str,
         began: Instant,

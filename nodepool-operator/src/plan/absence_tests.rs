@@ -115,7 +115,7 @@ fn a_deleted_node_goes_at_once_whose_machine_is_gone_and_whose_kubelet_is_silent
         assert_eq!(action == NodeAction::EndMachine, is_gone, "{status} {machines:?} {completeness:?}");
         assert_eq!(is_drained(&action), !is_gone, "{status} {machines:?} {completeness:?}: {action:?}");
     }
-    assert_eq!(action(&listing(vec![dead("Unknown")], &[], Completeness::Stated)), NodeAction::EndMachine);
+    assert_eq!(action(&listing(vec![dead("Unknown")], &[], Stated)), NodeAction::EndMachine);
 }
 
 #[test]

@@ -93,7 +93,8 @@ pub(crate) fn repair(
     if let Some(why) = failed.brake(observed.sight, wanted, spec.bound(wanted)).filter(|_| is_any_due) {
         return held(why, ended);
     }
-    if !due.is_empty() && !(can_make && observed.supply.may_request(observed.now)) {
+    let may_make = can_make && observed.supply.may_request(observed.now);
+    if !due.is_empty() && !may_make {
         return held("unhealthy nodes are not replaced while no new nodes can be made".to_owned(), lost);
     }
     let (mut names, mut refused) = (BTreeSet::new(), None);
