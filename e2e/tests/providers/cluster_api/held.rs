@@ -3,9 +3,9 @@
 use anyhow::{Result, ensure};
 use e2e::cluster_api::DELETE_MACHINE;
 use e2e::objects;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::{
@@ -42,9 +42,12 @@ async fn a_persons_mark_or_pause_holds_a_removal_that_has_begun_and_no_other_mac
         let machines = machines(&env).await?;
         Ok(machines.iter().any(|(machine, is_marked)| machine == name && *is_marked))
     };
-    // The drain is over, and the operator has asked for the removal.
-    wait_for(&env, &capi, "the drained machine is marked", async || {
-        Ok(is_marked(&drained).await?.then_some(()))
+    // The drain goes on to its end, and what comes after it waits.
+    wait_for(&env, &capi, "the pod of the drained node is evicted", async || {
+        let pods = env.api::<Pod>().list(&ListParams::default()).await?.items;
+        let is_there =
+            |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()) == Some(&drained);
+        Ok((!pods.iter().any(is_there)).then_some(()))
     })
     .await;
     mentions(&env, &capi, &format!("{MARKED} {marked}")).await;
