@@ -1,21 +1,25 @@
 //! Cluster API's real controllers, with the in-memory machines of its own development provider. What such a machine lacks
-//! is played here: the kubelet that registers its Node; kwok runs the pods.
+//! is played here: the kubelet that registers its Node; kwok runs the pods. The Nodes are in the control plane of the
+//! controllers, or in another one: then that is the workload cluster, and the first one the management cluster.
 
 mod broken;
+mod kubelets;
+mod moved;
+mod objects;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
-use kube::config::Kubeconfig;
+use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use self::broken::Broken;
+use self::kubelets::Kubelets;
+pub use self::moved::move_away;
+pub use self::objects::{create, create_for};
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go::KUBERNETES_VERSION;
 use crate::control_plane::go_program::GoProgram;
@@ -50,8 +54,12 @@ pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
 /// Control planes with Cluster API's definitions.
 pub static WITH_CLUSTER_API: Places = Places::one_beside(ClusterOptions::private);
 
-/// Name of the `Cluster` whose workers are the nodes of the control plane itself.
-const CLUSTER: &str = "self";
+/// A second control plane for the same tests, taken after the first: for Cluster API's objects or for the Nodes of its machines.
+/// No controller of Kubernetes runs there, nor the scheduler or kwok: its Nodes never become Ready, and its namespaces never go.
+pub static SECOND: Places = Places::one_beside(ClusterOptions::api_only);
+
+/// The group of Cluster API's machines in memory.
+const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 /// A control plane that Cluster API does not manage: it is there already.
 const STAND_IN: &str = r"
@@ -78,9 +86,6 @@ const VERSION: &str = KUBERNETES_VERSION;
 /// The port for debugging that the controllers of in-memory machines listen on, at every address: their flags do not choose
 /// it (`DefaultDebugPort` in Cluster API's `infrastructure/inmemory/pkg/server`).
 const DEBUG_PORT: u16 = 19000;
-
-/// How often a kubelet looks whether its Node exists.
-const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// How long controllers that were stopped may hold their port.
 const ENDS: Duration = Duration::from_secs(10);
@@ -145,12 +150,20 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Starts both controllers as administrators of the cluster, and the kubelets. Waits for another process of this checkout
-/// that runs them.
+/// Starts both controllers as administrators of the cluster, and the kubelets, whose Nodes are there, too. Waits for another
+/// process of this checkout that runs them.
 ///
 /// # Errors
 /// When one cannot be built or started, or another checkout runs them on this machine.
 pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
+    start_for(cluster, cluster).await
+}
+
+/// Like [`start`], with the controllers in `cluster` and the Nodes in `workload`.
+///
+/// # Errors
+/// Same as [`start`].
+pub async fn start_for(cluster: &Cluster, workload: &Cluster) -> Result<ClusterApi> {
     let only = FileLock::one_of(&target_directory().join("turns/cluster-api"), 1).await?;
     // Those of the last one may be on their way out.
     let free = async || check_free(DEBUG_PORT).map(Some);
@@ -183,21 +196,16 @@ pub async fn start(cluster: &Cluster) -> Result<ClusterApi> {
     let core = start("cluster-api", CORE, CORE_ACCOUNT).await?;
     let infrastructure =
         start("cluster-api-machines", INFRASTRUCTURE, ("capd-system", "capd-manager")).await?;
-    let (client, ended) = (cluster.client().await?, Arc::new(AtomicBool::new(false)));
+    let (ended, broken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Broken::default())));
+    let kubelets = Kubelets {
+        machines: cluster.client().await?,
+        nodes: workload.client().await?,
+        broken: Arc::clone(&broken),
+    };
     // The API server is not ready to list objects of a new kind as soon as it is established.
-    let broken = Arc::new(Mutex::new(Broken::default()));
-    let first = async || heartbeat(&client, &broken).await.map(Some);
+    let first = async || kubelets.heartbeat().await.map(Some);
     eventually(Duration::from_secs(60), "the machines can be listed", first).await?;
-    let (told, those) = (Arc::clone(&ended), Arc::clone(&broken));
-    let kubelets = tokio::spawn(async move {
-        while !told.load(Ordering::Relaxed) {
-            if let Err(error) = heartbeat(&client, &those).await {
-                // The API server may be busy.
-                eprintln!("kubelets: {error:#}");
-            }
-            tokio::time::sleep(HEARTBEAT).await;
-        }
-    });
+    let kubelets = tokio::spawn(kubelets.run(Arc::clone(&ended)));
     Ok(ClusterApi { core, infrastructure, kubelets, ended, broken, _only: only })
 }
 
@@ -260,138 +268,6 @@ pub fn machines(client: Client, namespace: &str) -> Api<DynamicObject> {
 /// The `MachineDeployment`s of a namespace.
 pub fn deployments(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &resource(GROUP, "MachineDeployment", "machinedeployments"))
-}
-
-/// What kubelets do: each machine has a Node, unless it is broken.
-async fn heartbeat(client: &Client, broken: &Mutex<Broken>) -> Result<()> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let existing = nodes.list_metadata(&ListParams::default()).await?.items;
-    let kind = resource("infrastructure.cluster.x-k8s.io", "DevMachine", "devmachines");
-    // In this order: a machine that is there after its Node was missing may register it.
-    let machines: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-    for machine in machines.list(&ListParams::default()).await?.items {
-        let name = machine.metadata.name.clone().unwrap_or_default();
-        let id = machine.data.pointer("/spec/providerID").and_then(Value::as_str);
-        let exists = existing.iter().any(|node| node.metadata.name.as_deref() == Some(&name));
-        let (Some(id), None, false) = (id, &machine.metadata.deletion_timestamp, exists) else { continue };
-        if lock(broken).is_broken(&name) {
-            continue;
-        }
-        let node: Node = serde_json::from_value(json!({
-            "metadata": {
-                "name": name,
-                "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
-                "annotations": {"kwok.x-k8s.io/node": "fake"},
-            },
-            "spec": {"providerID": id},
-            "status": {"nodeInfo": {
-                "kubeletVersion": VERSION, "architecture": "amd64", "operatingSystem": "linux", "bootID": "",
-                "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "machineID": "",
-                "osImage": "", "systemUUID": "",
-            }},
-        }))?;
-        nodes.create(&PostParams::default(), &node).await?;
-    }
-    Ok(())
-}
-
-/// Creates a `Cluster` in the namespace whose nodes are those of the control plane itself, and a `MachineDeployment` `name`
-/// without machines.
-///
-/// # Errors
-/// When the API server rejects an object, or the `Cluster` is not ready in time.
-pub async fn create(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
-    let admin = Kubeconfig::read_from(cluster.kubeconfig_path())?;
-    let target = admin.clusters.first().and_then(|named| named.cluster.clone()).context("no cluster")?;
-    let user = admin.auth_infos.first().and_then(|named| named.auth_info.clone()).context("no user")?;
-    let authority = std::fs::read(target.certificate_authority.context("no certificate authority")?)?;
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": CLUSTER,
-        "clusters": [{"name": CLUSTER, "cluster": {
-            "server": target.server,
-            "certificate-authority-data": k8s_openapi::ByteString(authority),
-        }}],
-        "users": [{"name": CLUSTER, "user": {"token": user_token(&user)?}}],
-        "contexts": [{"name": CLUSTER, "context": {"cluster": CLUSTER, "user": CLUSTER}}],
-    });
-    let labels = json!({"cluster.x-k8s.io/cluster-name": CLUSTER});
-    let infrastructure = "infrastructure.cluster.x-k8s.io";
-    let control_plane = "controlplane.cluster.x-k8s.io";
-    let version = |group: &str| format!("{group}/v1beta2");
-    let objects = [
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": format!("{CLUSTER}-kubeconfig"), "labels": labels},
-            "type": "cluster.x-k8s.io/secret", "stringData": {"value": kubeconfig.to_string()}}),
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "boot", "labels": labels},
-            "type": "cluster.x-k8s.io/secret", "stringData": {"value": "#!/bin/true"}}),
-        json!({"apiVersion": version(infrastructure), "kind": "DevCluster", "metadata": {"name": CLUSTER, "annotations": {"note": "its controller wants some"}},
-            "spec": {"backend": {"inMemory": {}}}}),
-        json!({"apiVersion": version(control_plane), "kind": "StandInControlPlane", "metadata": {"name": CLUSTER},
-            "spec": {}}),
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": CLUSTER}, "spec": {
-            "infrastructureRef": {"apiGroup": infrastructure, "kind": "DevCluster", "name": CLUSTER},
-            "controlPlaneRef": {"apiGroup": control_plane, "kind": "StandInControlPlane", "name": CLUSTER},
-            "controlPlaneEndpoint": {"host": "127.0.0.1", "port": 6443},
-        }}),
-        template("small"),
-        template("small-2"),
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {
-            "name": name,
-            // They look at the version of the control plane, and the stand-in has none.
-            "annotations": {"machineset.cluster.x-k8s.io/skip-preflight-checks": "All"},
-        }, "spec": {
-            "clusterName": CLUSTER,
-            "replicas": 0,
-            "selector": {"matchLabels": {"cluster.x-k8s.io/cluster-name": CLUSTER, "set": name}},
-            "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
-            "template": {
-                "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": CLUSTER, "set": name}},
-                "spec": {
-                    "clusterName": CLUSTER,
-                    "version": VERSION,
-                    "bootstrap": {"dataSecretName": "boot"},
-                    "infrastructureRef": {"apiGroup": infrastructure, "kind": "DevMachineTemplate", "name": "small"},
-                },
-            },
-        }}),
-    ];
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
-    let apply = ["--namespace", namespace, "apply", "--server-side", "--filename", "-"];
-    cluster.kubectl_with_input(&apply, &list).await?;
-    let status = json!({"status": {
-        "externalManagedControlPlane": true, "initialized": true, "ready": true,
-        "initialization": {"controlPlaneInitialized": true},
-    }});
-    let (object, patch) = (format!("standincontrolplane/{CLUSTER}"), format!("--patch={status}"));
-    let patch = ["--namespace", namespace, "patch", &object, "--subresource=status", "--type=merge", &patch];
-    cluster.kubectl(&patch).await?;
-    let kind = resource(GROUP, "Cluster", "clusters");
-    let clusters: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &kind);
-    eventually(Duration::from_secs(60), "the Cluster is ready", async || {
-        let cluster = clusters.get(CLUSTER).await?;
-        let ready = |field: &str| cluster.data.pointer(field) == Some(&json!(true));
-        let is_ready = ready("/status/initialization/infrastructureProvisioned")
-            && ready("/status/initialization/controlPlaneInitialized");
-        anyhow::ensure!(is_ready, "{}", cluster.data["status"]);
-        Ok(Some(()))
-    })
-    .await
-}
-
-/// A machine that starts in a second.
-fn template(name: &str) -> Value {
-    json!({
-        "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "DevMachineTemplate", "metadata": {"name": name},
-        "spec": {"template": {"spec": {"backend": {"inMemory": {
-            "vm": {"provisioning": {"startupDuration": "1s"}},
-            "node": {"provisioning": {"startupDuration": "1s"}},
-        }}}}},
-    })
-}
-
-fn user_token(user: &kube::config::AuthInfo) -> Result<String> {
-    // The token is a secret to kube's types, and this one is that of a control plane that lives for a test.
-    let value = serde_json::to_value(user)?;
-    Ok(value["token"].as_str().context("the user has no token")?.to_owned())
 }
 
 #[cfg(test)]

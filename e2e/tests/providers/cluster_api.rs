@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
+mod held;
+mod two_control_planes;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,8 +15,8 @@ use e2e::objects;
 use e2e::test_env::{TestEnv, is_ready};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
@@ -84,14 +87,23 @@ fn deployments(env: &TestEnv) -> Api<DynamicObject> {
 
 /// The number that the `MachineDeployment` keeps.
 async fn size(env: &TestEnv) -> Result<i64> {
-    let deployment = deployments(env).get("workers").await?;
+    size_at(&env.client, env.namespace()).await
+}
+
+/// The same in another cluster.
+async fn size_at(management: &Client, namespace: &str) -> Result<i64> {
+    let deployment = cluster_api::deployments(management.clone(), namespace).get("workers").await?;
     Ok(deployment.data.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or_default())
 }
 
 /// The machines' names, and whether each is marked to go first.
 async fn machines(env: &TestEnv) -> Result<Vec<(String, bool)>> {
-    let all =
-        cluster_api::machines(env.client.clone(), env.namespace()).list(&ListParams::default()).await?.items;
+    machines_at(&env.client, env.namespace()).await
+}
+
+/// The same in another cluster.
+async fn machines_at(management: &Client, namespace: &str) -> Result<Vec<(String, bool)>> {
+    let all = cluster_api::machines(management.clone(), namespace).list(&ListParams::default()).await?.items;
     let read = |machine: DynamicObject| {
         let is_marked = machine.metadata.annotations.is_some_and(|all| all.contains_key(DELETE_MACHINE));
         (machine.metadata.name.unwrap_or_default(), is_marked)
@@ -101,8 +113,15 @@ async fn machines(env: &TestEnv) -> Result<Vec<(String, bool)>> {
 
 /// Waits until the pool has this many Ready nodes, and there are as many machines, none marked, and none promised.
 async fn has(env: &TestEnv, capi: &ClusterApi, wanted: usize) -> Vec<Node> {
+    has_at(env, capi, &env.client, wanted).await
+}
+
+/// The same with the machines in another cluster.
+async fn has_at(env: &TestEnv, capi: &ClusterApi, management: &Client, wanted: usize) -> Vec<Node> {
     wait_for(env, capi, &format!("the pool has {wanted} nodes"), async || {
-        let (nodes, machines, size) = (env.nodes("racks").await?, machines(env).await?, size(env).await?);
+        let nodes = env.nodes("racks").await?;
+        let machines = machines_at(management, env.namespace()).await?;
+        let size = size_at(management, env.namespace()).await?;
         let ready = nodes.iter().filter(|node| is_ready(node)).count();
         let status = env.pool("racks").await?.status.unwrap_or_default();
         let number = i64::try_from(wanted)?;
@@ -118,6 +137,34 @@ async fn has(env: &TestEnv, capi: &ClusterApi, wanted: usize) -> Vec<Node> {
         Ok(Some(nodes))
     })
     .await
+}
+
+/// Waits until any condition of the pool `racks` has a message with `text`.
+async fn mentions(env: &TestEnv, capi: &ClusterApi, text: &str) {
+    wait_for(env, capi, &format!("the pool says …{text}…"), async || {
+        let all = env.pool("racks").await?.status.unwrap_or_default().conditions;
+        ensure!(all.iter().any(|it| it.message.contains(text)), "{}", serde_json::to_string(&all)?);
+        Ok(Some(()))
+    })
+    .await;
+}
+
+/// Waits until a node other than `besides` is cordoned, and returns its name.
+async fn draining(env: &TestEnv, capi: &ClusterApi, besides: &[&str]) -> String {
+    wait_for(env, capi, "a node is drained", async || {
+        let is_cordoned = |node: &Node| node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+        let cordoned = env.nodes("racks").await?.into_iter().filter(is_cordoned);
+        Ok(cordoned.filter_map(|node| node.metadata.name).find(|name| !besides.contains(&&**name)))
+    })
+    .await
+}
+
+/// Looks for some seconds, in which the operator decides several times, whether something stays as it is.
+async fn stays(what: &str, is_so: impl AsyncFn() -> Result<()>) {
+    for _ in 0..10 {
+        is_so().await.unwrap_or_else(|error| panic!("{what}: {error:#}"));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
 }
 
 /// Waits until a condition of the pool is as in [`TestEnv::said`].
