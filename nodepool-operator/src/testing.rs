@@ -45,12 +45,23 @@ impl TestContext {
     }
 
     /// Puts the pool into the context's cache.
-    pub(crate) fn with_pool(mut self, mut pool: NodePool) -> Self {
-        pool.metadata.resource_version = Some("1".into());
+    pub(crate) fn with_pool(self, pool: NodePool) -> Self {
+        self.with_changing_pool(pool).0
+    }
+
+    /// The same, with a function that changes what the cache has.
+    pub(crate) fn with_changing_pool(
+        mut self,
+        pool: NodePool,
+    ) -> (Self, impl FnMut(NodePool) + Send + 'static) {
         let (reader, mut writer) = store();
-        writer.apply_watcher_event(&watcher::Event::Apply(pool));
+        let mut set = move |mut pool: NodePool| {
+            pool.metadata.resource_version = Some("1".into());
+            writer.apply_watcher_event(&watcher::Event::Apply(pool));
+        };
+        set(pool);
         self.ctx.pools = reader;
-        self
+        (self, set)
     }
 
     /// The context, to share, and a function that returns the requests so far.
