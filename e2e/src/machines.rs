@@ -97,6 +97,17 @@ impl Machines {
         self.answer(&format!("DIRECTORY={} exec {DOCUMENTED}", self.all().display()))
     }
 
+    /// From now on the program is the documented one after these lines of shell, which find the request in `$request`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn answer_after(&self, lines: &str) -> Result<()> {
+        self.answer(&format!(
+            "request=$(cat)\n{lines}\nprintf '%s\\n' \"$request\" | DIRECTORY={} {DOCUMENTED}",
+            self.all().display()
+        ))
+    }
+
     /// From now on the program is the documented one, except that it does not answer once it has made or deleted a
     /// machine: it waits until the operator that runs it is dead.
     ///

@@ -1,0 +1,61 @@
+//! Programs that fail for one machine, or hang, cost that machine its name and that pool its time, and nothing else.
+
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use e2e::machines::PROGRAM;
+use e2e::objects;
+use e2e::test_env::{PATIENCE, is_ready};
+use e2e::wait::eventually;
+use shared_crds::names::MACHINE_LABEL;
+
+use super::exec::{begin, end, pool_of};
+
+/// The most that a pool of simulated nodes takes to grow: a second for the machines, and a few for a busy computer. One that waited
+/// for ten programs, four at a time, would take more than twice the 30 s that each may run.
+const USUAL: Duration = Duration::from_secs(25);
+/// Pools whose program hangs.
+const HUNG: usize = 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_cannot_be_made_costs_its_name_and_no_node() {
+    let (env, machines) = begin("exec-broken").await;
+    // The host of the first slot is broken.
+    let fails = r#"case $request in *'"operation": "create"'*) case $request in *'-0",'*) echo '{"error": {"message": "no power"}}'; exit 0 ;; esac ;; esac"#;
+    machines.answer_after(fails).unwrap();
+    env.create(&pool_of(PROGRAM, "racks", 2)).await.unwrap();
+    env.settles("racks", 2).await.unwrap();
+    let nodes = env.nodes("racks").await.unwrap();
+    let names: Vec<&String> = nodes.iter().map(|node| &node.metadata.labels.as_ref().unwrap()[MACHINE_LABEL]).collect();
+    assert!(names.len() == 2 && names.iter().all(|name| !name.ends_with("-0")), "{names:?}");
+    end(env, machines).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_whose_program_hangs_do_not_hold_up_the_others() {
+    let (env, machines) = begin("exec-hung").await;
+    machines.answer_after(r#"case $request in *'"pool": "hung-'*) exec sleep 600 ;; esac"#).unwrap();
+    for number in 0..HUNG {
+        env.create(&pool_of(PROGRAM, &format!("hung-{number}"), 1)).await.unwrap();
+    }
+    eventually(PATIENCE, "a program hangs that long", async || {
+        env.said("hung-0", "ProvisioningHealthy", ("False", "ProviderUnreachable", "no answer within")).await
+    })
+    .await
+    .unwrap();
+    let mut pool = objects::pool("well", 0, 10);
+    pool.spec.replicas = Some(3);
+    env.create(&pool).await.unwrap();
+    eventually(USUAL, "the other pool grows", async || {
+        let nodes = env.nodes("well").await?;
+        let ready = nodes.iter().filter(|node| is_ready(node)).count();
+        ensure!(ready == 3, "{ready} of {} are ready", nodes.len());
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
+    machines.tell_the_truth().unwrap();
+    end(env, machines).await;
+}
