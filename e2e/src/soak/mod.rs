@@ -1,8 +1,8 @@
 //! A pool of hundreds of simulated nodes in the course of its life: pods fill it, its template changes, kubelets die, the pods
 //! go. Then the API server's audit log is held against what was allowed.
 //!
-//! [`story`] makes it happen and decides nothing about right and wrong; [`check`] decides, and sees nothing but the log;
-//! [`picture`] draws the rollout.
+//! `story` makes it happen and decides nothing about right and wrong; `check` decides, and sees nothing but the log;
+//! `picture` draws the rollout.
 
 pub mod check;
 mod objects;

@@ -28,7 +28,8 @@ async fn a_machine_that_cannot_be_made_costs_its_name_and_no_node() {
     env.create(&pool_of(PROGRAM, "racks", 2)).await.unwrap();
     env.settles("racks", 2).await.unwrap();
     let nodes = env.nodes("racks").await.unwrap();
-    let names: Vec<&String> = nodes.iter().map(|node| &node.metadata.labels.as_ref().unwrap()[MACHINE_LABEL]).collect();
+    let names: Vec<&String> =
+        nodes.iter().map(|node| &node.metadata.labels.as_ref().unwrap()[MACHINE_LABEL]).collect();
     assert!(names.len() == 2 && names.iter().all(|name| !name.ends_with("-0")), "{names:?}");
     end(env, machines).await;
 }

@@ -4,6 +4,7 @@
 mod another_cluster;
 mod cluster_api;
 mod exec;
+mod failing;
 mod hpa;
 mod karpenter;
 mod lost;
