@@ -70,6 +70,12 @@ impl Drop for Waiting {
     }
 }
 
+/// Waits for `turn`, which the current test shares with others, and announces that it waits meanwhile.
+pub async fn for_others<T>(turn: impl Future<Output = T>) -> T {
+    let _waiting = Waiting::begin();
+    turn.await
+}
+
 /// The current test works on the control plane with its files in `directory`.
 pub(crate) fn uses(directory: &Path) {
     Announcement::say(|test| Announcement::Uses(test, directory.to_owned()));

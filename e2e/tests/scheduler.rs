@@ -17,6 +17,7 @@ use e2e::scheduler_conformance::rules::CLASSES;
 use e2e::scheduler_conformance::scheduler_env::SchedulerEnv;
 use e2e::scheduler_conformance::score::Score;
 use e2e::scheduler_conformance::seeded_rng::SeededRng;
+use e2e::waiting;
 use futures::{StreamExt as _, stream};
 use tokio::sync::Mutex;
 
@@ -49,7 +50,7 @@ fn keep(name: &str, record: &Record) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
-    let _alone = ONE_AT_A_TIME.lock().await;
+    let _alone = waiting::for_others(ONE_AT_A_TIME.lock()).await;
     let (seed, clusters) = (number("TANDEM_SEED", SEED), number("TANDEM_CLUSTERS", 10));
     println!("TANDEM_SEED={seed} TANDEM_CLUSTERS={clusters}");
     let planner = SimulatedPlanner::build().await.unwrap();
@@ -117,7 +118,7 @@ async fn undetected_features(planner: &SimulatedPlanner, records: &[Record]) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_batches_differ_by_no_more_than_the_order_of_placing_explains() {
-    let _alone = ONE_AT_A_TIME.lock().await;
+    let _alone = waiting::for_others(ONE_AT_A_TIME.lock()).await;
     let (seed, clusters) = (number("TANDEM_SEED", SEED), number("TANDEM_CLUSTERS", 6));
     println!("TANDEM_SEED={seed} TANDEM_CLUSTERS={clusters}");
     let planner = SimulatedPlanner::build().await.unwrap();

@@ -41,7 +41,7 @@ async fn users_cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
     e2e::process_supervisor::served_by(Path::new(env!("CARGO_BIN_EXE_lab")));
     let options = ClusterOptions { scheduler: false, kwok: false, ..ClusterOptions::private() };
     let cluster = CLUSTER.get_or_try_init(|| Cluster::start(options)).await.unwrap();
-    (cluster, LOCK.lock().await)
+    (cluster, e2e::waiting::for_others(LOCK.lock()).await)
 }
 
 fn path(path: &Path) -> &str {

@@ -14,6 +14,7 @@ use e2e::operators::OperatorKind;
 use e2e::request_costs::RequestCosts;
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
+use e2e::waiting;
 use e2e::write_effects::WriteEffects;
 use e2e::{guards, objects};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -35,7 +36,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// Load is added and removed while all writers write. Returns the operators' requests and conflicts.
 async fn under_load(strategy: &str) -> RequestCosts {
-    let _alone = ONE_AT_A_TIME.lock().await;
+    let _alone = waiting::for_others(ONE_AT_A_TIME.lock()).await;
     let env = TestEnv::begin(strategy, &[&format!("writeStrategy={strategy}")]).await.unwrap();
     env.create(&objects::pool("busy", 0, 20)).await.unwrap();
     env.create(&objects::autoscaler("all", 1)).await.unwrap();

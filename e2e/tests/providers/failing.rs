@@ -1,7 +1,5 @@
 //! Programs that fail for one machine, or hang, cost that machine its name and that pool its time, and nothing else.
 
-#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
-
 use std::time::Duration;
 
 use anyhow::ensure;

@@ -16,6 +16,9 @@ use crate::provider::provisioner::Provisioner;
 use crate::provider::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
 use crate::testing::{TestContext, failure};
 
+/// What else happens.
+type Then = Box<dyn FnOnce() + Send>;
+
 /// A provider that has a number of broken slots, and whose deletions take long.
 #[derive(Default)]
 struct Rack {
@@ -25,7 +28,7 @@ struct Rack {
     machines: Mutex<BTreeSet<String>>,
     calls: Mutex<Vec<String>>,
     /// What happens when so many machines have been deleted.
-    then: Mutex<Option<(usize, Box<dyn FnOnce() + Send>)>>,
+    then: Mutex<Option<(usize, Then)>>,
 }
 
 impl NamedProvider for Arc<Rack> {
@@ -60,7 +63,7 @@ impl NamedProvider for Arc<Rack> {
             progress: Progress::Starting(None),
             provider_id: None,
             template_hash: None,
-            cluster: Some(crate::plan::testing::cluster().to_string()),
+            cluster: Some(cluster().to_string()),
             known_as: KnownAs::default(),
         };
         let machines = self.machines.lock().unwrap().iter().map(listed).collect();
