@@ -3,8 +3,6 @@
 //!
 //! What follows from "gone" cannot be undone: its Node goes, and its pods and volumes are taken from it by force.
 
-use std::collections::BTreeSet;
-
 use shared_crds::names;
 
 use super::membership::{Member, is_silent};
@@ -18,11 +16,15 @@ pub(super) fn absence(observed: &Observed, members: &[&Member], member: &Member)
     else {
         return Absence::Credible;
     };
+    // No step ends the machine of a node that stays.
+    if member.stays() {
+        return Absence::Credible;
+    }
     if let Some(why) = observed.unlisted(member) {
         return Absence::Doubtful(format!("its machines cannot be listed: {why}"));
     }
-    let listed: BTreeSet<&str> = supply.machines.iter().map(|listed| &*listed.name).collect();
-    if supply.completeness == Completeness::Certain || listed.contains(machine) {
+    let is_listed = |machine: &str| supply.machines.iter().any(|listed| listed.name == machine);
+    if supply.completeness == Completeness::Certain || is_listed(machine) {
         return Absence::Credible;
     }
     // The machines of nodes that are being deleted may be gone already, by the same decision.
@@ -31,7 +33,7 @@ pub(super) fn absence(observed: &Observed, members: &[&Member], member: &Member)
     };
     let others: Vec<&str> =
         members.iter().filter(is_other).filter_map(|other| names::machine_of(&other.node.metadata)).collect();
-    if others.iter().any(|other| listed.contains(other)) {
+    if others.iter().any(|other| is_listed(other)) {
         return Absence::Credible;
     }
     match (others.len(), supply.completeness) {
