@@ -20,6 +20,10 @@ const LIST_KEPT_FOR: Duration = Duration::from_secs(10);
 /// blocked drain.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
 
+/// With so many refused pods, the interval becomes longer than that, so that all of them together are not tried more often than
+/// 50 times a second. A refused eviction costs the API server as much as one that succeeds, and writes to its audit log.
+const REFUSED_AT_MINIMUM: u32 = 200;
+
 /// Minimum interval between two texts in the annotation that says what a drain waits for.
 const NOTE_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -30,9 +34,17 @@ const REFUSED_KEPT_FOR: Duration = Duration::from_secs(300);
 pub(crate) struct Drains {
     clock: Clock,
     listed: Mutex<HashMap<String, (Duration, Pods)>>,
-    results: Mutex<HashMap<(PodRemoval, String), (Duration, RemovalResult)>>,
+    results: Mutex<Results>,
     /// When each node was last annotated with what its drain waits for.
     noted: Mutex<HashMap<String, Duration>>,
+}
+
+/// Recent results of evictions and deletions, by pod UID.
+#[derive(Default)]
+struct Results {
+    by_pod: HashMap<(PodRemoval, String), (Duration, RemovalResult)>,
+    /// How many of them are refusals, when the last one was recorded.
+    refused: u32,
 }
 
 /// How a pod is removed. The result of one method says nothing about the other one.
@@ -64,11 +76,12 @@ impl RemovalResult {
         }
     }
 
-    const fn interval(&self) -> Duration {
+    /// Until the pod is tried again, when `refused` pods are refused.
+    fn interval(&self, refused: u32) -> Duration {
         match self {
             // A list of before does not show it.
             Self::Terminating => LIST_KEPT_FOR,
-            Self::Refused(_) => REFUSED_INTERVAL,
+            Self::Refused(_) => (REFUSED_INTERVAL * refused / REFUSED_AT_MINIMUM).max(REFUSED_INTERVAL),
             Self::Unknown => Duration::ZERO,
         }
     }
@@ -115,14 +128,14 @@ impl Drains {
     pub(crate) fn recent_result(&self, method: PodRemoval, pod: &Pod) -> Option<RemovalResult> {
         let now = self.clock.monotonic();
         let results = lock(&self.results);
-        let (at, result) = results.get(&(method, pod.metadata.uid.clone()?))?;
-        is_recent(*at, now, result.interval()).then(|| result.clone())
+        let (at, result) = results.by_pod.get(&(method, pod.metadata.uid.clone()?))?;
+        is_recent(*at, now, result.interval(results.refused)).then(|| result.clone())
     }
 
     /// Whether that was attempted, however it ended, and not too long ago to remember.
     pub(crate) fn was_tried(&self, method: PodRemoval, pod: &Pod) -> bool {
         let key = pod.metadata.uid.clone().map(|uid| (method, uid));
-        key.is_some_and(|key| lock(&self.results).contains_key(&key))
+        key.is_some_and(|key| lock(&self.results).by_pod.contains_key(&key))
     }
 
     /// Whether the annotation of the node that says what its drain waits for may be rewritten.
@@ -147,7 +160,7 @@ impl Drains {
         let methods = [method, PodRemoval::Evict];
         let stayed = |pod: &&Pod| {
             let uid = pod.metadata.uid.as_ref()?;
-            let known = methods.iter().filter_map(|method| results.get(&(*method, uid.clone())));
+            let known = methods.iter().filter_map(|method| results.by_pod.get(&(*method, uid.clone())));
             known.filter(|(_, result)| *result != RemovalResult::Terminating).map(|(at, _)| *at).max()
         };
         let mut pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
@@ -160,8 +173,14 @@ impl Drains {
         let Some(uid) = pod.metadata.uid.clone() else { return };
         let now = self.clock.monotonic();
         let mut results = lock(&self.results);
-        results.retain(|_, (at, result)| is_recent(*at, now, result.kept_for()));
-        results.insert((method, uid), (now, result));
+        let Results { by_pod, refused } = &mut *results;
+        by_pod.insert((method, uid), (now, result));
+        *refused = 0;
+        by_pod.retain(|_, (at, result)| {
+            let is_kept = is_recent(*at, now, result.kept_for());
+            *refused += u32::from(is_kept && matches!(result, RemovalResult::Refused(_)));
+            is_kept
+        });
     }
 }
 
@@ -198,6 +217,48 @@ mod tests {
         assert!(seen().is_empty());
     }
 
+    fn refused_of(pod: &Pod) -> RemovalResult {
+        let by = Blocker::Pod(PodName::of(pod), "budget".into());
+        RemovalResult::Refused(Blocked { node: "a".into(), by })
+    }
+
+    #[test]
+    fn all_refused_pods_together_are_tried_fifty_times_a_second_at_most() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let drains = Drains::new(clock);
+        let pods: Vec<Pod> = (0..1500)
+            .map(|number| {
+                let mut pod = pod(&number.to_string());
+                pod.metadata.uid = Some(number.to_string());
+                pod
+            })
+            .collect();
+        let try_due = |result: fn(&Pod) -> RemovalResult| {
+            let due = |pod: &&Pod| drains.recent_result(PodRemoval::Evict, pod).is_none();
+            let due: Vec<&Pod> = pods.iter().filter(due).collect();
+            due.iter().for_each(|pod| drains.record_result(PodRemoval::Evict, pod, result(pod)));
+            due.len()
+        };
+        let mut tried = 0;
+        for _ in 0..300 {
+            time.advance(Duration::from_secs(1));
+            tried += try_due(refused_of);
+        }
+        // All of them at first, and then each every 30 s.
+        assert_eq!(tried, 1500 * 10);
+        // The fewer are left, the more often each is tried.
+        time.advance(Duration::from_secs(30));
+        assert_eq!(
+            try_due(|pod| {
+                let number: u32 = pod.metadata.name.as_deref().unwrap().parse().unwrap();
+                if number < 1400 { RemovalResult::Terminating } else { refused_of(pod) }
+            }),
+            1500
+        );
+        time.advance(Duration::from_secs(4));
+        assert_eq!(try_due(refused_of), 100);
+    }
+
     #[test]
     fn a_refused_pod_is_retried_while_a_terminating_one_is_waited_for() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
@@ -208,8 +269,7 @@ mod tests {
             pod
         };
         let (going, stuck) = (named("going"), named("stuck"));
-        let by = Blocker::Pod(PodName::of(&stuck), "budget".into());
-        let refused = RemovalResult::Refused(Blocked { node: "a".into(), by });
+        let refused = refused_of(&stuck);
         drains.record_result(PodRemoval::Evict, &going, RemovalResult::Terminating);
         drains.record_result(PodRemoval::Evict, &stuck, refused.clone());
         assert_eq!(
