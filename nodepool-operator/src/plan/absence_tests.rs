@@ -8,7 +8,7 @@ use crate::plan::supply::MachineState;
 use crate::plan::testing::{
     deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready,
 };
-use crate::plan::{DrainStep, NodeAction};
+use crate::plan::{Blocker, DrainStep, NodeAction};
 
 /// A pool of these nodes whose provider names the machines itself or not, and lists `machines`.
 fn listing(nodes: Vec<Node>, machines: &[&str], completeness: Completeness) -> Observed {
@@ -68,10 +68,21 @@ fn nothing_is_believed_of_a_provider_that_does_not_list_and_no_node_is_deleted_m
         labels.insert(names::PROVIDER_LABEL.to_owned(), provider.to_owned());
     };
     observed.supply.unlisted.insert("exec.rack".to_owned(), "no route to host".to_owned());
+    let mut unwanted = observed.clone();
+    unwanted.pool = Some(Arc::new(pool(0)));
+    let drained = pods([("n-000", vec![])]);
+    let step = |observed: &Observed| plan_with(observed, &drained).nodes.remove(0).action;
+
     made_by("exec.rack", &mut observed);
     assert!(!is_believed(&observed, "n-000"));
+    made_by("exec.rack", &mut unwanted);
+    let waits = DrainStep::waits(Blocker::Provider("no route to host".to_owned()), true);
+    assert_eq!(step(&unwanted), NodeAction::Drain(waits));
+
     made_by("exec.other", &mut observed);
     assert!(is_believed(&observed, "n-000"));
+    made_by("exec.other", &mut unwanted);
+    assert_eq!(step(&unwanted), NodeAction::Remove);
 }
 
 #[test]

@@ -259,6 +259,11 @@ fn a_deleted_node_whose_kubelet_is_silent_goes_when_its_machine_is_off() {
     };
     assert!(matches!(action(&node, 599), NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1));
     assert_eq!(action(&node, 600), NodeAction::EndMachine);
+    // Where most nodes of the cluster are not Ready, it is the control plane that does not hear them.
+    let mut outage = seen(vec![node.clone()], 600, 600);
+    outage.sight = Sight { not_ready: 12, all: 20 };
+    let step = plan_with(&outage, &of_node).nodes.remove(0).action;
+    assert!(matches!(&step, NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1), "{step:?}");
     // Nothing runs there any more, so nobody is asked.
     let taint = Taint { key: names::OUT_OF_SERVICE_TAINT.into(), ..Taint::default() };
     node.spec.as_mut().unwrap().taints = Some(vec![taint]);

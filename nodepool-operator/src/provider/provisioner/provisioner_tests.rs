@@ -100,6 +100,7 @@ async fn nothing_follows_from_a_list_that_is_never_answered() {
     let (first, failures) = supply(&provisioner, 1, 0).await;
     assert!(matches!(&failures[..], [ProviderError::Unreachable(_)]), "{failures:?}");
     assert!(first.is_unknown && !first.may_request(at(1000)));
+    assert!(first.removals_wait.is_some(), "a node might begin to leave");
     assert_eq!(first.failure.as_ref().unwrap().reason, Reason::ProviderUnreachable);
     // The backoff is that of one failure, however often the list is tried meanwhile.
     let (second, _) = supply(&provisioner, 1, 4).await;
