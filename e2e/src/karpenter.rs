@@ -20,6 +20,7 @@ const PROGRAM: GoProgram = GoProgram {
     module: "karpenter",
     package: "sigs.k8s.io/karpenter/kwok",
     takes: "2 to 5 minutes on two cores",
+    cgo: true,
 };
 
 /// Where Karpenter's controllers and definitions come from.

@@ -6,18 +6,17 @@
 //! removes it after a crash or Ctrl-C.
 
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use nix::unistd::Uid;
-use tokio::process::Command;
 
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go::inform;
 use crate::control_plane::toolbox::{Tool, Toolbox, target_directory};
+use crate::debian::{self, run};
 use crate::places::Places;
 use crate::wait::eventually;
 
@@ -226,40 +225,10 @@ async fn unpack(root: &Path) -> Result<()> {
     ));
     let parent = root.parent().context("no target directory")?;
     let aside = tempfile::Builder::new().prefix("real-nodes-").tempdir_in(parent)?;
-    // `_apt`, as whom apt-get downloads.
-    std::fs::set_permissions(aside.path(), std::fs::Permissions::from_mode(0o777))?;
-    let download = [&["download"][..], &PACKAGES].concat();
-    if run(aside.path(), "apt-get", &download).await.is_err() {
-        // The lists may be old, or never have been fetched.
-        run(aside.path(), "apt-get", &["update"]).await?;
-        run(aside.path(), "apt-get", &download).await?;
-    }
-    for package in std::fs::read_dir(aside.path())?.collect::<Result<Vec<_>, _>>()? {
-        let path = package.path();
-        run(aside.path(), "dpkg-deb", &["--extract", &path.to_string_lossy(), "."]).await?;
-        std::fs::remove_file(&path)?;
-    }
+    debian::download(aside.path(), &PACKAGES).await?;
     run(aside.path(), "sh", &["-c", MAKE_IMAGE, "sh", "./bin/busybox", IMAGE]).await?;
     if root.exists() {
         std::fs::remove_dir_all(root)?;
     }
     std::fs::rename(aside.keep(), root).context("cannot keep what was unpacked")
-}
-
-async fn run(directory: &Path, program: &str, args: &[&str]) -> Result<()> {
-    let output = Command::new(program)
-        .args(args)
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .output()
-        .await
-        .with_context(|| format!("cannot run {program}"))?;
-    if !output.status.success() {
-        bail!(
-            "{program} {} failed:\n{}",
-            args.first().unwrap_or(&""),
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(())
 }

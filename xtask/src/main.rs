@@ -8,8 +8,10 @@ mod demo;
 mod deny;
 mod dependencies;
 mod dev;
+mod e2e_suite;
 mod features;
 mod guide;
+mod image;
 mod modules;
 mod package;
 mod purity;
@@ -84,6 +86,8 @@ enum Task {
     Package,
     Bench(bench::Args),
     Demo(demo::Args),
+    E2e(e2e_suite::Args),
+    Image(image::Args),
     Soak(soak::Args),
     #[command(subcommand)]
     Dev(dev::Command),
@@ -139,6 +143,8 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Deny => deny::run(),
         Task::Features => features::run(),
         Task::Demo(args) => demo::run(args).await,
+        Task::E2e(args) => e2e_suite::run(args),
+        Task::Image(args) => image::run(args),
         Task::Soak(args) => soak::run(args).await,
         Task::Dev(command) => dev::run(command).await,
     }

@@ -35,11 +35,13 @@ const CORE: GoProgram = GoProgram {
     module: MODULE,
     package: "sigs.k8s.io/cluster-api/core",
     takes: "4 to 9 minutes on two cores",
+    cgo: true,
 };
 const INFRASTRUCTURE: GoProgram = GoProgram {
     module: MODULE,
     package: "sigs.k8s.io/cluster-api/test/infrastructure/docker",
     takes: "a minute more",
+    cgo: true,
 };
 
 /// The group of `MachineDeployment`s and `Machine`s.

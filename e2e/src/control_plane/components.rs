@@ -32,7 +32,7 @@ impl Components {
             Tool::Kwok => self.kwok(),
             // The first two run to completion and are not kept running: see `Cluster::kubectl` and `Cluster::helm`. Nodes are
             // not part of the control plane: see `real_nodes`.
-            Tool::Kubectl | Tool::Helm | Tool::Kubelet => Vec::new(),
+            Tool::Kubectl | Tool::Helm | Tool::Kubelet | Tool::Kubeadm | Tool::KubeProxy => Vec::new(),
         };
         ProgramSpec {
             name: tool.name().to_owned(),

@@ -67,11 +67,11 @@ impl Go {
         &self.version
     }
 
-    /// Builds `packages` of `module` into `output`, with progress messages on standard error.
+    /// Builds `packages` of `module` into `output`, with progress messages on standard error. Without `cgo` they are static.
     ///
     /// # Errors
     /// When the build fails; the end of the compiler's output is in the message.
-    pub fn build(&self, module: &Path, packages: &[&str], output: &Path) -> Result<()> {
+    pub fn build(&self, module: &Path, packages: &[&str], cgo: bool, output: &Path) -> Result<()> {
         let stamp = [
             ("k8s.io/component-base/version.gitVersion", KUBERNETES_VERSION),
             ("k8s.io/component-base/version.gitMajor", "1"),
@@ -87,6 +87,7 @@ impl Go {
             .args(packages)
             .env("GOWORK", "off")
             .current_dir(module)
+            .envs((!cgo).then_some(("CGO_ENABLED", "0")))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

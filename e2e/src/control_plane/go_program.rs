@@ -20,6 +20,8 @@ pub struct GoProgram {
     pub package: &'static str,
     /// How long that takes on two cores, for people who wait.
     pub takes: &'static str,
+    /// Whether it is linked with the system's C library, which a container image may not have.
+    pub cgo: bool,
 }
 
 impl GoProgram {
@@ -54,7 +56,7 @@ impl GoProgram {
             let go = Go::find(std::env::var_os("PATH").as_deref(), &module, self.package)?;
             inform(&format!("building {} with go {}: {}, once", self.package, go.version(), self.takes));
             let aside = tempfile::Builder::new().prefix("building-").tempdir_in(&cache)?;
-            go.build(&module, &[self.package], aside.path())?;
+            go.build(&module, &[self.package], self.cgo, aside.path())?;
             remove_others(&cache, &[&built, aside.path()])?;
             std::fs::create_dir_all(&built)?;
             let made = aside.path().join(name);

@@ -31,6 +31,11 @@ pub struct Layout {
     root: PathBuf,
 }
 
+/// How kwok plays nodes and pods, as it reads it.
+pub fn stages() -> String {
+    STAGES.join("---\n")
+}
+
 impl Layout {
     /// Creates the directories and the configuration files in `root`.
     ///
@@ -44,7 +49,7 @@ impl Layout {
         }
         let pods = if audit_scope == AuditScope::Pods { AUDIT_PODS } else { "" };
         write(&layout.audit_policy(), &AUDIT_POLICY.replacen("rules:\n", &format!("rules:\n{pods}"), 1))?;
-        write(&layout.stages(), &STAGES.join("---\n"))?;
+        write(&layout.stages(), &stages())?;
         Ok(layout)
     }
 

@@ -40,6 +40,10 @@ pub enum Tool {
     Helm,
     /// Runs the pods of a real node; only the tests of those need it.
     Kubelet,
+    /// Sets up the nodes of a kind cluster; only the tests on one need it.
+    Kubeadm,
+    /// Leads Services' addresses to pods; only the tests on a kind cluster need it.
+    KubeProxy,
 }
 
 impl Tool {
@@ -65,6 +69,8 @@ impl Tool {
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
             Self::Kubelet => "kubelet",
+            Self::Kubeadm => "kubeadm",
+            Self::KubeProxy => "kube-proxy",
         }
     }
 
@@ -76,6 +82,8 @@ impl Tool {
             Self::Kubectl => ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
             Self::Helm => ("helm", "helm.sh/helm/v4/cmd/helm"),
             Self::Kubelet => ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+            Self::Kubeadm => ("kubeadm", "k8s.io/kubernetes/cmd/kubeadm"),
+            Self::KubeProxy => ("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
         }
     }
 }
@@ -170,7 +178,8 @@ impl Toolbox {
         let go = Go::find(self.path.as_deref(), &self.module, &names)?;
         let mut packages: Vec<&str> = missing.iter().map(|tool| tool.built_as().1).collect();
         packages.dedup();
-        let takes = if missing == [Tool::Kubelet] { "about a minute" } else { "6 to 10 minutes" };
+        let is_ordinary = missing.iter().any(|tool| Tool::ORDINARY.contains(tool));
+        let takes = if is_ordinary { "6 to 10 minutes" } else { "one or two minutes" };
         inform(&format!(
             "building {names} (Kubernetes {KUBERNETES_VERSION}) with go {}: {takes} on two cores, once; kept in {}",
             go.version(),
@@ -181,7 +190,7 @@ impl Toolbox {
             .prefix("building-")
             .tempdir_in(&self.cache)
             .context("cannot create a directory to build in")?;
-        go.build(&self.module, &packages, aside.path())?;
+        go.build(&self.module, &packages, true, aside.path())?;
         self.remove_outdated(built)?;
         std::fs::create_dir_all(built).with_context(|| format!("cannot create {}", built.display()))?;
         for tool in missing {

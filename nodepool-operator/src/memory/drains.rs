@@ -236,7 +236,9 @@ mod tests {
         let try_due = |result: fn(&Pod) -> RemovalResult| {
             let due = |pod: &&Pod| drains.recent_result(PodRemoval::Evict, pod).is_none();
             let due: Vec<&Pod> = pods.iter().filter(due).collect();
-            due.iter().for_each(|pod| drains.record_result(PodRemoval::Evict, pod, result(pod)));
+            for pod in &due {
+                drains.record_result(PodRemoval::Evict, pod, result(pod));
+            }
             due.len()
         };
         let mut tried = 0;

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::names;
 
 use super::*;
 use crate::plan::supply::MachineState;
 use crate::plan::testing::{
-    deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready,
+    at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready,
 };
 use crate::plan::{Blocker, DrainStep, NodeAction};
 
@@ -69,7 +70,8 @@ fn nothing_is_believed_of_a_provider_that_does_not_list_and_no_node_is_deleted_m
     };
     observed.supply.unlisted.insert("exec.rack".to_owned(), "no route to host".to_owned());
     let mut unwanted = observed.clone();
-    unwanted.pool = Some(Arc::new(pool(0)));
+    // While a pool has nodes of a former provider, nothing of it is removed, unless all of it is to go.
+    Arc::make_mut(unwanted.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(at(50)));
     let drained = pods([("n-000", vec![])]);
     let step = |observed: &Observed| plan_with(observed, &drained).nodes.remove(0).action;
 

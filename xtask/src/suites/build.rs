@@ -49,9 +49,11 @@ async fn go() -> anyhow::Result<()> {
     Toolbox::from_environment().find(&Tool::ORDINARY).await?;
     e2e::karpenter::binary().await?;
     e2e::cluster_api::build().await?;
-    match e2e::real_nodes::unavailable() {
-        Some(why) => inform(&format!("no test with real nodes will run: {why}")),
-        None => e2e::real_nodes::build().await?,
+    if let Some(why) = e2e::real_nodes::unavailable() {
+        inform(&format!("no test with real nodes or on a kind cluster will run: {why}"));
+    } else {
+        e2e::real_nodes::build().await?;
+        e2e::kind::build().await?;
     }
     Ok(())
 }

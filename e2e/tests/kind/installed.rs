@@ -1,0 +1,121 @@
+//! `helm install` as a user types it.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use e2e::cluster::Cluster;
+use e2e::tandem::chart;
+use e2e::wait::eventually;
+use serde_json::Value;
+
+use crate::{Turn, begin};
+
+const NAMESPACE: &str = "tandem-system";
+/// Until everything of the demo has happened.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Installs the chart as it is into a namespace that enforces the restricted level of Pod Security, and waits until its Pods are
+/// ready.
+async fn install(cluster: &Cluster) {
+    cluster.kubectl(&["create", "namespace", NAMESPACE]).await.unwrap();
+    let level = "pod-security.kubernetes.io/enforce=restricted";
+    cluster.kubectl(&["label", "namespace", NAMESPACE, level]).await.unwrap();
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    // The images are there already, so nothing is pulled. All else is what the chart does by itself.
+    let args = ["install", "tandem", chart, "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
+    if let Err(error) = cluster.helm(&args).await {
+        panic!("{error:#}\n{}", what_runs(cluster).await);
+    }
+}
+
+/// For messages: the Pods, their events and their logs.
+async fn what_runs(cluster: &Cluster) -> String {
+    let mut text = String::new();
+    for args in [
+        &["get", "pods", "--output", "wide"][..],
+        &["get", "events"],
+        &["logs", "--selector", "app.kubernetes.io/instance=tandem", "--tail", "20", "--prefix"],
+    ] {
+        let all = [args, &["--namespace", NAMESPACE]].concat();
+        text += &cluster.kubectl(&all).await.unwrap_or_else(|error| format!("{error:#}"));
+        text += "\n";
+    }
+    text
+}
+
+async fn uninstall(cluster: &Cluster) {
+    cluster
+        .helm(&["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "60s"])
+        .await
+        .unwrap();
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=60s"]).await.unwrap();
+}
+
+async fn json(cluster: &Cluster, args: &[&str]) -> Value {
+    let output = cluster.kubectl(&[args, &["--output", "json"]].concat()).await.unwrap();
+    serde_json::from_str(&output).unwrap()
+}
+
+/// Checks that each operator runs twice, that no container had to be started again, and that it is the image made here.
+async fn runs_what_was_made(turn: &Turn) {
+    let pods = json(&turn.cluster, &["get", "pods", "--namespace", NAMESPACE]).await;
+    let pods = pods["items"].as_array().unwrap();
+    assert_eq!(pods.len(), 4, "two replicas of each operator: {pods:#?}");
+    for pod in pods {
+        let status = &pod["status"]["containerStatuses"][0];
+        assert_eq!(status["ready"], Value::from(true), "{pod:#}");
+        assert_eq!(status["restartCount"], Value::from(0), "{pod:#}");
+        let image = status["image"].as_str().unwrap();
+        assert!(turn.shared.images.iter().any(|made| made.reference == image), "{image}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_is_installed_with_its_images_under_the_restricted_level() {
+    let Some(turn) = begin().await else { return };
+    install(&turn.cluster).await;
+    runs_what_was_made(&turn).await;
+    uninstall(&turn.cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pending_pods_get_nodes_and_the_nodes_go_again_with_the_operators_as_pods() {
+    let Some(turn) = begin().await else { return };
+    let cluster = &turn.cluster;
+    install(cluster).await;
+    cluster.kubectl(&["create", "namespace", "demo"]).await.unwrap();
+    cluster.kubectl_with_input(&["apply", "--namespace", "demo", "--filename", "-"], DEMO).await.unwrap();
+    let has = async |deployment: u64, nodes: usize| {
+        let replicas = format!("--replicas={deployment}");
+        cluster.kubectl(&["scale", "--namespace", "demo", "deployment/web", &replicas]).await.unwrap();
+        let what = format!("{deployment} pods run on {nodes} nodes");
+        let settled = eventually(PATIENCE, &what, || async {
+            let pool = json(cluster, &["get", "nodepools.tandem.dev/workers", "--namespace", "demo"]).await;
+            let ready = pool["status"]["readyReplicas"].as_u64().unwrap_or(0);
+            let pods = json(cluster, &["get", "deployments/web", "--namespace", "demo"]).await;
+            let running = pods["status"]["readyReplicas"].as_u64().unwrap_or(0);
+            let found = json(cluster, &["get", "nodes", "--selector", "tandem.dev/nodepool=workers"]).await;
+            let found = found["items"].as_array().map_or(0, Vec::len);
+            let expected = (deployment, u64::try_from(nodes)?, nodes);
+            ensure!(
+                (running, ready, found) == expected,
+                "{running} pods, {ready} of {found} nodes ready: {}",
+                pool["status"]
+            );
+            Ok(Some(()))
+        });
+        if let Err(error) = settled.await {
+            panic!("{error:#}\n{}", what_runs(cluster).await);
+        }
+    };
+    // A pod asks for one of the 3.9 cores that a node has for pods.
+    has(7, 3).await;
+    has(1, 1).await;
+    has(0, 0).await;
+    runs_what_was_made(&turn).await;
+    cluster.kubectl(&["delete", "namespace", "demo", "--timeout=60s"]).await.unwrap();
+    uninstall(cluster).await;
+}
+
+const DEMO: &str = include_str!("../../manifests/demo.yaml");
