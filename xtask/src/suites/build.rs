@@ -5,7 +5,8 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
 use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::{Tool, Toolbox};
+use e2e::control_plane::toolbox::{Tool, Toolbox, target_directory};
+use images::programs::Profile;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -54,6 +55,16 @@ async fn go() -> anyhow::Result<()> {
     } else {
         e2e::real_nodes::build().await?;
         e2e::kind::build().await?;
+        images().await?;
     }
+    Ok(())
+}
+
+/// The operators' images, which the tests on a kind cluster load: here, so that no test waits for a compiler.
+async fn images() -> anyhow::Result<()> {
+    inform("building the operators' images");
+    let (root, target) = (workspace::root(), target_directory());
+    let build = move || images::programs::build(&root, &target, Profile::Dev, &target.join("images"));
+    tokio::task::spawn_blocking(build).await??;
     Ok(())
 }
