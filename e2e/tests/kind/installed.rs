@@ -118,4 +118,75 @@ async fn pending_pods_get_nodes_and_the_nodes_go_again_with_the_operators_as_pod
     uninstall(cluster).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_install_takes_them_up() {
+    let Some(turn) = begin().await else { return };
+    let cluster = &turn.cluster;
+    install(cluster).await;
+    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
+    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], POOL).await.unwrap();
+    nodes_are_ready(cluster, 2).await;
+    let before = node_uids(cluster).await;
+
+    // New Pods take the place of the old ones, one of each operator at a time.
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    let value = "nodepoolOperator.podAnnotations.upgraded=yes";
+    let upgrade = ["upgrade", "tandem", chart, "--namespace", NAMESPACE, "--set", value];
+    cluster.helm(&[&upgrade[..], &["--wait", "--timeout", "120s"]].concat()).await.unwrap();
+    scale(cluster, 3).await;
+    nodes_are_ready(cluster, 3).await;
+
+    uninstall(cluster).await;
+    let kept = node_uids(cluster).await;
+    assert!(kept.len() == 3 && before.iter().all(|uid| kept.contains(uid)), "{before:?} {kept:?}");
+    scale(cluster, 1).await;
+
+    install(cluster).await;
+    nodes_are_ready(cluster, 1).await;
+    let left = node_uids(cluster).await;
+    assert!(kept.contains(&left[0]), "{left:?} is not one of {kept:?}");
+    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=60s"]).await.unwrap();
+    assert_eq!(node_uids(cluster).await, Vec::<String>::new());
+    uninstall(cluster).await;
+}
+
+async fn scale(cluster: &Cluster, replicas: usize) {
+    let replicas = format!("--replicas={replicas}");
+    cluster.kubectl(&["scale", "--namespace", "kept", "nodepools.tandem.dev/kept", &replicas]).await.unwrap();
+}
+
+async fn node_uids(cluster: &Cluster) -> Vec<String> {
+    let nodes = json(cluster, &["get", "nodes", "--selector", "tandem.dev/nodepool=kept"]).await;
+    let nodes = nodes["items"].as_array().cloned().unwrap_or_default();
+    nodes.iter().map(|node| node["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Waits until the pool has exactly so many nodes, and says that they are ready.
+async fn nodes_are_ready(cluster: &Cluster, wanted: usize) {
+    let what = format!("{wanted} nodes are ready");
+    let settled = eventually(PATIENCE, &what, || async {
+        let pool = json(cluster, &["get", "nodepools.tandem.dev/kept", "--namespace", "kept"]).await;
+        let ready = pool["status"]["readyReplicas"].as_u64().unwrap_or(0);
+        let found = node_uids(cluster).await.len();
+        ensure!((found, ready) == (wanted, u64::try_from(wanted)?), "{ready} of {found}: {}", pool["status"]);
+        Ok(Some(()))
+    });
+    if let Err(error) = settled.await {
+        panic!("{error:#}\n{}", what_runs(cluster).await);
+    }
+}
+
+const POOL: &str = r#"
+apiVersion: tandem.dev/v1alpha1
+kind: NodePool
+metadata: {name: kept}
+spec:
+  replicas: 2
+  minReplicas: 0
+  maxReplicas: 5
+  template: {spec: {capacity: {cpu: "4", memory: 16Gi, pods: "110"}}}
+  provider: {simulated: {provisionSeconds: 1}}
+"#;
+
 const DEMO: &str = include_str!("../../manifests/demo.yaml");
