@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::control_plane::go::inform;
 use crate::control_plane::toolbox::target_directory;
 use crate::debian;
 use crate::file_lock::FileLock;
@@ -102,12 +101,11 @@ impl Engine {
         }
     }
 
-    /// Removes what a run that was killed has left in the directory of images.
+    /// Removes what the run before has left in the directory of images: it ended with all its processes, and told no daemon.
     async fn sweep(&self) -> Result<()> {
         let left = self.docker(&["ps", "--all", "--quiet"]).await?;
         let left: Vec<&str> = left.split_whitespace().collect();
         if !left.is_empty() {
-            inform(&format!("removing {} containers that an interrupted run has left", left.len()));
             self.docker(&[&["rm", "--force", "--volumes"], &*left].concat()).await?;
         }
         self.docker(&["volume", "prune", "--force"]).await?;
