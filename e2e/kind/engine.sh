@@ -5,7 +5,8 @@
 # ROOT: Debian's packages, unpacked. DATA: images, kept between runs. RUN: everything else, and the socket.
 set -eu
 
-# Outside. What outlives the namespaces are empty cgroups: a process that nobody waits for takes them away.
+# Outside. What outlives the namespaces are empty cgroups, and RUN while a program in them still writes there: a process that
+# nobody waits for takes them away.
 outside() {
     group=tandem-kind-$$
     # shellcheck disable=SC2016
@@ -17,7 +18,8 @@ outside() {
                 [ ! -d "$top" ] || find "$top" -depth -type d -exec rmdir {} + 2>/dev/null
             done
             tries=$((tries + 1)); sleep 0.2
-        done' sh $$ "$group" </dev/null >/dev/null 2>&1 &
+        done
+        rm -rf "$3"' sh $$ "$group" "$3" </dev/null >/dev/null 2>&1 &
     exec unshare --pid --mount --net --uts --ipc --fork --kill-child=KILL sh "$0" inside "$group" "$@"
 }
 

@@ -16,7 +16,7 @@ use kube::config::Kubeconfig;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::layout;
 use crate::control_plane::locate::BinarySource;
-use crate::control_plane::toolbox::{Tool, Toolbox};
+use crate::control_plane::toolbox::{Tool, Toolbox, target_directory};
 use crate::real_nodes;
 use engine::Engine;
 use forward::Forward;
@@ -86,17 +86,22 @@ impl Kind {
         let engine = Engine::start().await?;
         let image = node_image::find(&engine).await?;
         let directory = engine.directory();
+        // Not in the directory of this run: the next daemon would make what it lacks of a container that it still knows.
+        let network = target_directory().join("kind-network");
+        std::fs::create_dir_all(&network).with_context(|| format!("cannot create {}", network.display()))?;
         for number in ["0", "1"] {
-            let file = directory.join(format!("{number}.conflist"));
+            let file = network.join(format!("{number}.conflist"));
             std::fs::write(file, NETWORK.replace("NUMBER", number))?;
         }
         let config = directory.join("kind.yaml");
-        std::fs::write(&config, CONFIG.replace("DIRECTORY", &directory.display().to_string()))?;
+        std::fs::write(&config, CONFIG.replace("DIRECTORY", &network.display().to_string()))?;
         let inner = directory.join("kubeconfig-inside");
         let paths = [&config, &inner].map(|path| path.display().to_string());
         let args = ["create", "cluster", "--name", NAME, "--image", &image, "--wait", "120s", "--retain"];
         let args = [&args[..], &["--config", &paths[0], "--kubeconfig", &paths[1]]].concat();
         engine.run_inside(&program, &args).await.context("kind cannot make a cluster")?;
+        // The next daemon would start them again before they are swept.
+        engine.docker(&[&["update", "--restart", "no"][..], &NODES].concat()).await?;
         route(&engine).await?;
         let kubeconfig = directory.join("kubeconfig");
         let port = forward(&engine, &inner, &kubeconfig).await?;
