@@ -53,6 +53,19 @@ impl OperatorKind {
     }
 }
 
+/// Cargo as a user would call it: with its variables about the package that calls, it would build the dependencies that look at
+/// them anew, and all that is built on those.
+pub fn cargo() -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_str().unwrap_or_default();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 async fn build() -> Result<PathBuf> {
     let this = std::env::current_exe().context("cannot tell which binary this is")?;
     let target = toolbox::target_directory();
@@ -71,17 +84,7 @@ async fn build() -> Result<PathBuf> {
         Some("debug") | None => "dev",
         Some(profile) => profile,
     };
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    for (name, _) in std::env::vars_os() {
-        // Cargo's variables about the package under test would make it rebuild the operators' dependencies.
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        {
-            command.env_remove(name);
-        }
-    }
+    let mut command = Command::from(cargo());
     inform("building the operators");
     let output = command
         .args(["build", "--profile", profile, "--target-dir"])

@@ -23,18 +23,19 @@ pub enum Profile {
     Release,
 }
 
-/// Builds both operators and writes their images into `directory`, in the order of [`OPERATORS`]. `target`
+/// Builds both operators with `cargo` and writes their images into `directory`, in the order of [`OPERATORS`]. `target`
 /// is Cargo's target directory.
 ///
 /// # Errors
 /// When Cargo cannot build them, with its output, or an image cannot be written.
 pub fn build(
+    cargo: Command,
     workspace: &Path,
     target: &Path,
     profile: Profile,
     directory: &Path,
 ) -> Result<Vec<WrittenImage>> {
-    let programs = compile(workspace, target, profile)?;
+    let programs = compile(cargo, workspace, target, profile)?;
     let about = about(workspace)?;
     let write =
         |name: &&str| crate::write(&format!("{REPOSITORY}/{name}"), &programs.join(name), &about, directory);
@@ -42,7 +43,7 @@ pub fn build(
 }
 
 /// The directory with the static programs.
-fn compile(workspace: &Path, target: &Path, profile: Profile) -> Result<PathBuf> {
+fn compile(mut command: Command, workspace: &Path, target: &Path, profile: Profile) -> Result<PathBuf> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     ensure!(cfg!(target_os = "linux"), "images are built on Linux: their programs are linked for {platform}");
     // Named, even where it is the platform of the build: then the flags are not those of build scripts and macros, which
@@ -61,14 +62,6 @@ fn compile(workspace: &Path, target: &Path, profile: Profile) -> Result<PathBuf>
         format!("--remap-path-prefix={home}=/cargo"),
         format!("--remap-path-prefix={}=/tandem", workspace.display()),
     ];
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    for (name, _) in std::env::vars_os() {
-        // Cargo's variables about the package that calls would have the operators' dependencies built anew.
-        let text = name.to_str().unwrap_or_default();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(name);
-        }
-    }
     command
         .args(["build", "--locked", "--profile", profile, "--target", &platform, "--target-dir"])
         .arg(target)

@@ -1,9 +1,9 @@
 //! The workspace's directory, and generated files in it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, bail};
+pub(crate) use e2e::operators::cargo;
 
 /// The root of the workspace: the folder above this package.
 pub(crate) fn root() -> PathBuf {
@@ -18,19 +18,6 @@ pub(crate) fn members() -> anyhow::Result<Vec<String>> {
     let members = manifest.get("workspace").and_then(|of| of.get("members")).and_then(|of| of.as_array());
     let members = members.context("Cargo.toml lists no members")?;
     Ok(members.iter().filter_map(|member| member.as_str()).map(ToOwned::to_owned).collect())
-}
-
-/// Cargo as a user would call it: with its variables about this crate, it would build the dependencies that look at them anew,
-/// and all that is built on those.
-pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_str().unwrap_or_default();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(name);
-        }
-    }
-    command
 }
 
 /// Writes `text` to `path` (below the root) when it differs; with `check`, says so instead and fails.

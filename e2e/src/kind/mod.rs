@@ -151,14 +151,6 @@ impl Kind {
         ];
         self.engine.start_beside("kwok", kwok.path, args.to_vec()).await
     }
-
-    /// Runs a program in the container of a node, which is a machine to the cluster.
-    ///
-    /// # Errors
-    /// When it fails.
-    pub async fn on_node(&self, node: &str, program: &[&str]) -> Result<String> {
-        self.engine.docker(&[&["exec", node], program].concat()).await
-    }
 }
 
 /// Tells each node where the other one's Pods are.

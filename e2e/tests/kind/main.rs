@@ -12,6 +12,7 @@ use e2e::cluster::Cluster;
 use e2e::control_plane::go::inform;
 use e2e::control_plane::toolbox::target_directory;
 use e2e::kind::{Kind, unavailable};
+use e2e::operators::cargo;
 use images::WrittenImage;
 use images::programs::{Profile, build};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -54,7 +55,7 @@ async fn start() -> Result<Shared> {
         inform("building the operators' images");
         let target = target_directory();
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
-        build(workspace, &target, Profile::Dev, &target.join("images"))
+        build(cargo(), workspace, &target, Profile::Dev, &target.join("images"))
     });
     let images = images.await??;
     let kind = Kind::start().await?;

@@ -64,7 +64,9 @@ async fn go() -> anyhow::Result<()> {
 async fn images() -> anyhow::Result<()> {
     inform("building the operators' images");
     let (root, target) = (workspace::root(), target_directory());
-    let build = move || images::programs::build(&root, &target, Profile::Dev, &target.join("images"));
+    let build = move || {
+        images::programs::build(workspace::cargo(), &root, &target, Profile::Dev, &target.join("images"))
+    };
     tokio::task::spawn_blocking(build).await??;
     Ok(())
 }
