@@ -25,8 +25,8 @@ with_libraries() {
     done
 }
 
-# One program is etcd, the API server, the controller manager and the scheduler, by the name it is called by. It needs libc, and
-# busybox has what their manifests' probes and etcd's data directory ask for.
+# One program is etcd, the API server, the controller manager and the scheduler, by the name it is called by. It needs libc,
+# which comes with `cat`.
 cluster=$layers/control-plane
 mkdir -p "$cluster/usr/local/bin" "$cluster/etc" "$cluster/tmp"
 with_libraries "$cluster" /bin/cat

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
 
-    /// Programs without optimization, which are built in a third of the time
+    /// Programs without optimization, which are built sooner
     #[arg(long)]
     debug: bool,
 }
