@@ -43,12 +43,12 @@ exec "$root/usr/sbin/runc" "\$@"
 EOF
     chmod 755 "$run/bin/runtime"
     export PATH="$run/bin:$root/usr/sbin:$root/usr/bin:$PATH"
-    libraries=$(dirname "$(find "$root" -name 'libdevmapper.so.*' | head -1)")
+    libraries=$(dirname "$(find "$root/" -name 'libdevmapper.so.*' | head -1)")
     export LD_LIBRARY_PATH="$root/usr/lib/${libraries##*/}:$libraries" XTABLES_LIBDIR="$root/usr/lib/${libraries##*/}/xtables"
     dockerd --data-root "$data" --exec-root "$run/exec" --pidfile "$run/dockerd.pid" --host "unix://$run/docker.sock" \
         --cgroup-parent "/$group" --default-cgroupns-mode private --add-runtime "without-limits=$run/bin/runtime" \
         --default-runtime without-limits &
-    wait
+    wait $!
 }
 
 case $1 in inside) "$@" ;; *) outside "$@" ;; esac

@@ -31,6 +31,7 @@ pub mod nodes_over_time;
 pub mod objects;
 pub mod operators;
 pub mod places;
+pub mod played_kubelets;
 pub mod process_supervisor;
 pub mod real_nodes;
 pub mod request_costs;

@@ -20,19 +20,41 @@ const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// A file of the image. All belong to root, so that nothing of the image can be changed by its own user.
+/// A file of the image, or a link. All belong to root, so that nothing of the image can be changed by its own user.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// From the root, without a leading slash.
     path: String,
-    mode: u32,
-    contents: Vec<u8>,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    File { mode: u32, contents: Vec<u8> },
+    Link(String),
 }
 
 impl Entry {
     /// A file with these permissions; the directories above it are made.
     pub fn file(path: &str, mode: u32, contents: Vec<u8>) -> Self {
-        Self { path: path.to_owned(), mode, contents }
+        Self { path: path.to_owned(), kind: Kind::File { mode, contents } }
+    }
+
+    /// A symbolic link; the directories above it are made.
+    pub fn link(path: &str, target: &str) -> Self {
+        Self { path: path.to_owned(), kind: Kind::Link(target.to_owned()) }
+    }
+
+    /// From the root, without a leading slash.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What the file holds; nothing for a link.
+    pub fn contents(&self) -> &[u8] {
+        match &self.kind {
+            Kind::File { contents, .. } => contents,
+            Kind::Link(_) => &[],
+        }
     }
 }
 
@@ -43,6 +65,8 @@ pub struct Image {
     pub entries: Vec<Entry>,
     /// What a container starts, and its first arguments.
     pub entrypoint: Vec<String>,
+    /// Where programs are looked for, as in `PATH`.
+    pub path: String,
     /// `user:group`, as numbers: with names, a kubelet cannot tell that it is not root.
     pub user: String,
     /// What registries and scanners show.
@@ -81,7 +105,7 @@ impl Image {
     /// # Errors
     /// When a file cannot be written.
     pub fn write(&self, reference: &str, directory: &Path) -> Result<WrittenImage> {
-        let layer = self.layer()?;
+        let layer = pack(&self.entries, self.created)?;
         let compressed = Blob::new(compress(&layer)?);
         let config = Blob::json(&self.config(&digest(&layer)))?;
         let manifest = Blob::json(&json!({
@@ -127,39 +151,6 @@ impl Image {
         })
     }
 
-    /// The only layer, as an archive that is not compressed.
-    fn layer(&self) -> Result<Vec<u8>> {
-        let mut archive = tar::Builder::new(Vec::new());
-        let mut made = Vec::new();
-        let mut entries: Vec<&Entry> = self.entries.iter().collect();
-        entries.sort_by_key(|entry| &entry.path);
-        for Entry { path, mode, contents } in entries {
-            let above: Vec<&Path> = Path::new(path).ancestors().skip(1).collect();
-            for directory in above.into_iter().rev().filter(|directory| !directory.as_os_str().is_empty()) {
-                if !made.contains(&directory.to_owned()) {
-                    made.push(directory.to_owned());
-                    let header = self.header(tar::EntryType::Directory, 0o755, 0);
-                    let path = format!("{}/", directory.display());
-                    append(&mut archive, header, &path, &[])?;
-                }
-            }
-            let header = self.header(tar::EntryType::Regular, *mode, contents.len());
-            append(&mut archive, header, path, contents)?;
-        }
-        archive.into_inner().context("cannot end a layer")
-    }
-
-    fn header(&self, kind: tar::EntryType, mode: u32, size: usize) -> tar::Header {
-        let mut header = tar::Header::new_ustar();
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_uid(0);
-        header.set_gid(0);
-        header.set_mtime(u64::try_from(self.created.as_second()).unwrap_or(0));
-        header.set_size(size as u64);
-        header
-    }
-
     fn config(&self, layer: &str) -> Value {
         let created = self.created.to_string();
         json!({
@@ -170,7 +161,7 @@ impl Image {
                 "User": self.user,
                 "Entrypoint": self.entrypoint,
                 "WorkingDir": "/",
-                "Env": ["PATH=/"],
+                "Env": [format!("PATH={}", self.path)],
                 "Labels": self.labels,
             },
             "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer}")]},
@@ -188,6 +179,48 @@ fn architecture() -> &'static str {
     }
 }
 
+/// An archive of files, that is not compressed. Nothing of the machine or of the time of the call is in it.
+///
+/// # Errors
+/// When a path is too long for an archive.
+pub fn pack(entries: &[Entry], created: Timestamp) -> Result<Vec<u8>> {
+    let header = |kind: tar::EntryType, mode: u32, size: usize| {
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(u64::try_from(created.as_second()).unwrap_or(0));
+        header.set_size(size as u64);
+        header
+    };
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut made = Vec::new();
+    let mut entries: Vec<&Entry> = entries.iter().collect();
+    entries.sort_by_key(|entry| &entry.path);
+    for Entry { path, kind } in entries {
+        let above: Vec<&Path> = Path::new(path).ancestors().skip(1).collect();
+        for directory in above.into_iter().rev().filter(|directory| !directory.as_os_str().is_empty()) {
+            if !made.contains(&directory.to_owned()) {
+                made.push(directory.to_owned());
+                let path = format!("{}/", directory.display());
+                append(&mut archive, header(tar::EntryType::Directory, 0o755, 0), &path, &[])?;
+            }
+        }
+        match kind {
+            Kind::File { mode, contents } => {
+                append(&mut archive, header(tar::EntryType::Regular, *mode, contents.len()), path, contents)?;
+            }
+            Kind::Link(target) => {
+                let mut header = header(tar::EntryType::Symlink, 0o777, 0);
+                let added = archive.append_link(&mut header, path, target);
+                added.with_context(|| format!("cannot pack {path}"))?;
+            }
+        }
+    }
+    archive.into_inner().context("cannot end an archive")
+}
+
 fn append(
     archive: &mut tar::Builder<Vec<u8>>,
     mut header: tar::Header,
@@ -197,14 +230,18 @@ fn append(
     archive.append_data(&mut header, path, contents).with_context(|| format!("cannot pack {path}"))
 }
 
-fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
-    // Without a name or a time in its header.
+/// Compressed with gzip, without a name or a time in its header.
+///
+/// # Errors
+/// None that could be named: it is in memory.
+pub fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?)
 }
 
-fn digest(bytes: &[u8]) -> String {
+/// The SHA-256 of these bytes, in hexadecimal digits.
+pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -251,8 +288,10 @@ mod tests {
             entries: vec![
                 Entry::file("program", 0o755, b"#!".to_vec()),
                 Entry::file("etc/ssl/roots", 0o644, b"root".to_vec()),
+                Entry::link("etc/roots", "ssl/roots"),
             ],
             entrypoint: vec!["/program".to_owned()],
+            path: "/".to_owned(),
             user: "65532:65532".to_owned(),
             labels: BTreeMap::from([("title".to_owned(), "program".to_owned())]),
             created: Timestamp::from_second(1_700_000_000).unwrap(),
@@ -300,7 +339,13 @@ mod tests {
                 (path, entry.header().mode().unwrap(), entry.header().uid().unwrap())
             })
             .collect();
-        let expected = [("etc/", 0o755), ("etc/ssl/", 0o755), ("etc/ssl/roots", 0o644), ("program", 0o755)];
+        let expected = [
+            ("etc/", 0o755),
+            ("etc/roots", 0o777),
+            ("etc/ssl/", 0o755),
+            ("etc/ssl/roots", 0o644),
+            ("program", 0o755),
+        ];
         assert_eq!(entries, expected.map(|(path, mode)| (path.to_owned(), mode, 0)));
     }
 
@@ -313,7 +358,7 @@ mod tests {
         assert_eq!(first.digest, second.digest);
         assert_eq!(std::fs::read(&first.archive).unwrap(), std::fs::read(&second.archive).unwrap());
         let mut other = image();
-        other.entries[0].mode = 0o750;
+        other.entries[0] = Entry::file("program", 0o750, b"#!".to_vec());
         assert_ne!(write(&other, "c").unwrap().digest, first.digest);
         // Written again, it replaces what was there.
         std::fs::write(first.layout.join("leftover"), "").unwrap();

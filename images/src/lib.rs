@@ -1,8 +1,10 @@
 //! Container images of the operators, made without a container engine: from scratch, one static program each, the roots of the
 //! public certificate authorities, and a user who is not root. The same sources make the same digest.
 
+pub mod debian;
 pub mod layout;
 pub mod programs;
+pub mod sbom;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,28 +49,51 @@ pub struct WrittenImage {
     pub size: u64,
 }
 
-/// Writes the image of one operator, whose program is at `program`, into `directory`.
+/// An image of one operator, alone or with tools.
+#[derive(Clone, Debug)]
+pub struct Contents<'a> {
+    /// The operator's program on this machine; its file name is its name in the image.
+    pub program: &'a Path,
+    /// What starts it, from the image: an init process. Empty, it is the first process itself.
+    pub init: &'a [&'a str],
+    /// What else is in the image.
+    pub tools: Vec<Entry>,
+}
+
+/// Writes an image into `directory`, below its name: `reference` is that after a registry, and with a tag.
 ///
 /// # Errors
 /// When a file cannot be read or written.
-pub fn write(repository: &str, program: &Path, about: &About, directory: &Path) -> Result<WrittenImage> {
-    let name = repository.rsplit('/').next().unwrap_or(repository);
+pub fn write(
+    reference: &str,
+    contents: Contents<'_>,
+    about: &About,
+    directory: &Path,
+) -> Result<WrittenImage> {
+    let Contents { program, init, tools } = contents;
+    let name = reference.rsplit('/').next().and_then(|name| name.split(':').next()).unwrap_or(reference);
     let binary = std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+    let program = program.file_name().and_then(|name| name.to_str()).context("a program without a name")?;
+    let path = if tools.is_empty() { "/" } else { "/usr/bin" };
     let users = format!("root:x:0:0::/:/\nnonroot:x:{USER}:{USER}::/:/\n");
     let groups = format!("root:x:0:\nnonroot:x:{USER}:\n");
+    let mut entries = vec![
+        Entry::file("etc/group", 0o644, groups.into_bytes()),
+        Entry::file("etc/passwd", 0o644, users.into_bytes()),
+        Entry::file(ROOTS, 0o644, roots().into_bytes()),
+        Entry::file(program, 0o755, binary),
+    ];
+    entries.extend(tools);
+    let init = init.iter().map(|part| (*part).to_owned());
     let image = Image {
-        entries: vec![
-            Entry::file("etc/group", 0o644, groups.into_bytes()),
-            Entry::file("etc/passwd", 0o644, users.into_bytes()),
-            Entry::file(ROOTS, 0o644, roots().into_bytes()),
-            Entry::file(name, 0o755, binary),
-        ],
-        entrypoint: vec![format!("/{name}")],
+        entries,
+        entrypoint: init.chain([format!("/{program}")]).collect(),
+        path: path.to_owned(),
         user: format!("{USER}:{USER}"),
         labels: labels(name, about),
         created: about.created,
     };
-    image.write(&format!("{repository}:{}", about.version), &directory.join(name))
+    image.write(reference, &directory.join(name))
 }
 
 /// The labels that registries and scanners show.

@@ -6,13 +6,30 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 
-use crate::{About, WrittenImage};
+use crate::debian::{self, Taken};
+use crate::sbom::{self, Metadata};
+use crate::{About, Contents, WrittenImage};
 
 /// The operators: their packages, which are also the names of their programs and of their images.
 pub const OPERATORS: [&str; 2] = ["nodepool-operator", "autoscaler-operator"];
 
 /// The registry and the account that the chart names.
 const REPOSITORY: &str = "ghcr.io/tandem-dev";
+
+/// The image of the first operator with what programs of the provider `exec` need.
+pub const WITH_TOOLS: &str = "tandem-exec";
+const PACKAGES: [&str; 5] = ["busybox-static", "curl", "jq", "openssh-client", "tini"];
+const TOOLS: [&str; 8] = [
+    "bin/busybox",
+    "usr/bin/curl",
+    "usr/bin/jq",
+    "usr/bin/scp",
+    "usr/bin/ssh",
+    "usr/bin/ssh-keygen",
+    "usr/bin/ssh-keyscan",
+    "usr/bin/tini-static",
+];
+const INIT: [&str; 2] = ["/usr/bin/tini-static", "--"];
 
 /// How much is optimized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,28 +40,99 @@ pub enum Profile {
     Release,
 }
 
-/// Builds both operators with `cargo` and writes their images into `directory`, in the order of [`OPERATORS`]. `target`
-/// is Cargo's target directory.
+/// What is built, and where.
+#[derive(Debug)]
+pub struct Build<'a> {
+    /// Cargo, without arguments.
+    pub cargo: Command,
+    /// The sources.
+    pub workspace: &'a Path,
+    /// Cargo's target directory.
+    pub target: &'a Path,
+    /// How much is optimized.
+    pub profile: Profile,
+    /// Where the images are written.
+    pub directory: &'a Path,
+    /// The tag of the images; without it, the version.
+    pub tag: Option<&'a str>,
+}
+
+/// Builds both operators and writes all images: those of [`build_operators`], and [`WITH_TOOLS`]. Beside each is what it is made of, as
+/// `NAME.cdx.json`.
+///
+/// # Errors
+/// When Cargo cannot build them, with its output, a package of Debian cannot be had, or an image cannot be written.
+pub fn build(build: Build<'_>) -> Result<Vec<WrittenImage>> {
+    let Build { cargo, workspace, target, profile, directory, tag } = build;
+    let about = about(workspace)?;
+    let program = cargo.get_program().to_owned();
+    let programs = compile(cargo, workspace, target, profile)?;
+    let mut written = operators(&programs, &about, directory, tag)?;
+    let tools = tools(&target.join("image-packages"))?;
+    let contents = Contents { program: &programs.join(OPERATORS[0]), init: &INIT, tools: tools.entries };
+    written.push(crate::write(&reference(WITH_TOOLS, tag), contents, &about, directory)?);
+
+    let crates = Metadata::read(Command::new(program), workspace, &platform())?;
+    for (image, package, debian) in [
+        (OPERATORS[0], OPERATORS[0], &[][..]),
+        (OPERATORS[1], OPERATORS[1], &[]),
+        (WITH_TOOLS, OPERATORS[0], &tools.packages),
+    ] {
+        let document = sbom::document(&crates, package, image, debian)?;
+        let file = directory.join(format!("{image}.cdx.json"));
+        let text = serde_json::to_string_pretty(&document)? + "\n";
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(written)
+}
+
+/// Builds both operators and writes an image of each, in the order of [`OPERATORS`].
 ///
 /// # Errors
 /// When Cargo cannot build them, with its output, or an image cannot be written.
-pub fn build(
-    cargo: Command,
-    workspace: &Path,
-    target: &Path,
-    profile: Profile,
+pub fn build_operators(build: Build<'_>) -> Result<Vec<WrittenImage>> {
+    let about = about(build.workspace)?;
+    let programs = compile(build.cargo, build.workspace, build.target, build.profile)?;
+    operators(&programs, &about, build.directory, build.tag)
+}
+
+fn operators(
+    programs: &Path,
+    about: &About,
     directory: &Path,
+    tag: Option<&str>,
 ) -> Result<Vec<WrittenImage>> {
-    let programs = compile(cargo, workspace, target, profile)?;
-    let about = about(workspace)?;
-    let write =
-        |name: &&str| crate::write(&format!("{REPOSITORY}/{name}"), &programs.join(name), &about, directory);
-    OPERATORS.iter().map(write).collect()
+    let write = |name: &str| {
+        let contents = Contents { program: &programs.join(name), init: &[], tools: Vec::new() };
+        crate::write(&reference(name, tag), contents, about, directory)
+    };
+    OPERATORS.iter().map(|name| write(name)).collect()
+}
+
+fn reference(name: &str, tag: Option<&str>) -> String {
+    format!("{REPOSITORY}/{name}:{}", tag.unwrap_or(env!("CARGO_PKG_VERSION")))
+}
+
+/// What programs of the provider `exec` usually need: a shell with its small programs, HTTP, JSON, SSH, and an init process, because
+/// the operator reaps its own children only.
+fn tools(cache: &Path) -> Result<Taken> {
+    let mut taken = debian::take(cache, &PACKAGES, &TOOLS)?;
+    debian::applets(&mut taken.entries)?;
+    Ok(taken)
+}
+
+/// The workspace itself, or the one whose target directory holds it: with the same flags, both share what is built of other crates.
+fn outermost(workspace: &Path) -> &Path {
+    workspace.ancestors().filter(|above| above.join("Cargo.lock").is_file()).last().unwrap_or(workspace)
+}
+
+fn platform() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
 /// The directory with the static programs.
 fn compile(mut command: Command, workspace: &Path, target: &Path, profile: Profile) -> Result<PathBuf> {
-    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let platform = platform();
     ensure!(cfg!(target_os = "linux"), "images are built on Linux: their programs are linked for {platform}");
     // Named, even where it is the platform of the build: then the flags are not those of build scripts and macros, which
     // cannot be static.
@@ -60,7 +148,7 @@ fn compile(mut command: Command, workspace: &Path, target: &Path, profile: Profi
         "-Ctarget-feature=+crt-static".to_owned(),
         "-Cstrip=symbols".to_owned(),
         format!("--remap-path-prefix={home}=/cargo"),
-        format!("--remap-path-prefix={}=/tandem", workspace.display()),
+        format!("--remap-path-prefix={}=/tandem", outermost(workspace).display()),
     ];
     command
         .args(["build", "--locked", "--profile", profile, "--target", &platform, "--target-dir"])
@@ -81,7 +169,10 @@ fn compile(mut command: Command, workspace: &Path, target: &Path, profile: Profi
 }
 
 /// The version, and the commit with its time. Without git, as in an unpacked archive, the image says no commit and 1970.
-fn about(workspace: &Path) -> Result<About> {
+///
+/// # Errors
+/// When git prints no time.
+pub fn about(workspace: &Path) -> Result<About> {
     let git = |format: &str| {
         let output = Command::new("git")
             .args(["log", "-1", format])

@@ -9,6 +9,7 @@
 mod apply;
 mod attachments;
 mod cache;
+mod check;
 mod cluster;
 mod context;
 mod error;
@@ -45,6 +46,7 @@ use shared_runtime::cli::CommonArgs;
 use shared_runtime::controller;
 use shared_runtime::other_cluster::OtherCluster;
 
+pub use crate::check::CheckError;
 use crate::context::Context;
 use crate::error::Error;
 use crate::plan::ClusterId;
@@ -72,6 +74,8 @@ enum Command {
     Run(Box<RunArgs>),
     /// Print the custom resource definitions as YAML: `nodepool-operator crd | kubectl apply -f -`
     Crd,
+    /// Say whether both operators of a Helm release work, and why not: `helm test` runs it
+    Check(check::CheckArgs),
 }
 
 #[derive(Args, Debug)]
@@ -142,6 +146,9 @@ pub enum Failure {
     /// The custom resource definitions could not be written as YAML.
     #[error("cannot write the custom resource definitions")]
     Definitions(#[from] shared_crds::CrdError),
+    /// The release does not work.
+    #[error("the release was checked")]
+    Check(#[from] CheckError),
     /// Standard output is closed or full.
     #[error("cannot write to standard output")]
     Output(#[from] std::io::Error),
@@ -163,6 +170,7 @@ pub async fn main() -> Result<(), Failure> {
             let start = |operator| start(operator, programs, cluster_api_kubeconfig, cluster_id, drains);
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
+        Command::Check(args) => Ok(check::check(args).await?),
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
     }
 }

@@ -48,10 +48,12 @@ pub struct CommonArgs {
     pub leader: LeaderArgs,
 
     /// Where /livez, /readyz and /metrics are served; port 0 takes any free port and logs it
+    ///
+    /// [::] is every address of the machine, also those of IPv4, and only these where there is no IPv6.
     #[arg(
         long,
         env = "TANDEM_ADMIN_ADDRESS",
-        default_value = "0.0.0.0:8080",
+        default_value = "[::]:8080",
         value_name = "ADDRESS:PORT",
         help_heading = "Telemetry"
     )]

@@ -59,7 +59,7 @@ enum Strategy {
     Retry,
     /// Merge patch that carries the version; on a conflict the same again
     Patch,
-    /// Server-side apply of one's own fields, and replicas guarded by their own value
+    /// Server-side apply of one's own fields, and replicas guarded by the generation that they were decided from
     Guarded,
 }
 

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use e2e::cluster::{Cluster, ClusterOptions};
+use e2e::control_plane::toolbox::target_directory;
+use e2e::kind::Kind;
+use e2e::played_kubelets::PlayedKubelets;
 use e2e::tandem::Release;
+use images::programs::{Build, Profile};
 
 use crate::workspace;
 
@@ -13,7 +17,11 @@ use crate::workspace;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Start it, with the chart installed and no operator running
-    Up,
+    Up {
+        /// A kind cluster instead, with real kubelets and the images of both operators, until Ctrl-C; Linux and root only
+        #[arg(long)]
+        kind: bool,
+    },
     /// End it and remove its files
     Down,
     /// Report whether it runs, and where
@@ -27,7 +35,8 @@ fn directory() -> PathBuf {
 
 pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Up => up().await,
+        Command::Up { kind: false } => up().await,
+        Command::Up { kind: true } => up_kind().await,
         Command::Down => {
             let ended = Cluster::stop_detached(&directory())?;
             println!(
@@ -65,4 +74,34 @@ async fn up() -> anyhow::Result<()> {
     println!("  kubectl apply -f e2e/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
     println!("  cargo xtask dev down");
     Ok(())
+}
+
+/// In the foreground: a kind cluster has no process that could go on by itself.
+async fn up_kind() -> anyhow::Result<()> {
+    if let Some(why) = e2e::kind::unavailable() {
+        bail!("there can be no kind cluster here: {why}");
+    }
+    let (root, target) = (workspace::root(), target_directory());
+    let build = tokio::task::spawn_blocking(move || {
+        images::programs::build(Build {
+            cargo: workspace::cargo(),
+            workspace: &root,
+            target: &target,
+            profile: Profile::Dev,
+            directory: &target.join("images"),
+            tag: None,
+        })
+    });
+    let images = build.await??;
+    let kind = Kind::start().await?;
+    for image in images {
+        kind.load(&image.archive).await?;
+    }
+    let _kubelets = PlayedKubelets::start(kind.kubeconfig()).await?;
+    println!("a kind cluster runs until Ctrl-C, and has the images of both operators. In another terminal:");
+    println!("  export KUBECONFIG={}", kind.kubeconfig().display());
+    println!("  helm install tandem charts/tandem --namespace tandem-system --create-namespace --wait");
+    println!("  kubectl apply -f e2e/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
+    println!("or, before there is a release: cargo e2e --kubeconfig {}", kind.kubeconfig().display());
+    tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use images::programs::{Profile, build};
+use images::programs::{Build, Profile, build};
 
 use crate::workspace;
 
@@ -27,7 +27,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // The user's directory, and not the one in which Cargo would build.
     let directory = std::path::absolute(&directory).context("no current directory")?;
     let profile = if debug { Profile::Dev } else { Profile::Release };
-    for made in build(workspace::cargo(), &workspace::root(), &target, profile, &directory)? {
+    let made = build(Build {
+        cargo: workspace::cargo(),
+        workspace: &workspace::root(),
+        target: &target,
+        profile,
+        directory: &directory,
+        tag: None,
+    });
+    for made in made? {
         let megabytes = made.size.div_ceil(1_000_000);
         println!("{}\n  {}, {megabytes} MB compressed", made.reference, made.digest);
         println!("  {}\n  {}", made.layout.display(), made.archive.display());

@@ -12,9 +12,11 @@ mod e2e_suite;
 mod features;
 mod guide;
 mod image;
+mod links;
 mod modules;
 mod package;
 mod purity;
+mod release;
 mod soak;
 mod spdx;
 mod style;
@@ -88,6 +90,7 @@ enum Task {
     Demo(demo::Args),
     E2e(e2e_suite::Args),
     Image(image::Args),
+    Release(release::Args),
     Soak(soak::Args),
     #[command(subcommand)]
     Dev(dev::Command),
@@ -145,6 +148,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Demo(args) => demo::run(args).await,
         Task::E2e(args) => e2e_suite::run(args),
         Task::Image(args) => image::run(args),
+        Task::Release(args) => release::run(args).await,
         Task::Soak(args) => soak::run(args).await,
         Task::Dev(command) => dev::run(command).await,
     }

@@ -127,6 +127,17 @@ impl Cluster {
         }
     }
 
+    /// Connects to the cluster of a kubeconfig that this harness did not make, or made another way.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the cluster does not answer.
+    pub async fn of(kubeconfig: &Path) -> Result<Self> {
+        let source = Some(BinarySource::Foreign(kubeconfig.to_owned()));
+        // Whatever KUBEBUILDER_ASSETS holds: envtest has no Helm.
+        let toolbox = Toolbox { assets: None, ..Toolbox::from_environment() };
+        Self::start(ClusterOptions { source, toolbox, ..ClusterOptions::default() }).await
+    }
+
     /// The shared cluster of a test binary, started by the first caller. It ends with the process, however that ends. A
     /// [`Client`] belongs to the Tokio runtime it was created on, so each test creates its own.
     ///

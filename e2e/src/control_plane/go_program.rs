@@ -67,7 +67,15 @@ impl GoProgram {
 
     fn key(&self) -> Result<String> {
         let mut hasher = FnvHasher::default();
-        for name in ["go.mod", "go.sum"] {
+        let mut files = vec!["go.mod".to_owned(), "go.sum".to_owned()];
+        // Of a program of our own, its sources too.
+        let entries = std::fs::read_dir(self.directory()).context("no Go module")?;
+        let mut own: Vec<String> =
+            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        own.retain(|name| Path::new(name).extension().is_some_and(|kind| kind == "go"));
+        own.sort();
+        files.extend(own);
+        for name in files {
             let path = self.directory().join(name);
             let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             hasher.write(&bytes);

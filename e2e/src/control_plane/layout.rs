@@ -12,7 +12,7 @@ const STAGES: [&str; 3] = [
     include_str!("../../control-plane/stages/pod.yaml"),
     include_str!("../../../docs/providers/simulated/node-dies.yaml"),
 ];
-const AUDIT_POLICY: &str = include_str!("../../control-plane/audit-policy.yaml");
+pub(crate) const AUDIT_POLICY: &str = include_str!("../../control-plane/audit-policy.yaml");
 /// Rules that stand before those of the policy: the first that fits a request decides.
 const AUDIT_PODS: &str = include_str!("../../control-plane/audit-pods.yaml");
 

@@ -37,12 +37,19 @@ const PACKAGES: [&str; 15] = [
 /// How long the daemon may take until it answers.
 const STARTS: Duration = Duration::from_secs(60);
 
+/// Docker's command line at the engine's socket, and other programs that call it.
+#[derive(Clone, Debug)]
+pub(super) struct Docker {
+    packages: PathBuf,
+    directory: PathBuf,
+}
+
 /// A running container engine.
 pub(super) struct Engine {
-    packages: PathBuf,
+    client: Docker,
     directory: TempDir,
     process: Running,
-    supervisor: ProcessSupervisor,
+    _supervisor: ProcessSupervisor,
     /// There is one directory of images, which one daemon can use.
     _turn: FileLock,
 }
@@ -71,7 +78,8 @@ impl Engine {
             memory_limit: None,
         });
         let process = process.await?;
-        let engine = Self { packages, directory, process, supervisor, _turn: turn };
+        let client = Docker { packages, directory: directory.path().to_owned() };
+        let engine = Self { client, directory, process, _supervisor: supervisor, _turn: turn };
         let answers = eventually(STARTS, "the container engine answers", || async {
             engine.check_alive()?;
             engine.docker(&["version"]).await.map(Some)
@@ -88,7 +96,12 @@ impl Engine {
 
     /// Debian's packages, unpacked.
     pub(super) fn packages(&self) -> &Path {
-        &self.packages
+        &self.client.packages
+    }
+
+    /// Docker's command line, for one that outlives a borrow of the engine.
+    pub(super) fn client(&self) -> Docker {
+        self.client.clone()
     }
 
     fn check_alive(&self) -> Result<()> {
@@ -113,26 +126,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts a program that ends with the engine.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub(super) async fn start_beside(&self, name: &str, path: PathBuf, args: Vec<String>) -> Result<()> {
-        let log = self.directory().join(format!("{name}.log"));
-        // kwok reads settings from the home directory, which must not be the user's.
-        let env = vec![("HOME".to_owned(), self.directory().display().to_string())];
-        let name = name.to_owned();
-        self.supervisor.start(ProgramSpec { name, path, args, env, log, memory_limit: None }).await?;
-        Ok(())
-    }
-
     /// Runs Docker's command line.
     ///
     /// # Errors
     /// When it fails, with its standard error.
     pub(super) async fn docker(&self, args: &[&str]) -> Result<String> {
-        let docker = self.packages.join("usr/bin/docker");
-        self.run(&mut self.command(&docker), args).await
+        self.client.run(args).await
     }
 
     /// Runs a program in the network of the engine.
@@ -140,9 +139,9 @@ impl Engine {
     /// # Errors
     /// When it fails, with its standard error.
     pub(super) async fn run_inside(&self, program: &Path, args: &[&str]) -> Result<String> {
-        let mut command = self.command(Path::new("nsenter"));
+        let mut command = self.client.command(Path::new("nsenter"));
         command.arg("--target").arg(self.process.pid.to_string()).args(["--net", "--"]).arg(program);
-        self.run(&mut command, args).await
+        output(&mut command, args).await
     }
 
     /// Runs a script that calls Docker, for as long as it takes.
@@ -151,35 +150,45 @@ impl Engine {
     /// When it fails, with the end of its standard error.
     pub(super) async fn script(&self, script: &Path, args: &[String]) -> Result<()> {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let mut command = self.command(Path::new("sh"));
-        self.run(command.arg(script), &args).await.map(|_| ())
-    }
-
-    /// A command that finds Docker.
-    fn command(&self, program: &Path) -> Command {
-        let mut path = vec![self.packages.join("usr/bin"), self.packages.join("usr/sbin")];
-        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-        let mut command = Command::new(program);
-        command
-            .env("DOCKER_HOST", format!("unix://{}/docker.sock", self.directory().display()))
-            .env("HOME", self.directory())
-            .env("PATH", std::env::join_paths(path).unwrap_or_default())
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
-    }
-
-    async fn run(&self, command: &mut Command, args: &[&str]) -> Result<String> {
-        let output = command.args(args).output().await.context("cannot run a program of the engine")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{} failed:\n{}", args.join(" "), tail(&said));
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let mut command = self.client.command(Path::new("sh"));
+        output(command.arg(script), &args).await.map(|_| ())
     }
 
     /// The process whose network the containers are in.
     pub(super) const fn pid(&self) -> u32 {
         self.process.pid
     }
+}
+
+impl Docker {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// When it fails, with its standard error.
+    pub(super) async fn run(&self, args: &[&str]) -> Result<String> {
+        output(&mut self.command(&self.packages.join("usr/bin/docker")), args).await
+    }
+
+    /// A command that finds it.
+    fn command(&self, program: &Path) -> Command {
+        let mut path = vec![self.packages.join("usr/bin"), self.packages.join("usr/sbin")];
+        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        let mut command = Command::new(program);
+        command
+            .env("DOCKER_HOST", format!("unix://{}/docker.sock", self.directory.display()))
+            .env("HOME", &self.directory)
+            .env("PATH", std::env::join_paths(path).unwrap_or_default())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+async fn output(command: &mut Command, args: &[&str]) -> Result<String> {
+    let output = command.args(args).output().await.context("cannot run a program of the engine")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} failed:\n{}", args.join(" "), tail(&said));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The last twenty lines.

@@ -1,11 +1,13 @@
-//! A real kind cluster: a control plane and a worker in containers, with kubelets that run Pods. Linux and root only, and without
+//! A real kind cluster: a control plane and two workers in containers, with kubelets that run Pods. Linux and root only, and without
 //! any container registry.
 //!
 //! All of it runs in namespaces of its own, in an engine that ends with this process.
 
 mod engine;
 mod forward;
+mod machines;
 mod node_image;
+mod registry;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,38 +15,58 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use kube::config::Kubeconfig;
 
-use crate::cluster::{Cluster, ClusterOptions};
+use crate::audit::AuditLog;
+use crate::cluster::Cluster;
 use crate::control_plane::layout;
-use crate::control_plane::locate::BinarySource;
-use crate::control_plane::toolbox::{Tool, Toolbox, target_directory};
+use crate::control_plane::toolbox::target_directory;
 use crate::real_nodes;
 use engine::Engine;
 use forward::Forward;
+pub use machines::MachineService;
+pub use registry::{REGISTRY, Registry};
 
 /// The name of the cluster, in a Docker engine that has no other one.
 const NAME: &str = "tandem";
 
-/// The nodes, as kind names them.
-const NODES: [&str; 2] = ["tandem-control-plane", "tandem-worker"];
+/// The nodes, as kind names them. The last one is off until it is asked for: see [`Kind::machines`].
+const NODES: [&str; 3] = ["tandem-control-plane", "tandem-worker", SPARE];
+const SPARE: &str = "tandem-worker2";
 
 /// How kind makes the cluster. Its own network plugin cannot be built from Go modules alone, so each node gets a part of the Pods'
-/// network here, and a route to the other one's. Kubernetes refuses cgroup v1 unless it is asked for.
-const CONFIG: &str = r"
+/// network here, and a route to the others'. Kubernetes refuses cgroup v1 unless it is asked for.
+const CONFIG: &str = r#"
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
 networking:
   disableDefaultCNI: true
+containerdConfigPatches:
+- |
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "/etc/containerd/certs.d"
 kubeadmConfigPatches:
+- |
+  kind: ClusterConfiguration
+  apiVersion: kubeadm.k8s.io/v1beta4
+  apiServer:
+    extraArgs:
+    - {name: audit-policy-file, value: /etc/tandem/audit-policy.yaml}
+    - {name: audit-log-path, value: /etc/tandem/audit.log}
+    extraVolumes:
+    - {name: audit, hostPath: /etc/tandem, mountPath: /etc/tandem, pathType: Directory}
 - |
   kind: KubeletConfiguration
   apiVersion: kubelet.config.k8s.io/v1beta1
   failCgroupV1: false
 nodes:
 - role: control-plane
-  extraMounts: [{hostPath: DIRECTORY/0.conflist, containerPath: /etc/cni/net.d/10-kind.conflist, readOnly: true}]
+  extraMounts:
+  - {hostPath: DIRECTORY/0.conflist, containerPath: /etc/cni/net.d/10-kind.conflist, readOnly: true}
+  - {hostPath: DIRECTORY/audit, containerPath: /etc/tandem}
 - role: worker
   extraMounts: [{hostPath: DIRECTORY/1.conflist, containerPath: /etc/cni/net.d/10-kind.conflist, readOnly: true}]
-";
+- role: worker
+  extraMounts: [{hostPath: DIRECTORY/2.conflist, containerPath: /etc/cni/net.d/10-kind.conflist, readOnly: true}]
+"#;
 
 /// The network of one node's Pods.
 const NETWORK: &str = r#"{"cniVersion": "1.0.0", "name": "kind", "plugins": [
@@ -64,6 +86,7 @@ pub fn unavailable() -> Option<&'static str> {
 /// When something cannot be had or built.
 pub async fn build() -> Result<()> {
     node_image::KIND.find().await?;
+    REGISTRY.find().await?;
     node_image::find(&Engine::start().await?).await?;
     Ok(())
 }
@@ -88,10 +111,14 @@ impl Kind {
         let directory = engine.directory();
         // Not in the directory of this run: the next daemon would make what it lacks of a container that it still knows.
         let network = target_directory().join("kind-network");
-        std::fs::create_dir_all(&network).with_context(|| format!("cannot create {}", network.display()))?;
-        for number in ["0", "1"] {
+        let audit = network.join("audit");
+        std::fs::create_dir_all(&audit).with_context(|| format!("cannot create {}", audit.display()))?;
+        std::fs::write(audit.join("audit-policy.yaml"), layout::AUDIT_POLICY)?;
+        // That of the run before.
+        std::fs::write(audit.join("audit.log"), "")?;
+        for number in 0..NODES.len() {
             let file = network.join(format!("{number}.conflist"));
-            std::fs::write(file, NETWORK.replace("NUMBER", number))?;
+            std::fs::write(file, NETWORK.replace("NUMBER", &number.to_string()))?;
         }
         let config = directory.join("kind.yaml");
         std::fs::write(&config, CONFIG.replace("DIRECTORY", &network.display().to_string()))?;
@@ -105,7 +132,62 @@ impl Kind {
         route(&engine).await?;
         let kubeconfig = directory.join("kubeconfig");
         let port = forward(&engine, &inner, &kubeconfig).await?;
-        Ok(Self { engine, program, kubeconfig, _port: port })
+        let kind = Self { engine, program, kubeconfig, _port: port };
+        kind.power_off_the_spare().await?;
+        Ok(kind)
+    }
+
+    /// Ends the kubelet of the spare node, which is no node of the cluster then.
+    async fn power_off_the_spare(&self) -> Result<()> {
+        machines::switch(&self.engine.client(), SPARE, false).await?;
+        self.cluster().await?.kubectl(&["delete", "node", SPARE, "--timeout=60s"]).await?;
+        Ok(())
+    }
+
+    /// A service that makes machines, which is one: the spare node. Pods reach it at its address.
+    ///
+    /// # Errors
+    /// When it cannot listen in the network of the engine.
+    pub async fn machines(&self) -> Result<MachineService> {
+        let gateway = self.gateway().await?;
+        let address =
+            gateway.parse().with_context(|| format!("{gateway:?} is not the address of a gateway"))?;
+        MachineService::start(&self.engine, address, SPARE).await
+    }
+
+    /// A container registry that the nodes can pull from.
+    ///
+    /// # Errors
+    /// When it cannot be built, or cannot listen in the network of the engine.
+    pub async fn registry(&self) -> Result<Registry> {
+        Registry::start(&self.engine, &self.gateway().await?).await
+    }
+
+    /// The address by which the nodes reach what listens in the network of the engine.
+    async fn gateway(&self) -> Result<String> {
+        let format = "{{range .NetworkSettings.Networks}}{{.Gateway}}{{end}}";
+        Ok(self.engine.docker(&["inspect", "--format", format, NODES[0]]).await?.trim().to_owned())
+    }
+
+    /// The API server's audit log.
+    pub fn audit_log(&self) -> AuditLog {
+        AuditLog::new(target_directory().join("kind-network/audit/audit.log"))
+    }
+
+    /// Runs a command in a node.
+    ///
+    /// # Errors
+    /// When it fails, with its standard error.
+    pub async fn in_node(&self, node: &str, command: &[&str]) -> Result<()> {
+        self.output_in_node(node, command).await.map(|_| ())
+    }
+
+    /// Runs a command in a node, and returns its output.
+    ///
+    /// # Errors
+    /// When it fails, with its standard error.
+    pub async fn output_in_node(&self, node: &str, command: &[&str]) -> Result<String> {
+        self.engine.docker(&[&["exec", node], command].concat()).await
     }
 
     /// The administrator's kubeconfig.
@@ -113,17 +195,11 @@ impl Kind {
         &self.kubeconfig
     }
 
-    /// A connection to the cluster.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub async fn cluster(&self) -> Result<Cluster> {
-        let source = Some(BinarySource::Foreign(self.kubeconfig.clone()));
-        let toolbox = Toolbox { assets: None, ..Toolbox::from_environment() };
-        Cluster::start(ClusterOptions { source, toolbox, ..ClusterOptions::default() }).await
+    async fn cluster(&self) -> Result<Cluster> {
+        Cluster::of(&self.kubeconfig).await
     }
 
-    /// Loads the images of an archive into both nodes.
+    /// Loads the images of an archive into all nodes.
     ///
     /// # Errors
     /// When kind fails.
@@ -133,27 +209,9 @@ impl Kind {
         self.engine.run_inside(&self.program, &args).await.context("kind cannot load an image")?;
         Ok(())
     }
-
-    /// Plays the kubelets of nodes without machines with kwok, until the cluster ends.
-    ///
-    /// # Errors
-    /// When kwok cannot be built or started.
-    pub async fn play_kubelets(&self) -> Result<()> {
-        let toolbox = Toolbox { assets: None, ..Toolbox::from_environment() };
-        let kwok = toolbox.find(&[Tool::Kwok]).await?.pop().context("the toolbox is empty")?;
-        let stages = self.engine.directory().join("stages.yaml");
-        std::fs::write(&stages, layout::stages())?;
-        let args = [
-            format!("--kubeconfig={}", self.kubeconfig.display()),
-            format!("--config={}", stages.display()),
-            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake".to_owned(),
-            "--node-lease-duration-seconds=40".to_owned(),
-        ];
-        self.engine.start_beside("kwok", kwok.path, args.to_vec()).await
-    }
 }
 
-/// Tells each node where the other one's Pods are.
+/// Tells each node where the others' Pods are.
 async fn route(engine: &Engine) -> Result<()> {
     for (number, other) in NODES.iter().enumerate() {
         let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";

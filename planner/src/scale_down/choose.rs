@@ -24,6 +24,9 @@ pub(super) fn choose(
     scale_down: &mut ScaleDown,
 ) {
     let mut allowances = allowances(input, pools);
+    // With the number of nodes that are gone, which is all that changes in it.
+    let mut accounts: Vec<(usize, Account)> =
+        pools.iter().map(|pool| (0, account(pool, 0, input.now))).collect();
     let mut taken = going(pools);
     let mut reserves = input.reserves.to_vec();
     for candidate in candidates {
@@ -32,9 +35,12 @@ pub(super) fn choose(
         let gone = scale_down.victims[candidate.pool].len();
         let reserve = &mut reserves[candidate.pool];
         let awaited = || (!reserve.spares(candidate)).then(|| NodeReason::SpareForPendingPods.into());
-        let account = account(pool, gone, input.now);
+        let known = &mut accounts[candidate.pool];
+        if known.0 != gone {
+            *known = (gone, account(pool, gone, input.now));
+        }
         let verdict = limit(pool, gone, *taken)
-            .or_else(|| refused(&account))
+            .or_else(|| refused(&known.1))
             .or_else(awaited)
             .or_else(|| shortage(input, candidate, &allowances))
             .or_else(|| {
@@ -47,7 +53,7 @@ pub(super) fn choose(
             });
         let is_awaited = verdict.as_ref().is_some_and(|v| v.reason == NodeReason::SpareForPendingPods);
         if verdict.as_ref().is_some_and(|verdict| verdict.reason == NodeReason::DisruptionBudget) {
-            account.next().into_iter().for_each(|at| timing::sooner(&mut scale_down.next, at, input.now));
+            known.1.next().into_iter().for_each(|at| timing::sooner(&mut scale_down.next, at, input.now));
         }
         if let Some(until) = reserve.until.filter(|_| is_awaited) {
             timing::sooner(&mut scale_down.next, until, input.now);

@@ -6,7 +6,7 @@
 
 mod connections;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::Router;
 use axum::extract::State;
@@ -50,7 +50,14 @@ struct Served {
     metrics: Metrics,
 }
 
-/// Listens on `address` and serves until `shutdown`. Port 0 takes any free port, which is logged and returned.
+/// Whether there is no IPv6 here: a kernel without it, or one where it is off.
+fn has_no_ipv6(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+}
+
+/// Listens on `address` and serves until `shutdown`. Port 0 takes any free port, which is logged and returned. `[::]` is every address
+/// of the machine, of both families, and those of IPv4 where there is no IPv6.
 pub async fn serve(
     address: SocketAddr,
     readiness: Readiness,
@@ -58,7 +65,13 @@ pub async fn serve(
     metrics: Metrics,
     shutdown: CancellationToken,
 ) -> Result<(SocketAddr, JoinHandle<()>), AdminError> {
-    let listener = TcpListener::bind(address).await.map_err(|source| match source.kind() {
+    let bound = match TcpListener::bind(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && has_no_ipv6(&error) => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    };
+    let listener = bound.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => AdminError::InUse { address },
         _ => AdminError::Listen { address, source },
     })?;
@@ -113,7 +126,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+    const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -157,6 +170,23 @@ mod tests {
 
         shutdown.cancel();
         task.await.unwrap();
+    }
+
+    /// On this machine one of the two is so: it has IPv6, and `[::]` takes both families; or it has none.
+    #[tokio::test]
+    async fn all_addresses_are_those_of_ipv4_too() {
+        let metrics = Metrics::new("test", "0").unwrap();
+        let (clock, _) = Clock::fake(jiff::Timestamp::UNIX_EPOCH);
+        let (shutdown, all) = (CancellationToken::new(), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
+        let served = serve(all, Readiness::default(), Liveness::new(clock), metrics, shutdown.clone()).await;
+        let (address, task) = served.unwrap();
+        let at_ipv4 = get((Ipv4Addr::LOCALHOST, address.port()).into(), "/livez").await;
+        assert!(at_ipv4.starts_with("HTTP/1.1 200"), "{at_ipv4}");
+        shutdown.cancel();
+        task.await.unwrap();
+        let errno = |errno: rustix::io::Errno| has_no_ipv6(&errno.into());
+        assert!(errno(rustix::io::Errno::AFNOSUPPORT) && errno(rustix::io::Errno::ADDRNOTAVAIL));
+        assert!(!errno(rustix::io::Errno::ADDRINUSE) && !errno(rustix::io::Errno::ACCESS));
     }
 
     /// Opens a connection and sends only the beginning of a request.

@@ -11,7 +11,6 @@ const ADVICE: &[Entry] = &[
         "see the pod named; give it a controller, or annotate it cluster-autoscaler.kubernetes.io/safe-to-evict=true",
     ),
     ("DisruptionBudget", "wait, or change spec.disruption.budgets of the NodePool"),
-    ("NeededByHeadroom", "lower spec.headroom of the NodePoolAutoscaler"),
     ("NoPlaceToMovePods", "see below which of them has none"),
     ("NodeGroupMaxDeletionCountReached", "raise scaleDown.maxNodes of the NodePoolAutoscaler"),
     ("NodeGroupMinSizeReached", "lower spec.minReplicas of the NodePool"),

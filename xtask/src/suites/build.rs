@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context as _, ensure};
 use e2e::control_plane::go::inform;
 use e2e::control_plane::toolbox::{Tool, Toolbox, target_directory};
-use images::programs::Profile;
+use images::programs::{Build, Profile, build};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -65,7 +65,15 @@ async fn images() -> anyhow::Result<()> {
     inform("building the operators' images");
     let (root, target) = (workspace::root(), target_directory());
     let build = move || {
-        images::programs::build(workspace::cargo(), &root, &target, Profile::Dev, &target.join("images"))
+        build(Build {
+            cargo: workspace::cargo(),
+            workspace: &root,
+            target: &target,
+            profile: Profile::Dev,
+            directory: &target.join("images"),
+            tag: None,
+        })?;
+        anyhow::Ok(())
     };
     tokio::task::spawn_blocking(build).await??;
     Ok(())
