@@ -6,6 +6,7 @@
 
 pub mod conditions;
 pub mod disruption;
+pub mod firewall;
 pub mod names;
 mod owner;
 pub mod ownership;

@@ -1,6 +1,9 @@
-//! `cargo xtask crds`: the custom resource definitions, from the types to the chart.
+//! `cargo xtask crds`: the custom resource definitions and the field firewall, from the types to the chart.
+
+use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use shared_crds::firewall::{self, Owner};
 
 use crate::workspace;
 
@@ -14,5 +17,20 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
         );
         workspace::generate(&format!("charts/tandem/files/crds/{plural}.yaml"), &text, check)?;
     }
-    Ok(())
+    firewall(check)
+}
+
+/// Writes (or compares) the conditions under which the API server refuses an operator's write.
+fn firewall(check: bool) -> anyhow::Result<()> {
+    let validations = BTreeMap::from([
+        ("autoscaler-operator", firewall::node_pool(Owner::AutoscalerOperator)),
+        ("nodepool-operator", firewall::node_pool(Owner::NodepoolOperator)),
+        ("nodes", firewall::nodes()),
+        ("kubelets", firewall::kubelets()),
+    ]);
+    let yaml = serde_saphyr::to_string(&validations).context("cannot write the firewall as yaml")?;
+    let text = format!(
+        "# Generated from the contract (shared-crds/src/ownership.rs) by `cargo xtask crds`; change that, not this file.\n{yaml}"
+    );
+    workspace::generate("charts/tandem/files/firewall.yaml", &text, check)
 }

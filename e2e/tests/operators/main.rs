@@ -6,6 +6,7 @@
 mod admission;
 mod conflicts;
 mod demo;
+mod firewall;
 mod hpa;
 mod install;
 mod late;

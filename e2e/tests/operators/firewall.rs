@@ -1,0 +1,324 @@
+//! An operator's token in other hands: the API server refuses, field by field, what the operator does not own.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
+
+use std::collections::BTreeMap;
+
+use e2e::cluster::{Cluster, ClusterOptions};
+use e2e::objects;
+use e2e::places::Places;
+use e2e::tandem::Release;
+use e2e::test_env::RELEASE_NAMESPACE;
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+use shared_crds::conditions::ConditionType;
+use shared_crds::names::{MEMBER_LABEL, NODE_FINALIZER};
+use shared_crds::ownership::{self, Owner};
+
+/// Their own control plane: what is written here is not for operators to act on.
+static PLACES: Places = Places::new(1, ClusterOptions::private);
+
+const WRITERS: [(Owner, &str); 2] = [
+    (Owner::NodepoolOperator, "tandem-nodepool-operator"),
+    (Owner::AutoscalerOperator, "tandem-autoscaler-operator"),
+];
+
+/// What came of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Stored,
+    /// The API server has put back what was there, as a default.
+    Unchanged,
+    /// By the firewall, and by nothing else.
+    Refused,
+    /// The value does not fit the schema, so the firewall was not asked.
+    Invalid,
+}
+
+fn verdict<T>(answer: Result<T, kube::Error>) -> Verdict {
+    match answer {
+        Ok(_) => Verdict::Stored,
+        Err(kube::Error::Api(status)) if status.is_forbidden() && status.message.contains("does not own") => {
+            Verdict::Refused
+        }
+        Err(kube::Error::Api(status)) if status.is_invalid() => Verdict::Invalid,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn pools(client: Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(client, namespace, &ApiResource::erase::<NodePool>(&()))
+}
+
+/// A value that fits the schema, with every field of it.
+fn example(schema: &JSONSchemaProps) -> Value {
+    if let Some(first) = schema.enum_.as_ref().and_then(|values| values.first()) {
+        return first.0.clone();
+    }
+    match (schema.type_.as_deref(), &schema.properties) {
+        (Some("object"), Some(properties)) => {
+            properties.iter().map(|(name, schema)| (name.clone(), example(schema))).collect()
+        }
+        (Some("object"), None) => json!({"a": "1"}),
+        (Some("array"), _) => {
+            use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrArray::Schema;
+            match &schema.items {
+                Some(Schema(items)) => json!([example(items)]),
+                _ => json!([]),
+            }
+        }
+        (Some("integer" | "number"), _) => {
+            let minimum = schema.minimum.map(|minimum| minimum.to_string());
+            json!(minimum.and_then(|minimum| minimum.parse::<i64>().ok()).unwrap_or(1))
+        }
+        (Some("boolean"), _) => json!(true),
+        (Some("string"), _) if schema.format.as_deref() == Some("date-time") => json!("2026-01-01T00:00:00Z"),
+        _ => json!("1"),
+    }
+}
+
+/// Another value of the same type, where the schema does not say more.
+fn other(value: &Value) -> Value {
+    match value {
+        Value::Bool(is) => json!(!is),
+        Value::Number(number) => json!(number.as_i64().unwrap_or(0) + 1),
+        Value::String(text) if text == "True" => json!("False"),
+        Value::String(text) if text.contains('T') && text.ends_with('Z') => json!("2026-01-02T00:00:00Z"),
+        Value::String(text) => json!(format!("{text}1")),
+        Value::Array(_) => json!([]),
+        Value::Object(_) | Value::Null => json!({}),
+    }
+}
+
+/// The first number or text below `value` on its path from there, changed.
+fn changed(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map.iter().take(1).map(|(key, below)| (key.clone(), changed(below))).collect(),
+        value => other(value),
+    }
+}
+
+/// Every leaf below `value`, as JSON pointers.
+fn leaves(value: &Value, at: &str, found: &mut BTreeMap<String, Value>) {
+    let escape = |key: &str| key.replace('~', "~0").replace('/', "~1");
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, below) in map {
+                leaves(below, &format!("{at}/{}", escape(key)), found);
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            for (place, below) in list.iter().enumerate() {
+                leaves(below, &format!("{at}/{place}"), found);
+            }
+        }
+        leaf => {
+            found.insert(at.to_owned(), leaf.clone());
+        }
+    }
+}
+
+/// Whether the contract gives the field at this pointer to `writer`.
+fn owns(writer: Owner, pool: &Value, pointer: &str) -> bool {
+    let path = pointer.trim_start_matches('/').replace('/', ".");
+    if let Some(rest) = path.strip_prefix("status.conditions.") {
+        let place: usize = rest.split('.').next().unwrap().parse().unwrap();
+        let type_ = pool["status"]["conditions"][place]["type"].as_str().unwrap();
+        let known = ConditionType::ALL.iter().find(|known| known.as_str() == type_);
+        return known.and_then(|known| known.owner_on_node_pool()) == Some(writer);
+    }
+    ownership::rule_for(&path).is_some_and(|rule| rule.may_write(writer, false))
+}
+
+/// A pool that has every field of its status, and a condition of every type.
+async fn full_pool(cluster: &Cluster, namespace: &str) -> Value {
+    let admin = cluster.client().await.unwrap();
+    let mut pool = objects::pool("x", 1, 3);
+    pool.metadata.labels = Some(BTreeMap::from([("team".to_owned(), "a".to_owned())]));
+    pool.metadata.annotations = Some(BTreeMap::from([("note".to_owned(), "a".to_owned())]));
+    pool.metadata.finalizers = Some(vec!["example.org/other".to_owned()]);
+    Api::<NodePool>::namespaced(admin.clone(), namespace)
+        .create(&PostParams::default(), &pool)
+        .await
+        .unwrap();
+    let crd = shared_crds::all().unwrap().remove(0);
+    let schema = crd.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap();
+    let mut status = example(&schema.properties.unwrap()["status"]);
+    let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": "Test", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let mut types: Vec<&str> = ConditionType::ALL.iter().map(|type_| type_.as_str()).collect();
+    types.push("example.org/Other");
+    status["conditions"] = types.into_iter().map(condition).collect();
+    let patch = Patch::Merge(json!({"status": status}));
+    let stored = pools(admin, namespace).patch_status("x", &PatchParams::default(), &patch).await.unwrap();
+    serde_json::to_value(stored).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operators_token_changes_no_leaf_of_a_pool_that_is_not_the_operators() {
+    let cluster = &PLACES.take().await.unwrap();
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    for (writer, account) in WRITERS {
+        let namespace = cluster.namespace("fields").await.unwrap();
+        let pool = full_pool(cluster, namespace.name()).await;
+        let client = cluster.client_for_service_account(RELEASE_NAMESPACE, account).await.unwrap();
+        let api = pools(client, namespace.name());
+        let mut found = BTreeMap::new();
+        for part in ["spec", "status", "metadata"] {
+            leaves(&pool[part], &format!("/{part}"), &mut found);
+        }
+        // The API server's own, which no writer can change.
+        found.retain(|pointer, _| {
+            let own = ["managedFields", "creationTimestamp", "generation", "name", "resourceVersion", "uid"];
+            // With another type, a condition is another one.
+            let key = pointer.starts_with("/status/conditions/") && pointer.ends_with("/type");
+            !key && !own.iter().any(|name| pointer.starts_with(&format!("/metadata/{name}")))
+        });
+        assert!(found.len() > 60, "{}", found.len());
+        let mut seen: BTreeMap<(bool, Verdict), usize> = BTreeMap::new();
+        for (pointer, value) in &found {
+            let mut values = vec![other(value)];
+            // A quantity.
+            values.extend(value.as_str().map(|text| json!(format!("1{text}"))));
+            let replace = |value: Value| json!([{"op": "replace", "path": pointer, "value": value}]);
+            let remove = json!([{"op": "remove", "path": pointer}]);
+            let changes = values.into_iter().map(replace).chain([remove]);
+            let own = owns(writer, &pool, pointer);
+            let (mut refused, mut said) = (false, String::new());
+            for change in changes {
+                let patch: json_patch::Patch = serde_json::from_value(change).unwrap();
+                let (patch, params) =
+                    (Patch::<()>::Json(patch), PatchParams { dry_run: true, ..PatchParams::default() });
+                let answer = if pointer.starts_with("/status") {
+                    api.patch_status("x", &params, &patch).await
+                } else {
+                    api.patch("x", &params, &patch).await
+                };
+                if let Err(error) = &answer {
+                    said = error.to_string();
+                }
+                let same = answer.as_ref().is_ok_and(|stored| {
+                    let stored = serde_json::to_value(stored).unwrap();
+                    stored.pointer(pointer) == Some(value)
+                });
+                let verdict = if same { Verdict::Unchanged } else { verdict(answer) };
+                assert!(verdict != Verdict::Stored || own, "{account} has changed {pointer}");
+                assert!(
+                    verdict != Verdict::Refused || !own,
+                    "{account} may not change {pointer}, which is its own"
+                );
+                refused |= verdict == Verdict::Refused;
+                *seen.entry((own, verdict)).or_default() += 1;
+            }
+            assert!(
+                own || refused,
+                "no change of {pointer} by {account} fits the schema, so nothing was asked: {said}"
+            );
+        }
+        println!("{account}: (own, verdict): {seen:?}");
+    }
+}
+
+/// As each of the operators' write strategies writes: a patch that tests, a merge patch, an apply by force, and the whole object.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operators_token_is_refused_in_every_way_to_write() {
+    let cluster = &PLACES.take().await.unwrap();
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    for ((_, account), foreign) in WRITERS.into_iter().zip(["autoscaling", "readyReplicas"]) {
+        let namespace = cluster.namespace("ways").await.unwrap();
+        let pool = full_pool(cluster, namespace.name()).await;
+        let client = cluster.client_for_service_account(RELEASE_NAMESPACE, account).await.unwrap();
+        let api = pools(client, namespace.name());
+        let plain = PatchParams::default();
+        let pointer = format!("/status/{foreign}");
+        let guarded: json_patch::Patch = serde_json::from_value(json!([
+            {"op": "test", "path": "/metadata/generation", "value": pool["metadata"]["generation"]},
+            {"op": "remove", "path": pointer},
+        ]))
+        .unwrap();
+        let guarded = api.patch_status("x", &plain, &Patch::<()>::Json(guarded)).await;
+        assert_eq!(verdict(guarded), Verdict::Refused, "{account} patches with a test");
+        let merged = api.patch_status("x", &plain, &Patch::Merge(json!({"status": {foreign: null}}))).await;
+        assert_eq!(verdict(merged), Verdict::Refused, "{account} patches");
+        let mut applied =
+            json!({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "x"}});
+        applied["status"] = json!({foreign: changed(&pool["status"][foreign])});
+        let forced = PatchParams::apply("anyone").force();
+        let applied = api.patch_status("x", &forced, &Patch::Apply(applied)).await;
+        assert_eq!(verdict(applied), Verdict::Refused, "{account} applies");
+        let mut whole: DynamicObject = api.get("x").await.unwrap();
+        whole.data["status"].as_object_mut().unwrap().remove(foreign);
+        let replaced = api.replace_status("x", &PostParams::default(), &whole).await;
+        assert_eq!(verdict(replaced), Verdict::Refused, "{account} replaces");
+        // The control, each way: what the operator owns.
+        let own = if foreign == "autoscaling" { "readyReplicas" } else { "autoscaling" };
+        let mut whole: DynamicObject = api.get("x").await.unwrap();
+        whole.data["status"].as_object_mut().unwrap().remove(own);
+        let replaced = api.replace_status("x", &PostParams::default(), &whole).await;
+        assert_eq!(verdict(replaced), Verdict::Stored, "{account} replaces its own");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operator_that_makes_nodes_touches_no_other_node_and_a_kubelet_not_what_the_operator_decides_from()
+ {
+    let cluster = &PLACES.take().await.unwrap();
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let admin: Api<Node> = Api::all(cluster.client().await.unwrap());
+    let node = |name: &str, labels: Value| -> Node {
+        serde_json::from_value(json!({"metadata": {
+            "name": name, "labels": labels, "finalizers": [NODE_FINALIZER],
+            "annotations": {"tandem.dev/drain-start-time": "2026-01-01T00:00:00Z", "other": "a"},
+        }}))
+        .unwrap()
+    };
+    let create = PostParams::default();
+    let control_plane = json!({MEMBER_LABEL: "x", "node-role.kubernetes.io/control-plane": ""});
+    for (name, labels) in
+        [("member", json!({MEMBER_LABEL: "x"})), ("stranger", json!({})), ("control-plane", control_plane)]
+    {
+        admin.create(&create, &node(name, labels)).await.unwrap();
+    }
+    let client = cluster.client_for_service_account(RELEASE_NAMESPACE, WRITERS[0].1).await.unwrap();
+    let nodes: Api<Node> = Api::all(client);
+    let plain = PatchParams::default();
+    let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
+    for (name, expected) in
+        [("member", Verdict::Stored), ("stranger", Verdict::Refused), ("control-plane", Verdict::Refused)]
+    {
+        assert_eq!(verdict(nodes.patch(name, &plain, &cordon).await), expected, "cordons {name}");
+    }
+    let deleted = nodes.delete("control-plane", &DeleteParams::default()).await;
+    assert_eq!(verdict(deleted), Verdict::Refused, "deletes a node that runs a control plane");
+    assert_eq!(verdict(nodes.create(&create, &node("new", json!({}))).await), Verdict::Refused);
+    // It adopts a node by recording its pool, and keeps its hands off one that runs a control plane.
+    let adopt = Patch::Merge(json!({"metadata": {"labels": {MEMBER_LABEL: "x"}}}));
+    assert_eq!(verdict(nodes.patch("stranger", &plain, &adopt).await), Verdict::Stored);
+
+    let mut config = cluster.client_config().await.unwrap();
+    config.auth_info.impersonate = Some("system:node:member".to_owned());
+    config.auth_info.impersonate_groups = Some(vec!["system:nodes".to_owned()]);
+    let kubelet: Api<Node> = Api::all(Client::try_from(config).unwrap());
+    let refused = [
+        json!({"metadata": {"annotations": {"tandem.dev/drain-start-time": null}}}),
+        json!({"metadata": {"annotations": {"tandem.dev/drain-start-time": "2020-01-01T00:00:00Z"}}}),
+        json!({"metadata": {"annotations": {"tandem.dev/ready-time": "2020-01-01T00:00:00Z"}}}),
+        json!({"metadata": {"finalizers": []}}),
+    ];
+    for change in refused {
+        let patch = Patch::Merge(change.clone());
+        assert_eq!(verdict(kubelet.patch("member", &plain, &patch).await), Verdict::Refused, "{change}");
+        assert_eq!(
+            verdict(kubelet.patch_status("member", &plain, &patch).await),
+            Verdict::Refused,
+            "{change} at /status"
+        );
+    }
+    let own = Patch::Merge(json!({"metadata": {"annotations": {"other": "b"}}}));
+    assert_eq!(verdict(kubelet.patch("member", &plain, &own).await), Verdict::Stored);
+    assert_eq!(verdict(kubelet.patch_status("member", &plain, &own).await), Verdict::Stored);
+}

@@ -1,0 +1,187 @@
+//! **The contract, for the API server**: conditions in CEL under which a write by one of the operators is refused. They are derived
+//! from [`ownership`], and hold whatever program writes with the operator's token.
+//!
+//! What is not named as the writer's own is refused, so a field that a later version adds needs no new condition to be safe.
+
+use serde::Serialize;
+
+use crate::conditions::ConditionType;
+use crate::names::{MEMBER_LABEL, POOL_FINALIZER};
+pub use crate::owner::Owner;
+use crate::ownership::{self, Endpoint, NODE_POOL};
+
+/// One condition of a `ValidatingAdmissionPolicy`: what must hold, and what is said otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Validation {
+    /// In CEL, over `object`, `oldObject` and `request`.
+    pub expression: String,
+    /// For whoever wrote.
+    pub message: String,
+}
+
+/// What must hold of a change of a `NodePool` by this operator, through any of its endpoints.
+pub fn node_pool(writer: Owner) -> Vec<Validation> {
+    let name = writer.field_manager().unwrap_or_default();
+    let mut validations = Vec::new();
+    let mut add = |endpoint: Endpoint, expression: String, what: &str| {
+        let endpoint = match endpoint {
+            Endpoint::Main => "",
+            Endpoint::Scale => "scale",
+            Endpoint::Status => "status",
+        };
+        // Absent for the object itself.
+        let elsewhere = format!("request.?subResource.orValue('') != '{endpoint}'");
+        validations.push(Validation {
+            expression: format!("{elsewhere} || ({expression})"),
+            message: format!("{name} does not own {what} of a NodePool, see the contract in Tandem's README"),
+        });
+    };
+
+    let spec = own_fields(writer, "spec");
+    add(Endpoint::Main, unchanged("spec", &spec), &all_but("spec", &spec));
+    for field in filled_fields(writer) {
+        let unset = format!("!has(oldObject.{field})");
+        let same = format!("has(object.{field}) && object.{field} == oldObject.{field}");
+        add(Endpoint::Main, format!("{unset} || ({same})"), &format!("a {field} that is set"));
+    }
+    for list in ["labels", "annotations", "ownerReferences"] {
+        let same = format!("object.metadata.?{list} == oldObject.metadata.?{list}");
+        add(Endpoint::Main, same, &format!("metadata.{list}"));
+    }
+    let finalizers = if writer == Owner::NodepoolOperator { POOL_FINALIZER } else { "" };
+    let others = |of: &str| format!("{of}.metadata.?finalizers.orValue([]).filter(f, f != '{finalizers}')");
+    add(
+        Endpoint::Main,
+        format!("{} == {}", others("object"), others("oldObject")),
+        "the finalizers of others",
+    );
+
+    let mut status = own_fields(writer, "status");
+    status.push("conditions");
+    add(Endpoint::Status, unchanged("status", &status), &all_but("status", &own_fields(writer, "status")));
+    let own: Vec<&str> = ownership::conditions(writer).map(ConditionType::as_str).collect();
+    let others =
+        |of: &str| format!("{of}.?status.conditions.orValue([]).filter(c, !(c.type in {}))", list(&own));
+    add(
+        Endpoint::Status,
+        format!("{} == {}", others("object"), others("oldObject")),
+        &format!("status.conditions but {}", own.join(", ")),
+    );
+    validations
+}
+
+/// What must hold of a change of a Node by the operator that makes nodes.
+pub fn nodes() -> Vec<Validation> {
+    let member = |of: &str| format!("('{MEMBER_LABEL}' in {of}.metadata.?labels.orValue({{}}))");
+    let control_plane = |of: &str| {
+        format!("('node-role.kubernetes.io/control-plane' in {of}.metadata.?labels.orValue({{}}))")
+    };
+    let either = |of: &dyn Fn(&str) -> String| {
+        format!("(object != null && {}) || (oldObject != null && {})", of("object"), of("oldObject"))
+    };
+    vec![
+        Validation {
+            // A node that registered while its machine was being ended goes without ever becoming a member.
+            expression: format!("request.operation == 'DELETE' || {}", either(&member)),
+            message: "nodepool-operator does not own this Node: it belongs to no NodePool".to_owned(),
+        },
+        Validation {
+            expression: format!("!({})", either(&control_plane)),
+            message: "nodepool-operator does not own this Node: it runs a control plane".to_owned(),
+        },
+    ]
+}
+
+/// What must hold of a change of a Node by a kubelet.
+pub fn kubelets() -> Vec<Validation> {
+    let own = |of: &str, list: &str| format!("{of}.metadata.?{list}.orValue({{}})");
+    let ours = "k.startsWith('tandem.dev/')";
+    let annotations = |one: &str, other: &str| {
+        let (one, other) = (own(one, "annotations"), own(other, "annotations"));
+        format!("{one}.all(k, !{ours} || (k in {other} && {other}[k] == {one}[k]))")
+    };
+    let finalizers = |of: &str| format!("{of}.metadata.?finalizers.orValue([]).filter(k, {ours})");
+    vec![
+        Validation {
+            expression: format!(
+                "{} && {}",
+                annotations("object", "oldObject"),
+                annotations("oldObject", "object")
+            ),
+            message:
+                "a kubelet does not own annotations of tandem.dev: the NodePool operator decides from them"
+                    .to_owned(),
+        },
+        Validation {
+            expression: format!("{} == {}", finalizers("object"), finalizers("oldObject")),
+            message: "a kubelet does not own finalizers of tandem.dev: they drain the node before it goes"
+                .to_owned(),
+        },
+    ]
+}
+
+/// The fields directly below `parent` that `writer` may write, also where it may only fill them.
+fn own_fields(writer: Owner, parent: &str) -> Vec<&'static str> {
+    let below = |path: &'static str| {
+        path.strip_prefix(parent)?.strip_prefix('.').filter(|field| !field.contains('.'))
+    };
+    NODE_POOL.iter().filter(|rule| rule.may_write(writer, true)).filter_map(|rule| below(rule.path)).collect()
+}
+
+/// The fields that `writer` may write only while they are unset.
+fn filled_fields(writer: Owner) -> impl Iterator<Item = &'static str> {
+    let filled =
+        NODE_POOL.iter().filter(move |rule| rule.may_write(writer, true) && !rule.may_write(writer, false));
+    filled.map(|rule| rule.path)
+}
+
+/// Everything below `parent` is as it was, but for these fields.
+fn unchanged(parent: &str, except: &[&str]) -> String {
+    let (object, old) =
+        (format!("object.?{parent}.orValue({{}})"), format!("oldObject.?{parent}.orValue({{}})"));
+    let except = list(except);
+    format!(
+        "{old}.all(k, k in {except} || (k in {object} && {object}[k] == {old}[k])) && {object}.all(k, k in {except} || k in {old})"
+    )
+}
+
+fn all_but(parent: &str, fields: &[&str]) -> String {
+    if fields.is_empty() { parent.to_owned() } else { format!("{parent} but {}", fields.join(", ")) }
+}
+
+fn list(items: &[&str]) -> String {
+    let items: Vec<String> = items.iter().map(|item| format!("'{item}'")).collect();
+    format!("[{}]", items.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_operator_may_write_what_the_contract_gives_it_and_nothing_else() {
+        let text = |writer| {
+            node_pool(writer)
+                .iter()
+                .map(|v| format!("{}\n  {}\n", v.message, v.expression))
+                .collect::<String>()
+        };
+        let (autoscaler, node_pools) = (text(Owner::AutoscalerOperator), text(Owner::NodepoolOperator));
+        assert!(autoscaler.contains("does not own spec but replicas of"), "{autoscaler}");
+        assert!(autoscaler.contains("does not own status but autoscaling of"), "{autoscaler}");
+        assert!(!autoscaler.contains("that is set"), "{autoscaler}");
+        assert!(node_pools.contains("does not own a spec.replicas that is set of"), "{node_pools}");
+        for (writer, text) in
+            [(Owner::AutoscalerOperator, &autoscaler), (Owner::NodepoolOperator, &node_pools)]
+        {
+            let status: String = text.lines().filter(|line| line.contains("!= 'status'")).collect();
+            for rule in NODE_POOL {
+                let field = rule.path.strip_prefix("status.").filter(|field| !field.contains('.'));
+                if let Some(field) = field {
+                    assert_eq!(status.contains(&format!("'{field}'")), rule.owner == writer, "{field}");
+                }
+            }
+        }
+        assert!(node_pools.contains("tandem.dev/nodes") && !autoscaler.contains("tandem.dev/nodes"));
+    }
+}
