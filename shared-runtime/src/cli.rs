@@ -49,7 +49,7 @@ pub struct CommonArgs {
 
     /// Where /livez, /readyz and /metrics are served; port 0 takes any free port and logs it
     ///
-    /// [::] is every address of the machine, also those of IPv4, and only these where there is no IPv6.
+    /// The default is every address of the machine, also those of IPv4, and only these where there is no IPv6.
     #[arg(
         long,
         env = "TANDEM_ADMIN_ADDRESS",

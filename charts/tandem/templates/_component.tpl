@@ -5,9 +5,15 @@ operator may do differs, and stands in its own rbac.yaml. All templates take the
 
 {{- define "tandem.component" -}}
 {{- include "tandem.component.validate" . -}}
+{{- if .values.serviceAccount.create }}
 {{ include "tandem.component.serviceAccount" . }}
 ---
+{{- end }}
 {{ include "tandem.component.leaseRole" . }}
+{{- if .root.Values.flowSchema.enabled }}
+---
+{{ include "tandem.component.leaseFlowSchema" . }}
+{{- end }}
 ---
 {{ include "tandem.component.deployment" . }}
 {{- if gt (int .values.replicas) 1 }}
@@ -22,107 +28,33 @@ operator may do differs, and stands in its own rbac.yaml. All templates take the
 ---
 {{ include "tandem.component.serviceMonitor" . }}
 {{- end }}
+{{- if .root.Values.metrics.podMonitor.enabled }}
+---
+{{ include "tandem.component.podMonitor" . }}
+{{- end }}
 {{- if .root.Values.networkPolicy.enabled }}
 ---
 {{ include "tandem.component.networkPolicy" . }}
 {{- end }}
 {{- end -}}
 
-{{/*
-What a JSON schema cannot say, because it compares two values or reads a text. What an operator refuses at its start is
-refused here, in the operator's own words: a release that installs must not be a crash loop.
-*/}}
-{{- define "tandem.component.validate" -}}
-{{- include "tandem.component.validateLease" . -}}
-{{- include "tandem.component.validateArgs" . -}}
-{{- include "tandem.validateLogLevel" .root.Values.global.logLevel -}}
-{{- with .root.Values -}}
-{{- $namespaces := list (.nodepoolOperator.watchNamespace | default "") (.autoscalerOperator.watchNamespace | default "") -}}
-{{- if ne (first $namespaces) (last $namespaces) -}}
-{{- $why := "must be the same: pools that only one operator sees are planned and never filled, or filled and never planned" -}}
-{{- fail (printf "nodepoolOperator.watchNamespace (%q) and autoscalerOperator.watchNamespace (%q) %s" (first $namespaces) (last $namespaces) $why) -}}
-{{- end -}}
-{{- if and .metrics.serviceMonitor.enabled (not .metrics.service.enabled) -}}
-{{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: a ServiceMonitor finds pods through their Service" -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{- define "tandem.component.validateLease" -}}
-{{- $at := printf "%s.leaderElection" (.name | camelcase | untitle) -}}
-{{- with .values.leaderElection -}}
-{{- $duration := int .leaseDurationSeconds -}}
-{{- $deadline := int .renewDeadlineSeconds -}}
-{{- $period := int .retryPeriodSeconds -}}
-{{- if le $duration $deadline -}}
-{{- $rule := "the lease duration (%ds) must be longer than the renew deadline (%ds); raise leaseDurationSeconds or lower renewDeadlineSeconds" -}}
-{{- fail (printf (printf "%s: %s" $at $rule) $duration $deadline) -}}
-{{- end -}}
-{{- /* 1.2 is client-go's jitter: below that, the holder would have no second try. */ -}}
-{{- if le (mul 5 $deadline) (mul 6 $period) -}}
-{{- $rule := "the renew deadline (%ds) must be longer than 1.2 times the retry period (%ds); raise renewDeadlineSeconds or lower retryPeriodSeconds" -}}
-{{- fail (printf (printf "%s: %s" $at $rule) $deadline $period) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* An operator takes a flag once. */}}
-{{- define "tandem.component.validateArgs" -}}
-{{- $own := list -}}
-{{- range include "tandem.component.args" . | fromYamlArray -}}
-{{- $own = splitList "=" . | first | append $own -}}
-{{- end -}}
-{{- $at := printf "%s.extraArgs" (.name | camelcase | untitle) -}}
-{{- range .values.extraArgs -}}
-{{- $flag := splitList "=" . | first -}}
-{{- if has $flag $own -}}
-{{- fail (printf "%s: %s is given by the chart already; set the value that it comes from" $at $flag) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{/* Takes the filter. A word that is no level would be taken for the name of a module, and nothing else be logged. */}}
-{{- define "tandem.validateLogLevel" -}}
-{{- $filter := . -}}
-{{- $wrong := list -}}
-{{- if not (regexMatch "[^,\\s]" $filter) -}}
-{{- $wrong = list $filter -}}
-{{- end -}}
-{{- /* Directives about spans hold commas and equals signs of their own. */ -}}
-{{- if not (contains "[" $filter) -}}
-{{- range splitList "," $filter -}}
-{{- $level := trim . | splitList "=" | last -}}
-{{- if not (regexMatch "^(?i)(off|error|warn|info|debug|trace|[0-5])?$" $level) -}}
-{{- $wrong = append $wrong $level -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- with $wrong -}}
-{{- $levels := "levels are off, error, warn, info, debug and trace, and a module has its own behind an equals sign, as in info,shared_runtime::write=debug" -}}
-{{- fail (printf "global.logLevel %q: %q is no level; %s" $filter (first .) $levels) -}}
-{{- end -}}
-{{- end -}}
-
 {{- define "tandem.component.serviceAccount" -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "tandem.component.fullname" . }}
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
+  {{- with .values.serviceAccount }}
+  {{- $name := include "tandem.component.serviceAccountName" $ }}
+  {{- include "tandem.component.metadata" (dict "component" $ "name" $name "namespace" $.root.Release.Namespace "labels" .labels "annotations" .annotations) | nindent 2 }}
+  {{- end }}
 # Only the operator's own pod asks for the token; another pod under this account does not get it by default.
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ .values.serviceAccount.automountServiceAccountToken }}
 {{- end -}}
 
 {{- define "tandem.component.leaseRole" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ include "tandem.component.fullname" . }}-lease
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
+  {{- include "tandem.component.metadata" (dict "component" . "suffix" "-lease" "namespace" .root.Release.Namespace) | nindent 2 }}
 rules:
   # Create the Lease of the leader election. RBAC cannot limit create by name: the name is not known to it yet.
   - apiGroups: [coordination.k8s.io]
@@ -137,10 +69,7 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ include "tandem.component.fullname" . }}-lease
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
+  {{- include "tandem.component.metadata" (dict "component" . "suffix" "-lease" "namespace" .root.Release.Namespace) | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
@@ -149,14 +78,39 @@ subjects:
   {{- include "tandem.component.subject" . | nindent 2 }}
 {{- end -}}
 
+{{/* The API server's own schema for leader election, with precedence 100, is for kube-system alone. */}}
+{{- define "tandem.component.leaseFlowSchema" -}}
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata:
+  {{- include "tandem.component.metadata" (dict "component" . "suffix" "-lease") | nindent 2 }}
+spec:
+  # A level that every API server makes. Where it was deleted, this schema has no effect.
+  priorityLevelConfiguration:
+    name: leader-election
+  # Before `service-accounts`, which has 9000.
+  matchingPrecedence: 150
+  distinguisherMethod:
+    type: ByUser
+  rules:
+    # Only Leases: everything else of the operator stays with the requests of other service accounts.
+    - resourceRules:
+        - apiGroups: [coordination.k8s.io]
+          resources: [leases]
+          verbs: [get, create, update]
+          namespaces: [{{ .root.Release.Namespace }}]
+      subjects:
+        - kind: ServiceAccount
+          serviceAccount:
+            name: {{ include "tandem.component.serviceAccountName" . }}
+            namespace: {{ .root.Release.Namespace }}
+{{- end -}}
+
 {{- define "tandem.component.podDisruptionBudget" -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ include "tandem.component.fullname" . }}
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
+  {{- include "tandem.component.metadata" (dict "component" . "namespace" .root.Release.Namespace) | nindent 2 }}
 spec:
   maxUnavailable: 1
   # A replica that is not ready protects nothing, and must not hold up the drain of its node.
@@ -170,14 +124,8 @@ spec:
 apiVersion: v1
 kind: Service
 metadata:
-  name: {{ include "tandem.component.fullname" . }}
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
-  {{- with .root.Values.metrics.service.annotations }}
-  annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- $annotations := .root.Values.metrics.service.annotations }}
+  {{- include "tandem.component.metadata" (dict "component" . "namespace" .root.Release.Namespace "annotations" $annotations) | nindent 2 }}
 spec:
   type: ClusterIP
   # An operator that is not ready is the one whose metrics are needed most.
@@ -191,34 +139,11 @@ spec:
     {{- include "tandem.component.selectorLabels" . | nindent 4 }}
 {{- end -}}
 
-{{- define "tandem.component.serviceMonitor" -}}
-apiVersion: monitoring.coreos.com/v1
-kind: ServiceMonitor
-metadata:
-  name: {{ include "tandem.component.fullname" . }}
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- $extra := .root.Values.metrics.serviceMonitor.labels | default dict }}
-    {{- merge (include "tandem.component.labels" . | fromYaml) $extra | toYaml | nindent 4 }}
-spec:
-  endpoints:
-    - port: metrics
-      path: /metrics
-      interval: {{ .root.Values.metrics.serviceMonitor.interval }}
-      scrapeTimeout: {{ .root.Values.metrics.serviceMonitor.scrapeTimeout }}
-  selector:
-    matchLabels:
-      {{- include "tandem.component.selectorLabels" . | nindent 6 }}
-{{- end -}}
-
 {{- define "tandem.component.networkPolicy" -}}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  name: {{ include "tandem.component.fullname" . }}
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
+  {{- include "tandem.component.metadata" (dict "component" . "namespace" .root.Release.Namespace) | nindent 2 }}
 spec:
   podSelector:
     matchLabels:

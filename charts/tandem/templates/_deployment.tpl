@@ -4,12 +4,10 @@
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ include "tandem.component.fullname" . }}
-  namespace: {{ .root.Release.Namespace }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
+  {{- include "tandem.component.metadata" (dict "component" . "namespace" .root.Release.Namespace "labels" .values.deploymentLabels "annotations" .values.deploymentAnnotations) | nindent 2 }}
 spec:
   replicas: {{ .values.replicas }}
+  revisionHistoryLimit: {{ .values.revisionHistoryLimit }}
   {{- include "tandem.component.strategy" . | nindent 2 }}
   selector:
     matchLabels:
@@ -18,7 +16,7 @@ spec:
     metadata:
       # Labels of the chart win over `podLabels`: the selectors above and below depend on them.
       labels:
-        {{- merge (include "tandem.component.labels" . | fromYaml) (.values.podLabels | default dict) | toYaml | nindent 8 }}
+        {{- merge (include "tandem.component.labels" . | fromYaml) (.values.podLabels | default dict) (.root.Values.commonLabels | default dict) | toYaml | nindent 8 }}
       annotations:
         {{- merge (.values.podAnnotations | default dict) (dict "kubectl.kubernetes.io/default-container" .name) | toYaml | nindent 8 }}
     spec:
@@ -44,7 +42,7 @@ strategy:
 {{- end -}}
 
 {{- define "tandem.component.podSpec" -}}
-serviceAccountName: {{ include "tandem.component.fullname" . }}
+serviceAccountName: {{ include "tandem.component.serviceAccountName" . }}
 automountServiceAccountToken: true
 # The kubelet would set TANDEM_… variables for Services of this name, and the operators read variables of that prefix.
 enableServiceLinks: false
@@ -55,14 +53,33 @@ imagePullSecrets:
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- with .values.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- if .values.hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with .values.dnsPolicy | default (.values.hostNetwork | ternary "ClusterFirstWithHostNet" "") }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .values.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 # Longer than the 20 s in which running reconciles end; then the Lease is released.
-terminationGracePeriodSeconds: 30
+terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
+{{- with include "tandem.withoutNulls" .values.podSecurityContext }}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  seccompProfile:
-    type: RuntimeDefault
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with .values.initContainers }}
+initContainers:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 containers:
   - name: {{ .name }}
     image: {{ include "tandem.component.image" . | quote }}
@@ -84,38 +101,52 @@ containers:
       {{- with .values.extraEnv }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
+    {{- with .values.extraEnvFrom }}
+    envFrom:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
     ports:
       - name: admin
-        containerPort: 8080
+        containerPort: {{ include "tandem.component.adminPort" . }}
         protocol: TCP
+    {{- with .values.startupProbe }}
+    startupProbe:
+      httpGet:
+        path: /livez
+        port: admin
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
     livenessProbe:
       httpGet:
         path: /livez
         port: admin
-      periodSeconds: 10
-      timeoutSeconds: 5
-      failureThreshold: 3
+      {{- with .values.livenessProbe }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
     readinessProbe:
       httpGet:
         path: /readyz
         port: admin
-      periodSeconds: 5
-      timeoutSeconds: 5
+      {{- with .values.readinessProbe }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
     {{- with .values.resources }}
     resources:
       {{- toYaml . | nindent 6 }}
     {{- end }}
+    {{- with include "tandem.withoutNulls" .values.securityContext }}
     securityContext:
-      allowPrivilegeEscalation: false
-      capabilities:
-        drop: [ALL]
-      readOnlyRootFilesystem: true
+      {{- . | nindent 6 }}
+    {{- end }}
     {{- with .values.extraVolumeMounts }}
     volumeMounts:
       {{- toYaml . | nindent 6 }}
     {{- end }}
     # An operator that cannot start says why on stderr: show it in `kubectl describe pod`.
     terminationMessagePolicy: FallbackToLogsOnError
+  {{- with .values.extraContainers }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- with .values.extraVolumes }}
 volumes:
   {{- toYaml . | nindent 2 }}
@@ -128,10 +159,17 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
+{{- $affinity := deepCopy (.values.affinity | default dict) }}
+{{- if not $affinity.podAntiAffinity }}
+{{- $selector := dict "matchLabels" (include "tandem.component.selectorLabels" . | fromYaml) }}
+{{- $preferred := list }}
+{{- range $key, $weight := dict "kubernetes.io/hostname" 100 "topology.kubernetes.io/zone" 50 }}
+{{- $preferred = append $preferred (dict "weight" $weight "podAffinityTerm" (dict "topologyKey" $key "labelSelector" $selector)) }}
 {{- end }}
+{{- $_ := set $affinity "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $preferred) }}
+{{- end }}
+affinity:
+  {{- toYaml $affinity | nindent 2 }}
 {{- with .values.topologySpreadConstraints }}
 topologySpreadConstraints:
   {{- range . }}
@@ -149,6 +187,23 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* Takes a map, or nothing. Helm removes a key that is set to null, but only where the chart's values have that key. */}}
+{{- define "tandem.withoutNulls" -}}
+{{- $left := dict -}}
+{{- range $key, $value := . -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- $_ := set $left $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- with $left -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tandem.component.adminPort" -}}
+{{- splitList ":" .values.adminAddress | last -}}
+{{- end -}}
+
 {{- define "tandem.component.args" -}}
 - run
 - --write-strategy={{ .root.Values.writeStrategy }}
@@ -161,6 +216,10 @@ topologySpreadConstraints:
 - --lease-duration-seconds={{ .leaseDurationSeconds }}
 - --renew-deadline-seconds={{ .renewDeadlineSeconds }}
 - --retry-period-seconds={{ .retryPeriodSeconds }}
+{{- end }}
+{{- /* The operators' own default is not repeated, so that TANDEM_ADMIN_ADDRESS in extraEnv still has an effect. */ -}}
+{{- if ne .values.adminAddress "[::]:8080" }}
+- {{ printf "--admin-address=%s" .values.adminAddress | quote }}
 {{- end }}
 - --log-format={{ .root.Values.global.logFormat }}
 - {{ printf "--log-level=%s" .root.Values.global.logLevel | quote }}

@@ -1,4 +1,4 @@
-{{/* Names and labels. Nothing in here renders an object. */}}
+{{/* Names, labels and annotations. Nothing in here renders an object. */}}
 
 {{- define "tandem.name" -}}
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
@@ -36,11 +36,17 @@ block in values.yaml).
 {{- define "tandem.component.image" -}}
 {{- $global := .root.Values.global.image -}}
 {{- $registry := .root.Values.global.imageRegistry | default $global.registry -}}
-{{- $repository := printf "%s/%s" $registry .values.image.repository -}}
-{{- if .values.image.digest -}}
-{{- printf "%s@%s" $repository .values.image.digest -}}
+{{- $image := .values.image -}}
+{{- with .root.Values.providers -}}
+{{- if and (eq $.name "nodepool-operator") .exec .execImage.repository -}}
+{{- $image = .execImage -}}
+{{- end -}}
+{{- end -}}
+{{- $repository := printf "%s/%s" $registry $image.repository -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $repository (coalesce .values.image.tag $global.tag .root.Chart.AppVersion) -}}
+{{- printf "%s:%s" $repository (coalesce $image.tag $global.tag .root.Chart.AppVersion) -}}
 {{- end -}}
 {{- end -}}
 
@@ -53,6 +59,10 @@ block in values.yaml).
 {{- range uniq $names }}
 - name: {{ . }}
 {{- end -}}
+{{- end -}}
+
+{{- define "tandem.component.serviceAccountName" -}}
+{{- .values.serviceAccount.name | default (include "tandem.component.fullname" .) -}}
 {{- end -}}
 
 {{- define "tandem.component.selectorLabels" -}}
@@ -78,4 +88,39 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: tandem
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{/*
+The metadata of an object that belongs to both operators. Takes a dict of `root`, and where wanted `suffix` of the name,
+`namespace`, and what only this object has: `labels` and `annotations`.
+*/}}
+{{- define "tandem.metadata" -}}
+name: {{ include "tandem.fullname" .root }}{{ .suffix }}
+{{- include "tandem.metadata.rest" (merge (dict "own" (include "tandem.labels" .root)) .) }}
+{{- end -}}
+
+{{/* The same of an operator's object: `component` instead of `root`. */}}
+{{- define "tandem.component.metadata" -}}
+name: {{ .name | default (include "tandem.component.fullname" .component) }}{{ .suffix }}
+{{- include "tandem.metadata.rest" (merge (dict "root" .component.root "own" (include "tandem.component.labels" .component)) .) }}
+{{- end -}}
+
+{{/* The chart's own labels win over those of the object, and these over the common ones: selectors depend on the first. */}}
+{{- define "tandem.metadata.rest" -}}
+{{- with .namespace }}
+namespace: {{ . }}
+{{- end }}
+labels:
+  {{- .own | nindent 2 }}
+  {{- $more := merge dict (.labels | default dict) (.root.Values.commonLabels | default dict) }}
+  {{- range $key, $_ := fromYaml .own }}
+  {{- $more = omit $more $key }}
+  {{- end }}
+  {{- with $more }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge dict (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}

@@ -9,7 +9,7 @@ with `finishes` true for an operator that objects in a deleted namespace wait fo
 
 {{- define "tandem.component.subject" -}}
 - kind: ServiceAccount
-  name: {{ include "tandem.component.fullname" . }}
+  name: {{ include "tandem.component.serviceAccountName" . }}
   namespace: {{ .root.Release.Namespace }}
 {{- end -}}
 
@@ -17,9 +17,7 @@ with `finishes` true for an operator that objects in a deleted namespace wait fo
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ include "tandem.component.fullname" . }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
+  {{- include "tandem.component.metadata" (dict "component" .) | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
@@ -31,16 +29,18 @@ subjects:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ empty $namespace | ternary "ClusterRoleBinding" "RoleBinding" }}
 metadata:
-  name: {{ include "tandem.component.fullname" . }}-pools
-  {{- with $namespace }}
-  namespace: {{ . }}
-  {{- end }}
-  labels:
-    {{- include "tandem.component.labels" . | nindent 4 }}
+  {{- include "tandem.component.metadata" (dict "component" . "suffix" "-pools" "namespace" $namespace) | nindent 2 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
   name: {{ include "tandem.component.fullname" . }}-pools
 subjects:
   {{- include "tandem.component.subject" . | nindent 2 }}
+{{- end -}}
+
+{{/* Takes the names of the cluster's roles that shall include a role; renders the labels that they find it by. */}}
+{{- define "tandem.aggregate" -}}
+{{- range . }}
+rbac.authorization.k8s.io/aggregate-to-{{ . }}: "true"
+{{- end }}
 {{- end -}}

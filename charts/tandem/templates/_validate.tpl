@@ -1,0 +1,182 @@
+{{/*
+What a JSON schema cannot say, because it compares two values or reads a text. What an operator refuses at its start is
+refused here, in the operator's own words: a release that installs must not be a crash loop.
+*/}}
+{{- define "tandem.component.validate" -}}
+{{- include "tandem.component.validateLease" . -}}
+{{- include "tandem.component.validateArgs" . -}}
+{{- include "tandem.component.validatePod" . -}}
+{{- include "tandem.validateLogLevel" .root.Values.global.logLevel -}}
+{{- include "tandem.validateAccounts" .root.Values -}}
+{{- include "tandem.validateHostNetwork" .root.Values -}}
+{{- include "tandem.validateMonitors" .root -}}
+{{- include "tandem.validateCommonLabels" .root.Values.commonLabels -}}
+{{- include "tandem.validatePoolLimits" .root.Values.poolLimits -}}
+{{- with .root.Values -}}
+{{- $namespaces := list (.nodepoolOperator.watchNamespace | default "") (.autoscalerOperator.watchNamespace | default "") -}}
+{{- if ne (first $namespaces) (last $namespaces) -}}
+{{- $why := "must be the same: pools that only one operator sees are planned and never filled, or filled and never planned" -}}
+{{- fail (printf "nodepoolOperator.watchNamespace (%q) and autoscalerOperator.watchNamespace (%q) %s" (first $namespaces) (last $namespaces) $why) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tandem.component.validateLease" -}}
+{{- $at := printf "%s.leaderElection" (.name | camelcase | untitle) -}}
+{{- with .values.leaderElection -}}
+{{- $duration := int .leaseDurationSeconds -}}
+{{- $deadline := int .renewDeadlineSeconds -}}
+{{- $period := int .retryPeriodSeconds -}}
+{{- if le $duration $deadline -}}
+{{- $rule := "the lease duration (%ds) must be longer than the renew deadline (%ds); raise leaseDurationSeconds or lower renewDeadlineSeconds" -}}
+{{- fail (printf (printf "%s: %s" $at $rule) $duration $deadline) -}}
+{{- end -}}
+{{- /* 1.2 is client-go's jitter: below that, the holder would have no second try. */ -}}
+{{- if le (mul 5 $deadline) (mul 6 $period) -}}
+{{- $rule := "the renew deadline (%ds) must be longer than 1.2 times the retry period (%ds); raise renewDeadlineSeconds or lower retryPeriodSeconds" -}}
+{{- fail (printf (printf "%s: %s" $at $rule) $deadline $period) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An operator takes a flag once. */}}
+{{- define "tandem.component.validateArgs" -}}
+{{- $own := list -}}
+{{- range include "tandem.component.args" . | fromYamlArray -}}
+{{- $own = splitList "=" . | first | append $own -}}
+{{- end -}}
+{{- $at := printf "%s.extraArgs" (.name | camelcase | untitle) -}}
+{{- range .values.extraArgs -}}
+{{- $flag := splitList "=" . | first -}}
+{{- if has $flag $own -}}
+{{- fail (printf "%s: %s is given by the chart already; set the value that it comes from" $at $flag) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the filter. A word that is no level would be taken for the name of a module, and nothing else be logged. */}}
+{{- define "tandem.validateLogLevel" -}}
+{{- $filter := . -}}
+{{- $wrong := list -}}
+{{- if not (regexMatch "[^,\\s]" $filter) -}}
+{{- $wrong = list $filter -}}
+{{- end -}}
+{{- /* Directives about spans hold commas and equals signs of their own. */ -}}
+{{- if not (contains "[" $filter) -}}
+{{- range splitList "," $filter -}}
+{{- $level := trim . | splitList "=" | last -}}
+{{- if not (regexMatch "^(?i)(off|error|warn|info|debug|trace|[0-5])?$" $level) -}}
+{{- $wrong = append $wrong $level -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $wrong -}}
+{{- $levels := "levels are off, error, warn, info, debug and trace, and a module has its own behind an equals sign, as in info,shared_runtime::write=debug" -}}
+{{- fail (printf "global.logLevel %q: %q is no level; %s" $filter (first .) $levels) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the API server would refuse, or take for something else. */}}
+{{- define "tandem.component.validatePod" -}}
+{{- $at := .name | camelcase | untitle -}}
+{{- range .values.extraEnv -}}
+{{- if has .name (list "POD_NAME" "POD_NAMESPACE") -}}
+{{- fail (printf "%s.extraEnv: %s is given by the chart already" $at .name) -}}
+{{- end -}}
+{{- end -}}
+{{- $names := list .name -}}
+{{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
+{{- if has .name $names -}}
+{{- fail (printf "%s: two containers have the name %s; rename the one in initContainers or extraContainers" $at .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- if and (eq (.values.dnsPolicy | default "") "None") (not (.values.dnsConfig | default dict).nameservers) -}}
+{{- fail (printf "%s.dnsPolicy is None, so %s.dnsConfig.nameservers must name at least one server" $at $at) -}}
+{{- end -}}
+{{- with .values.serviceAccount -}}
+{{- if not (or .create .name) -}}
+{{- fail (printf "%s.serviceAccount.create is false, so %s.serviceAccount.name must be the name of an account in the release's namespace" $at $at) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tandem.validateAccounts" -}}
+{{- $nodepool := .nodepoolOperator.serviceAccount -}}
+{{- $autoscaler := .autoscalerOperator.serviceAccount -}}
+{{- if and $nodepool.name (eq $nodepool.name $autoscaler.name) (or $nodepool.create $autoscaler.create) -}}
+{{- fail (printf "nodepoolOperator.serviceAccount.name and autoscalerOperator.serviceAccount.name are both %q: the chart creates an account for one operator alone; give the other another name" $nodepool.name) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tandem.validateHostNetwork" -}}
+{{- $ports := list -}}
+{{- range $at := list "nodepoolOperator" "autoscalerOperator" -}}
+{{- with get $ $at -}}
+{{- if .hostNetwork -}}
+{{- $ports = splitList ":" .adminAddress | last | append $ports -}}
+{{- if $.networkPolicy.enabled -}}
+{{- fail (printf "%s.hostNetwork and networkPolicy.enabled exclude each other: no NetworkPolicy holds for a Pod on its node's network" $at) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (len $ports) (uniq $ports | len) -}}
+{{- fail (printf "both operators have hostNetwork and the port %s in adminAddress, so no node could run both: give one of them another port" (first $ports)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+A server that lacks the definitions would say `no matches for kind`. `helm template` knows no server, and what it renders is
+often for one that gets the definitions first; only where this namespace is found is there a server that was asked.
+*/}}
+{{- define "tandem.validateMonitors" -}}
+{{- with .Values.metrics -}}
+{{- if and .serviceMonitor.enabled (not .service.enabled) -}}
+{{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: a ServiceMonitor finds pods through their Service; metrics.podMonitor needs none" -}}
+{{- end -}}
+{{- if and .serviceMonitor.enabled .podMonitor.enabled -}}
+{{- fail "metrics.serviceMonitor.enabled and metrics.podMonitor.enabled exclude each other: Prometheus would scrape every pod twice" -}}
+{{- end -}}
+{{- end -}}
+{{- range $kind := list "ServiceMonitor" "PodMonitor" -}}
+{{- if (get $.Values.metrics (untitle $kind)).enabled -}}
+{{- if not ($.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" $kind)) -}}
+{{- if lookup "v1" "Namespace" "" "kube-system" -}}
+{{- fail (printf "metrics.%s.enabled: this cluster has no %s in monitoring.coreos.com/v1; install the Prometheus operator's CustomResourceDefinitions first" (untitle $kind) $kind) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the labels. By these the cluster's own roles would include those of the operators. */}}
+{{- define "tandem.validateCommonLabels" -}}
+{{- range $key, $_ := . -}}
+{{- if hasPrefix "rbac.authorization.k8s.io/" $key -}}
+{{- fail (printf "commonLabels: %s on every role would give users the rights of the operators; see rbac.aggregateToView and rbac.aggregateToEdit" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the rules. One that judges no pool, or names what it does not allow, is a mistake: it would bound less than it says. */}}
+{{- define "tandem.validatePoolLimits" -}}
+{{- $judged := list -}}
+{{- range $index, $rule := . -}}
+{{- $own := list -}}
+{{- range $rule.namespaces -}}
+{{- if not (or (has . $judged) (has "*" $judged)) -}}
+{{- $own = append $own . -}}
+{{- end -}}
+{{- end -}}
+{{- if not $own -}}
+{{- fail (printf "poolLimits[%d] judges no pool: the rules before it name all of its namespaces, and the first that does is the one that holds" $index) -}}
+{{- end -}}
+{{- $judged = concat $judged $own -}}
+{{- range $names, $provider := dict "programs" "exec" "nodeClasses" "karpenter" "machineDeployments" "clusterApi" -}}
+{{- if and (hasKey $rule $names) (hasKey $rule "providers") (not (has $provider $rule.providers)) -}}
+{{- fail (printf "poolLimits[%d].%s needs %s in poolLimits[%d].providers" $index $names $provider $index) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
