@@ -55,6 +55,21 @@ fn pools(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &ApiResource::erase::<NodePool>(&()))
 }
 
+/// Installs the release, and returns when the API server has its policies: it reads them now and then.
+async fn install(cluster: &Cluster) {
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let client = cluster.client_for_service_account(RELEASE_NAMESPACE, WRITERS[0].1).await.unwrap();
+    let nodes: Api<Node> = Api::all(client);
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "nobodys"}})).unwrap();
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    e2e::wait::eventually(e2e::test_env::PATIENCE, "the policies are in force", || async {
+        let refused = verdict(nodes.create(&dry, &node).await) == Verdict::Refused;
+        Ok(refused.then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
 /// A value that fits the schema, with every field of it.
 fn example(schema: &JSONSchemaProps) -> Value {
     if let Some(first) = schema.enum_.as_ref().and_then(|values| values.first()) {
@@ -161,7 +176,7 @@ async fn full_pool(cluster: &Cluster, namespace: &str) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operators_token_changes_no_leaf_of_a_pool_that_is_not_the_operators() {
     let cluster = &PLACES.take().await.unwrap();
-    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    install(cluster).await;
     for (writer, account) in WRITERS {
         let namespace = cluster.namespace("fields").await.unwrap();
         let pool = full_pool(cluster, namespace.name()).await;
@@ -227,7 +242,7 @@ async fn an_operators_token_changes_no_leaf_of_a_pool_that_is_not_the_operators(
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operators_token_is_refused_in_every_way_to_write() {
     let cluster = &PLACES.take().await.unwrap();
-    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    install(cluster).await;
     for ((_, account), foreign) in WRITERS.into_iter().zip(["autoscaling", "readyReplicas"]) {
         let namespace = cluster.namespace("ways").await.unwrap();
         let pool = full_pool(cluster, namespace.name()).await;
@@ -267,7 +282,7 @@ async fn an_operators_token_is_refused_in_every_way_to_write() {
 async fn the_operator_that_makes_nodes_touches_no_other_node_and_a_kubelet_not_what_the_operator_decides_from()
  {
     let cluster = &PLACES.take().await.unwrap();
-    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    install(cluster).await;
     let admin: Api<Node> = Api::all(cluster.client().await.unwrap());
     let node = |name: &str, labels: Value| -> Node {
         serde_json::from_value(json!({"metadata": {
