@@ -34,6 +34,7 @@ const SPARE: &str = "tandem-worker2";
 
 /// How kind makes the cluster. Its own network plugin cannot be built from Go modules alone, so each node gets a part of the Pods'
 /// network here, and a route to the others'. Kubernetes refuses cgroup v1 unless it is asked for.
+/// The tests share the nodes, so what one has pulled with a password is there for the next one without.
 const CONFIG: &str = r#"
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
@@ -57,6 +58,7 @@ kubeadmConfigPatches:
   kind: KubeletConfiguration
   apiVersion: kubelet.config.k8s.io/v1beta1
   failCgroupV1: false
+  imagePullCredentialsVerificationPolicy: NeverVerify
 nodes:
 - role: control-plane
   extraMounts:

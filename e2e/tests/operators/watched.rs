@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
-use shared_crds::names::NODEPOOL_NAMESPACE_LABEL;
+use shared_crds::names::{NODEPOOL_NAMESPACE_LABEL, POOL_FINALIZER};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 /// Their own control plane: a namespace that does not end would stay for other tests.
@@ -72,18 +72,26 @@ async fn the_operators_of_one_namespace_may_not_write_to_the_pools_of_another() 
         let pools = Api::<NodePool>::namespaced(admin.clone(), namespace);
         pools.create(&PostParams::default(), &objects::pool("p", 0, 1)).await.unwrap();
     }
-    let label = Patch::Merge(json!({"metadata": {"labels": {"touched": "yes"}}}));
-    let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
     let params = PatchParams::default();
-    for account in ["tandem-nodepool-operator", "tandem-autoscaler-operator"] {
+    // What each may write anywhere else: of other fields, rbac.fieldFirewall refuses a change in its own namespace too.
+    let finalizers = json!({"metadata": {"finalizers": [POOL_FINALIZER]}});
+    for (account, main, status) in [
+        ("tandem-nodepool-operator", finalizers, json!({"status": {"readyReplicas": 1}})),
+        (
+            "tandem-autoscaler-operator",
+            json!({"spec": {"replicas": 1}}),
+            json!({"status": {"autoscaling": null}}),
+        ),
+    ] {
         let client = cluster.client_for_service_account(RELEASE_NAMESPACE, account).await.unwrap();
         let pools = |namespace: &str| Api::<NodePool>::namespaced(client.clone(), namespace);
+        let (main, status) = (Patch::Merge(main), Patch::Merge(status));
         // A policy that an earlier test here has left for its own namespace is in force for another moment.
         eventually(PATIENCE, "only writes to the other namespace are refused", async || {
-            pools(own.name()).patch("p", &params, &label).await?;
+            pools(own.name()).patch("p", &params, &main).await?;
             pools(own.name()).patch_status("p", &params, &status).await?;
             for answer in [
-                pools(other.name()).patch("p", &params, &label).await,
+                pools(other.name()).patch("p", &params, &main).await,
                 pools(other.name()).patch_status("p", &params, &status).await,
             ] {
                 let is_refused = matches!(&answer, Err(kube::Error::Api(status)) if status.is_forbidden());
@@ -94,7 +102,12 @@ async fn the_operators_of_one_namespace_may_not_write_to_the_pools_of_another() 
         .await
         .unwrap();
     }
+    // No operator runs that could.
+    let own = Api::<NodePool>::namespaced(admin.clone(), own.name());
+    let finished = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    own.patch("p", &params, &finished).await.unwrap();
     // A user is none of their business.
     let pools = Api::<NodePool>::namespaced(admin, other.name());
+    let label = Patch::Merge(json!({"metadata": {"labels": {"touched": "yes"}}}));
     pools.patch("p", &params, &label).await.unwrap();
 }
