@@ -1,6 +1,7 @@
 //! Container images of the operators, made without a container engine: from scratch, one static program each, the roots of the
 //! public certificate authorities, and a user who is not root. The same sources make the same digest.
 
+pub mod before;
 pub mod debian;
 pub mod layout;
 pub mod programs;

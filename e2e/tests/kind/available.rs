@@ -1,10 +1,174 @@
-//! Two replicas: a drain of a node leaves one of them.
+//! Two replicas: one takes over from the other, and a drain of their nodes leaves one of them.
 
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::audit::{Event, ObjectKey};
 use e2e::cluster::Cluster;
+use e2e::control_plane::go::inform;
+use e2e::kind::Kind;
+use e2e::lost_update_check::LostUpdateCheck;
 use e2e::tandem::chart;
+use e2e::wait::eventually;
+use e2e::write_effects::WriteEffects;
+use jiff::Timestamp;
 
 use crate::begin;
-use crate::release::{NAMESPACE, install_with, json, make_namespace, uninstall};
+use crate::release::{
+    NAMESPACE, POOL, install, install_with, json, make_namespace, nodes_are_ready, scale, uninstall,
+    what_runs,
+};
+
+const LEASE: &str = "leases/tandem-nodepool-operator";
+
+/// The chart's lease of 15 s and two of its retries, which are up to 2.4 s apart, with as much again for a busy machine.
+const TAKES_OVER: Duration = Duration::from_secs(40);
+
+/// How a leader stops working.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Killed,
+    Frozen,
+    CutOff,
+}
+
+/// The leader, as a process.
+struct Leader {
+    identity: String,
+    pod: String,
+    node: String,
+    /// In the PID namespace of its node.
+    pid: String,
+    /// The process that holds the network of its Pod: it stays when the container is started again.
+    sandbox: String,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_off_and_nothing_is_written_twice()
+ {
+    let Some(turn) = begin().await else { return };
+    let (cluster, Some(kind)) = (&turn.cluster, turn.kind()) else { return };
+    install(cluster).await;
+    // Other tests have had a pool of this name.
+    let audit = kind.audit_log();
+    let mut log = audit.follow_from(audit.end().unwrap());
+    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
+    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], POOL).await.unwrap();
+    nodes_are_ready(cluster, 2).await;
+    let mut events = Vec::new();
+    for (nodes, fault) in [(3, Fault::Killed), (4, Fault::Frozen), (5, Fault::CutOff)] {
+        let old = leader(cluster, kind).await.unwrap();
+        fault.begin(kind, &old).await.unwrap();
+        let new = taken_over(cluster, &old).await;
+        inform(&format!("{fault:?}: {} took over after {:.1} s", new.0, new.1.as_secs_f64()));
+        scale(cluster, nodes).await;
+        nodes_are_ready(cluster, nodes).await;
+        // It comes back, and has to notice that it does not lead any more.
+        let back = Timestamp::now();
+        fault.end(kind, &old).await.unwrap();
+        scale(cluster, nodes - 1).await;
+        nodes_are_ready(cluster, nodes - 1).await;
+        events.extend(log.read_new().unwrap());
+        // The container that was killed starts again in the same Pod, and may lead by right.
+        if !matches!(fault, Fault::Killed) {
+            let late: Vec<&Event> =
+                events.iter().filter(|event| event.received > back && wrote(event, &old)).collect();
+            assert!(late.is_empty(), "{fault:?}: {late:#?}");
+        }
+    }
+    let pool = ObjectKey::node_pool("kept", "kept");
+    WriteEffects::of(&events, &pool).check_owned().unwrap();
+    LostUpdateCheck::of(&events, &pool).check_unbroken().unwrap();
+    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=60s"]).await.unwrap();
+    uninstall(cluster).await;
+}
+
+/// Whether a Pod's operator has changed something of Tandem's.
+fn wrote(event: &Event, old: &Leader) -> bool {
+    let shared =
+        event.object.as_ref().is_some_and(|object| ["nodes", "nodepools"].contains(&&*object.resource));
+    shared && event.is_write() && event.succeeded() && event.user_agent.contains(&old.pod)
+}
+
+impl Fault {
+    async fn begin(self, kind: &Kind, leader: &Leader) -> Result<String> {
+        match self {
+            Self::Killed => kind.in_node(&leader.node, &["kill", "-KILL", &leader.pid]).await,
+            Self::Frozen => kind.in_node(&leader.node, &["kill", "-STOP", &leader.pid]).await,
+            Self::CutOff => leader.route(kind, "add").await,
+        }
+    }
+
+    async fn end(self, kind: &Kind, leader: &Leader) -> Result<String> {
+        match self {
+            Self::Killed => Ok(String::new()),
+            // Its kubelet may have ended it meanwhile, because it did not answer.
+            Self::Frozen => {
+                kind.in_node(&leader.node, &["sh", "-c", &format!("kill -CONT {} || true", leader.pid)]).await
+            }
+            Self::CutOff => leader.route(kind, "del").await,
+        }
+    }
+}
+
+impl Leader {
+    /// Adds or removes what keeps the Pod's packets from the API server.
+    async fn route(&self, kind: &Kind, what: &str) -> Result<String> {
+        let inside = [
+            "nsenter",
+            "--target",
+            &*self.sandbox,
+            "--net",
+            "ip",
+            "route",
+            what,
+            "blackhole",
+            "10.96.0.1/32",
+        ];
+        kind.in_node(&self.node, &inside).await
+    }
+}
+
+async fn leader(cluster: &Cluster, kind: &Kind) -> Result<Leader> {
+    let identity = holder(cluster).await;
+    let pods = json(cluster, &["get", "pods", "--namespace", NAMESPACE]).await;
+    let pods = pods["items"].as_array().context("no pods")?;
+    let name = |pod: &serde_json::Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let holder = identity.split('_').next().unwrap_or_default();
+    let pod = pods.iter().find(|pod| name(pod) == holder);
+    let pod = pod.with_context(|| format!("{identity} is no pod"))?;
+    let node = pod["spec"]["nodeName"].as_str().context("the leader is on no node")?.to_owned();
+    let id = pod["status"]["containerStatuses"][0]["containerID"]
+        .as_str()
+        .context("the leader has no container")?;
+    let id = id.trim_start_matches("containerd://");
+    let inspect = ["crictl", "inspect", "--output", "go-template", "--template", "{{.info.pid}}", id];
+    let pid = kind.in_node(&node, &inspect).await?.trim().to_owned();
+    let sandbox = kind.in_node(&node, &["crictl", "pods", "--quiet", "--name", &name(pod)]).await?;
+    let inspect =
+        ["crictl", "inspectp", "--output", "go-template", "--template", "{{.info.pid}}", sandbox.trim()];
+    let sandbox = kind.in_node(&node, &inspect).await?.trim().to_owned();
+    Ok(Leader { identity, pod: name(pod), node, pid, sandbox })
+}
+
+async fn holder(cluster: &Cluster) -> String {
+    let lease = json(cluster, &["get", LEASE, "--namespace", NAMESPACE]).await;
+    lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Who leads now, and after how long.
+async fn taken_over(cluster: &Cluster, old: &Leader) -> (String, Duration) {
+    let began = tokio::time::Instant::now();
+    let taken = eventually(TAKES_OVER, "another replica leads", || async {
+        let now = holder(cluster).await;
+        ensure!(!now.is_empty() && now != old.identity, "{now} leads");
+        Ok(Some(now))
+    });
+    match taken.await {
+        Ok(now) => (now, began.elapsed()),
+        Err(error) => panic!("{error:#}\n{}", what_runs(cluster).await),
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_of_the_operators_node_never_takes_both_replicas() {

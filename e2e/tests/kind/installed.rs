@@ -36,6 +36,37 @@ async fn the_chart_is_installed_with_its_images_under_the_restricted_level() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_test_of_the_chart_says_why_a_release_does_not_work() {
+    let Some(turn) = begin().await else { return };
+    let cluster = &turn.cluster;
+    install(cluster).await;
+    // Without its right to the lease, the operator runs and is not ready. What it waits for stands nowhere in the API.
+    let role = "tandem-autoscaler-operator-lease";
+    cluster.kubectl(&["delete", "role", role, "--namespace", NAMESPACE]).await.unwrap();
+    let account = format!("--as=system:serviceaccount:{NAMESPACE}:tandem-autoscaler-operator");
+    let may =
+        ["auth", "can-i", "get", "leases/tandem-autoscaler-operator", "--namespace", NAMESPACE, &account];
+    let refused = eventually(PATIENCE, "the API server knows that the right is gone", || async {
+        // It answers no with an exit status.
+        Ok(cluster.kubectl(&may).await.is_err().then_some(()))
+    });
+    refused.await.unwrap();
+    let deployment = "deployment/tandem-autoscaler-operator";
+    cluster.kubectl(&["rollout", "restart", deployment, "--namespace", NAMESPACE]).await.unwrap();
+    let test = ["test", "tandem", "--namespace", NAMESPACE, "--timeout", "120s"];
+    let failed = cluster.helm(&test).await.unwrap_err();
+    let said = cluster.kubectl(&["logs", "tandem-test", "--namespace", NAMESPACE]).await.unwrap();
+    for words in [
+        "tandem-nodepool-operator: 2 of 2 replicas ready",
+        "leases.coordination.k8s.io",
+        "the release tandem is not ready",
+    ] {
+        assert!(said.contains(words), "no {words}: {said}\n{failed:#}");
+    }
+    uninstall(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pending_pods_get_nodes_and_the_nodes_go_again_with_the_operators_as_pods() {
     let Some(turn) = begin().await else { return };
     let cluster = &turn.cluster;

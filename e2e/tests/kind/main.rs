@@ -9,6 +9,7 @@ mod place;
 mod pulled;
 mod real_node;
 mod release;
+mod upgraded;
 
 use e2e::cluster::Cluster;
 use e2e::control_plane::go::inform;

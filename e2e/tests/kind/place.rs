@@ -10,7 +10,7 @@ use e2e::kind::Kind;
 use e2e::operators::cargo;
 use e2e::played_kubelets::PlayedKubelets;
 use images::WrittenImage;
-use images::programs::{Build, Profile, build};
+use images::programs::{Build, build};
 
 /// The kubeconfig of the user's cluster; `cargo e2e --kubeconfig` sets it.
 const KUBECONFIG: &str = "TANDEM_E2E_KUBECONFIG";
@@ -22,7 +22,7 @@ pub(crate) struct Place {
     kubeconfig: PathBuf,
     kind: Option<Kind>,
     images: Vec<WrittenImage>,
-    _kubelets: PlayedKubelets,
+    kubelets: PlayedKubelets,
 }
 
 /// The kubeconfig that the user names.
@@ -39,7 +39,7 @@ impl Place {
             (kind.kubeconfig().to_owned(), Some(kind), images)
         };
         let kubelets = PlayedKubelets::start(&kubeconfig).await?;
-        Ok(Self { kubeconfig, kind, images, _kubelets: kubelets })
+        Ok(Self { kubeconfig, kind, images, kubelets })
     }
 
     pub(crate) fn kind(&self) -> Option<&Kind> {
@@ -52,7 +52,7 @@ impl Place {
     }
 
     pub(crate) async fn cluster(&self) -> Result<Cluster> {
-        Cluster::of(&self.kubeconfig).await
+        Cluster::of(&self.kubeconfig, self.kubelets.directory()).await
     }
 }
 
@@ -67,15 +67,7 @@ pub(crate) fn values() -> Vec<String> {
 async fn make() -> Result<(Kind, Vec<WrittenImage>)> {
     let images = tokio::task::spawn_blocking(|| {
         inform("building the operators' images");
-        let target = target_directory();
-        build(Build {
-            cargo: cargo(),
-            workspace: &workspace()?,
-            target: &target,
-            profile: Profile::Dev,
-            directory: &target.join("images"),
-            tag: None,
-        })
+        build(Build::for_tests(cargo(), &workspace()?, &target_directory()))
     });
     let images = images.await??;
     let kind = Kind::start().await?;

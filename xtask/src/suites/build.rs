@@ -6,7 +6,8 @@ use std::process::Stdio;
 use anyhow::{Context as _, ensure};
 use e2e::control_plane::go::inform;
 use e2e::control_plane::toolbox::{Tool, Toolbox, target_directory};
-use images::programs::{Build, Profile, build};
+use images::before;
+use images::programs::{Build, build};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -60,20 +61,14 @@ async fn go() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The operators' images, which the tests on a kind cluster load: here, so that no test waits for a compiler.
+/// The operators' images, which the tests on a kind cluster load, and those of the commit before, from which one upgrades: here, so that no test waits for a compiler.
 async fn images() -> anyhow::Result<()> {
     inform("building the operators' images");
     let (root, target) = (workspace::root(), target_directory());
     let build = move || {
-        build(Build {
-            cargo: workspace::cargo(),
-            workspace: &root,
-            target: &target,
-            profile: Profile::Dev,
-            directory: &target.join("images"),
-            tag: None,
-        })?;
-        anyhow::Ok(())
+        build(Build::for_tests(workspace::cargo(), &root, &target))?;
+        inform("building the operators of the commit before");
+        before::build(workspace::cargo(), &root, &target)
     };
     tokio::task::spawn_blocking(build).await??;
     Ok(())

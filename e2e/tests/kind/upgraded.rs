@@ -1,0 +1,84 @@
+//! Upgrades and rollbacks with a live pool.
+
+use anyhow::Context as _;
+use e2e::control_plane::go::inform;
+use e2e::control_plane::toolbox::target_directory;
+use e2e::operators::cargo;
+use e2e::tandem::chart;
+use images::before;
+use serde_json::Value;
+
+use crate::place::workspace;
+use crate::release::{
+    NAMESPACE, POOL, install_with, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
+    upgrade,
+};
+use crate::{Turn, begin};
+
+/// Each step leaves a release that works: it is asked for another number of nodes, and those that stay are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_pool_outlives_an_upgrade_from_the_commit_before_and_the_way_back() {
+    let Some(turn) = begin().await else { return };
+    let (cluster, Some(kind)) = (&turn.cluster, turn.kind()) else { return };
+    let old = tokio::task::spawn_blocking(|| {
+        inform("building the operators of the commit before");
+        before::build(cargo(), &workspace()?, &target_directory())
+    });
+    let old = old.await.unwrap();
+    let old = old.context("the commit before").unwrap();
+    for image in &old.images {
+        kind.load(&image.archive).await.unwrap();
+    }
+    let tag = format!("global.image.tag={}", before::TAG);
+    let old_operators = ["--set", &*tag];
+    let without_crds = ["--set", "crds.enabled=false"];
+
+    make_namespace(cluster).await;
+    install_with(cluster, &old.chart, &old_operators).await;
+    run_images_of(&turn, before::TAG).await;
+    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
+    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], POOL).await.unwrap();
+    nodes_are_ready(cluster, 2).await;
+    let first = node_uids(cluster).await;
+
+    // Newer operators with the older definitions.
+    upgrade(cluster, &chart(), &without_crds).await;
+    run_images_of(&turn, env!("CARGO_PKG_VERSION")).await;
+    scale(cluster, 3).await;
+    nodes_are_ready(cluster, 3).await;
+    // With their own.
+    upgrade(cluster, &chart(), &[]).await;
+    scale(cluster, 4).await;
+    nodes_are_ready(cluster, 4).await;
+    // Older operators with the newer definitions.
+    upgrade(cluster, &old.chart, &[old_operators, without_crds].concat()).await;
+    run_images_of(&turn, before::TAG).await;
+    scale(cluster, 5).await;
+    nodes_are_ready(cluster, 5).await;
+    // All of the first release.
+    let back = ["rollback", "tandem", "1", "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
+    cluster.helm(&back).await.unwrap();
+    let last = node_uids(cluster).await;
+    assert!(first.iter().all(|uid| last.contains(uid)), "{first:?} {last:?}");
+    scale(cluster, 0).await;
+    nodes_are_ready(cluster, 0).await;
+
+    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=60s"]).await.unwrap();
+    uninstall(cluster).await;
+}
+
+/// Checks which operators run.
+async fn run_images_of(turn: &Turn, tag: &str) {
+    let deployments = json(&turn.cluster, &["get", "deployments", "--namespace", NAMESPACE]).await;
+    let images: Vec<&Value> = deployments["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|deployment| &deployment["spec"]["template"]["spec"]["containers"][0]["image"])
+        .collect();
+    let expected = format!(":{tag}");
+    assert!(
+        images.len() == 2 && images.iter().all(|image| image.as_str().unwrap().ends_with(&expected)),
+        "{images:?}"
+    );
+}
