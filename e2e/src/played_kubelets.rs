@@ -13,10 +13,15 @@ use crate::process_supervisor::{ProcessSupervisor, ProgramSpec, Running};
 pub struct PlayedKubelets {
     _kwok: Running,
     _supervisor: ProcessSupervisor,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl PlayedKubelets {
+    /// A directory that goes with kwok, also when the test is killed.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Starts it for the cluster of a kubeconfig. It leaves nodes alone that do not ask for it by an annotation.
     ///
     /// # Errors
@@ -44,6 +49,6 @@ impl PlayedKubelets {
             log: directory.path().join("kwok.log"),
             memory_limit: None,
         });
-        Ok(Self { _kwok: kwok.await?, _supervisor: supervisor, _directory: directory })
+        Ok(Self { _kwok: kwok.await?, _supervisor: supervisor, directory })
     }
 }

@@ -138,7 +138,10 @@ impl Image {
         let archive = PathBuf::from(format!("{}.tar", directory.display()));
         let parent = directory.parent().context("an image needs a directory")?;
         std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-        write_archive(&archive, &files)?;
+        let entries: Vec<Entry> =
+            files.iter().map(|(path, bytes)| Entry::file(path, 0o644, bytes.clone())).collect();
+        std::fs::write(&archive, pack(&entries, Timestamp::UNIX_EPOCH)?)
+            .with_context(|| format!("cannot write {}", archive.display()))?;
         // What engines load is not part of a layout.
         files.retain(|(path, _)| path != "manifest.json");
         write_directory(directory, &files)?;
@@ -233,7 +236,7 @@ fn append(
 /// Compressed with gzip, without a name or a time in its header.
 ///
 /// # Errors
-/// None that could be named: it is in memory.
+/// None in practice: it writes to memory.
 pub fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
@@ -243,22 +246,6 @@ pub fn compress(bytes: &[u8]) -> Result<Vec<u8>> {
 /// The SHA-256 of these bytes, in hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn write_archive(archive: &Path, files: &[(String, Vec<u8>)]) -> Result<()> {
-    let file =
-        std::fs::File::create(archive).with_context(|| format!("cannot write {}", archive.display()))?;
-    let mut tar = tar::Builder::new(file);
-    for (path, contents) in files {
-        let mut header = tar::Header::new_ustar();
-        header.set_mode(0o644);
-        header.set_uid(0);
-        header.set_gid(0);
-        header.set_mtime(0);
-        header.set_size(contents.len() as u64);
-        tar.append_data(&mut header, path, &**contents).with_context(|| format!("cannot pack {path}"))?;
-    }
-    tar.into_inner()?.flush().with_context(|| format!("cannot write {}", archive.display()))
 }
 
 /// In a directory aside first, so that an interrupted run leaves nothing that looks complete.

@@ -52,9 +52,16 @@ pub struct Build<'a> {
     /// How much is optimized.
     pub profile: Profile,
     /// Where the images are written.
-    pub directory: &'a Path,
+    pub directory: PathBuf,
     /// The tag of the images; without it, the version.
     pub tag: Option<&'a str>,
+}
+
+impl<'a> Build<'a> {
+    /// For tests and daily work: quick to build, in Cargo's target directory.
+    pub fn for_tests(cargo: Command, workspace: &'a Path, target: &'a Path) -> Self {
+        Self { cargo, workspace, target, profile: Profile::Dev, directory: target.join("images"), tag: None }
+    }
 }
 
 /// Builds both operators and writes all images: those of [`build_operators`], and [`WITH_TOOLS`]. Beside each is what it is made of, as
@@ -67,10 +74,10 @@ pub fn build(build: Build<'_>) -> Result<Vec<WrittenImage>> {
     let about = about(workspace)?;
     let program = cargo.get_program().to_owned();
     let programs = compile(cargo, workspace, target, profile)?;
-    let mut written = operators(&programs, &about, directory, tag)?;
+    let mut written = operators(&programs, &about, &directory, tag)?;
     let tools = tools(&target.join("image-packages"))?;
     let contents = Contents { program: &programs.join(OPERATORS[0]), init: &INIT, tools: tools.entries };
-    written.push(crate::write(&reference(WITH_TOOLS, tag), contents, &about, directory)?);
+    written.push(crate::write(&reference(WITH_TOOLS, tag), contents, &about, &directory)?);
 
     let crates = Metadata::read(Command::new(program), workspace, &platform())?;
     for (image, package, debian) in [
@@ -93,7 +100,7 @@ pub fn build(build: Build<'_>) -> Result<Vec<WrittenImage>> {
 pub fn build_operators(build: Build<'_>) -> Result<Vec<WrittenImage>> {
     let about = about(build.workspace)?;
     let programs = compile(build.cargo, build.workspace, build.target, build.profile)?;
-    operators(&programs, &about, build.directory, build.tag)
+    operators(&programs, &about, &build.directory, build.tag)
 }
 
 fn operators(

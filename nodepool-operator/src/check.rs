@@ -4,6 +4,7 @@
 //! `/readyz`, and the API server does not know it.
 
 use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::Args;
@@ -16,6 +17,7 @@ use kube::{Api, Client, Config, ResourceExt as _};
 use shared_runtime::cli::ClientArgs;
 use shared_runtime::client;
 use shared_runtime::clock::Clock;
+use shared_runtime::error::chain;
 use shared_runtime::metrics::Metrics;
 use tokio::time::{Instant, sleep};
 
@@ -154,44 +156,34 @@ fn is_ready(pod: &Pod) -> bool {
 
 /// What the Pod itself says on `/readyz`.
 async fn waits_for(pod: &Pod) -> Option<String> {
-    let address: std::net::IpAddr = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;
+    let address: IpAddr = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;
     let ports = pod
         .spec
         .iter()
         .flat_map(|spec| &spec.containers)
         .flat_map(|container| container.ports.iter().flatten());
     let port = ports.into_iter().find(|port| port.name.as_deref() == Some("admin"))?.container_port;
-    let address = std::net::SocketAddr::new(address, u16::try_from(port).ok()?);
+    let address = SocketAddr::new(address, u16::try_from(port).ok()?);
     let answer = tokio::time::timeout(ANSWERS, ask(address)).await;
     Some(answer.unwrap_or_else(|_| format!("http://{address}/readyz does not answer")))
 }
 
-async fn ask(address: std::net::SocketAddr) -> String {
-    let url = format!("http://{address}");
-    let failed = |why: &dyn std::fmt::Display| format!("{url}/readyz cannot be asked: {why}");
-    let uri = match url.parse() {
-        Ok(uri) => uri,
-        Err(why) => return failed(&why),
-    };
-    let mut config = Config::new(uri);
+async fn ask(address: SocketAddr) -> String {
+    let answer = readyz(address).await;
+    answer.unwrap_or_else(|why| format!("http://{address}/readyz cannot be asked: {}", chain(&*why)))
+}
+
+async fn readyz(address: SocketAddr) -> Result<String, Box<dyn std::error::Error>> {
+    let mut config = Config::new(format!("http://{address}").parse()?);
     // What is not ready answers 503, which kube would repeat for minutes.
     config.default_retry = false;
-    let client = match Client::try_from(config) {
-        Ok(client) => client,
-        Err(why) => return failed(&why),
-    };
-    let request = match Request::get("/readyz").body(Body::empty()) {
-        Ok(request) => request,
-        Err(why) => return failed(&why),
-    };
-    match client.send(request).await {
-        Ok(response) if response.status() == StatusCode::OK => "it is ready by now".to_owned(),
-        Ok(response) => match response.into_body().collect_bytes().await {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).trim_end().to_owned(),
-            Err(why) => failed(&why),
-        },
-        Err(why) => failed(&why),
+    let request = Request::get("/readyz").body(Body::empty())?;
+    let response = Client::try_from(config)?.send(request).await?;
+    if response.status() == StatusCode::OK {
+        return Ok("it is ready by now".to_owned());
     }
+    let bytes = response.into_body().collect_bytes().await?;
+    Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
 /// One operator: its replicas, and of those that are not ready what is known.

@@ -9,7 +9,7 @@ use e2e::control_plane::toolbox::target_directory;
 use e2e::kind::Kind;
 use e2e::played_kubelets::PlayedKubelets;
 use e2e::tandem::Release;
-use images::programs::{Build, Profile};
+use images::programs::Build;
 
 use crate::workspace;
 
@@ -83,14 +83,7 @@ async fn up_kind() -> anyhow::Result<()> {
     }
     let (root, target) = (workspace::root(), target_directory());
     let build = tokio::task::spawn_blocking(move || {
-        images::programs::build(Build {
-            cargo: workspace::cargo(),
-            workspace: &root,
-            target: &target,
-            profile: Profile::Dev,
-            directory: &target.join("images"),
-            tag: None,
-        })
+        images::programs::build(Build::for_tests(workspace::cargo(), &root, &target))
     });
     let images = build.await??;
     let kind = Kind::start().await?;

@@ -32,7 +32,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         workspace: &workspace::root(),
         target: &target,
         profile,
-        directory: &directory,
+        directory: directory.clone(),
         tag: None,
     });
     for made in made? {

@@ -43,7 +43,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         workspace: &root,
         target: &target,
         profile: Profile::Release,
-        directory: &directory,
+        directory: directory.clone(),
         tag: None,
     })?;
     // The archive beside it is the same layout.

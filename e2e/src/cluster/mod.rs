@@ -120,22 +120,27 @@ impl Cluster {
             }
             BinarySource::Foreign(kubeconfig) => {
                 let directory = tempfile::Builder::new().prefix("tandem-").tempdir()?;
-                let answer = client_of(&kubeconfig).await?.apiserver_version().await;
-                answer.with_context(|| format!("the cluster of {} does not answer", kubeconfig.display()))?;
-                Ok(Self { kubeconfig, toolbox: options.toolbox, backing: Backing::Foreign(directory) })
+                Self::foreign(kubeconfig, options.toolbox, directory).await
             }
         }
     }
 
-    /// Connects to the cluster of a kubeconfig that this harness did not make, or made another way.
+    /// Connects to the cluster of a kubeconfig that this harness did not make, or made another way. Files of its own are below
+    /// `directory`, which goes with the programs of the test, also when the test is killed.
     ///
     /// # Errors
     /// When it cannot be read, or the cluster does not answer.
-    pub async fn of(kubeconfig: &Path) -> Result<Self> {
-        let source = Some(BinarySource::Foreign(kubeconfig.to_owned()));
+    pub async fn of(kubeconfig: &Path, directory: &Path) -> Result<Self> {
         // Whatever KUBEBUILDER_ASSETS holds: envtest has no Helm.
         let toolbox = Toolbox { assets: None, ..Toolbox::from_environment() };
-        Self::start(ClusterOptions { source, toolbox, ..ClusterOptions::default() }).await
+        let directory = tempfile::Builder::new().prefix("cluster-").tempdir_in(directory)?;
+        Self::foreign(kubeconfig.to_owned(), toolbox, directory).await
+    }
+
+    async fn foreign(kubeconfig: PathBuf, toolbox: Toolbox, directory: TempDir) -> Result<Self> {
+        let answer = client_of(&kubeconfig).await?.apiserver_version().await;
+        answer.with_context(|| format!("the cluster of {} does not answer", kubeconfig.display()))?;
+        Ok(Self { kubeconfig, toolbox, backing: Backing::Foreign(directory) })
     }
 
     /// The shared cluster of a test binary, started by the first caller. It ends with the process, however that ends. A

@@ -1,21 +1,18 @@
-//! A TCP port of this machine that leads to an address in another network namespace.
-//!
-//! A network namespace belongs to a thread. So one thread listens here, enters the other namespace, and connects from there: a
-//! socket stays in the namespace it was made in.
+//! A TCP port of this machine that leads to an address in another network namespace: it listens here, and connects from there.
 
-use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{Context as _, Result};
-use nix::sched::{CloneFlags, setns};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+
+use super::inside::{self, Open};
 
 /// A port that is open until this is dropped.
 pub(super) struct Forward {
     /// Where it is.
     pub(super) address: SocketAddr,
-    _open: oneshot::Sender<()>,
+    _open: Open,
 }
 
 impl Forward {
@@ -27,24 +24,11 @@ impl Forward {
         let listener = TcpListener::bind("127.0.0.1:0").context("no port is free")?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let namespace = File::open(format!("/proc/{pid}/ns/net")).context("the container engine is gone")?;
-        let (open, closed) = oneshot::channel();
-        let (ready, is_ready) = oneshot::channel();
-        std::thread::Builder::new().name("kind-network".to_owned()).spawn(move || {
-            let runtime = setns(namespace, CloneFlags::CLONE_NEWNET)
-                .context("cannot enter the network of the container engine")
-                .and_then(|()| Ok(tokio::runtime::Builder::new_current_thread().enable_io().build()?));
-            match runtime {
-                Ok(runtime) => {
-                    ready.send(Ok(())).ok();
-                    runtime.block_on(serve(listener, inside, closed));
-                }
-                Err(error) => {
-                    ready.send(Err(error)).ok();
-                }
-            }
-        })?;
-        is_ready.await??;
+        let serve = move |ready: oneshot::Sender<Result<()>>, closed| {
+            ready.send(Ok(())).ok();
+            serve(listener, inside, closed)
+        };
+        let ((), open) = inside::run(pid, "kind-network", serve).await?;
         Ok(Self { address, _open: open })
     }
 }

@@ -4,25 +4,24 @@
 //! It speaks the protocol of `exec` over HTTP (docs/providers/exec.md), so the program only passes requests on. It listens in the
 //! network of the container engine, where the Pods are.
 
-use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
-use nix::sched::{CloneFlags, setns};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, oneshot};
 
 use super::engine::{Docker, Engine};
+use super::inside::{self, Open};
 
 /// Runs until it is dropped.
 pub struct MachineService {
     /// Where Pods reach it.
     pub address: SocketAddr,
-    _open: oneshot::Sender<()>,
+    _open: Open,
 }
 
 /// The only machine, and how it is switched on and off.
@@ -43,24 +42,10 @@ struct Made {
 impl MachineService {
     /// Starts the service on `gateway`, an address of the engine's network.
     pub(super) async fn start(engine: &Engine, gateway: Ipv4Addr, node: &'static str) -> Result<Self> {
-        let namespace =
-            File::open(format!("/proc/{}/ns/net", engine.pid())).context("the container engine is gone")?;
         let room = Arc::new(Room { node, docker: engine.client(), made: Mutex::new(None) });
-        let (open, closed) = oneshot::channel();
-        let (ready, is_ready) = oneshot::channel();
-        // A network namespace belongs to a thread.
-        std::thread::Builder::new().name("kind-machines".to_owned()).spawn(move || {
-            let runtime = setns(namespace, CloneFlags::CLONE_NEWNET)
-                .context("cannot enter the network of the container engine")
-                .and_then(|()| Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?));
-            match runtime {
-                Ok(runtime) => runtime.block_on(serve(room, gateway, ready, closed)),
-                Err(error) => {
-                    ready.send(Err(error)).ok();
-                }
-            }
-        })?;
-        Ok(Self { address: is_ready.await??, _open: open })
+        let serve = move |ready, closed| serve(room, gateway, ready, closed);
+        let (address, open) = inside::run(engine.pid(), "kind-machines", serve).await?;
+        Ok(Self { address, _open: open })
     }
 }
 
@@ -70,13 +55,20 @@ async fn serve(
     ready: oneshot::Sender<Result<SocketAddr>>,
     closed: oneshot::Receiver<()>,
 ) {
-    let listener = tokio::net::TcpListener::bind((gateway, 0)).await;
-    let address = listener
-        .as_ref()
-        .map_err(ToString::to_string)
-        .and_then(|listener| listener.local_addr().map_err(|error| error.to_string()));
-    ready.send(address.map_err(anyhow::Error::msg)).ok();
-    let Ok(listener) = listener else { return };
+    let listen = async {
+        let listener = tokio::net::TcpListener::bind((gateway, 0)).await?;
+        anyhow::Ok((listener.local_addr()?, listener))
+    };
+    let listener = match listen.await {
+        Ok((address, listener)) => {
+            ready.send(Ok(address)).ok();
+            listener
+        }
+        Err(error) => {
+            ready.send(Err(error)).ok();
+            return;
+        }
+    };
     let router = Router::new().route("/", post(answer)).with_state(room);
     let served = axum::serve(listener, router).with_graceful_shutdown(async move {
         closed.await.ok();

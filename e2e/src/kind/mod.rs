@@ -5,6 +5,7 @@
 
 mod engine;
 mod forward;
+mod inside;
 mod machines;
 mod node_image;
 mod registry;
@@ -176,19 +177,11 @@ impl Kind {
         AuditLog::new(target_directory().join("kind-network/audit/audit.log"))
     }
 
-    /// Runs a command in a node.
-    ///
-    /// # Errors
-    /// When it fails, with its standard error.
-    pub async fn in_node(&self, node: &str, command: &[&str]) -> Result<()> {
-        self.output_in_node(node, command).await.map(|_| ())
-    }
-
     /// Runs a command in a node, and returns its output.
     ///
     /// # Errors
     /// When it fails, with its standard error.
-    pub async fn output_in_node(&self, node: &str, command: &[&str]) -> Result<String> {
+    pub async fn in_node(&self, node: &str, command: &[&str]) -> Result<String> {
         self.engine.docker(&[&["exec", node], command].concat()).await
     }
 
@@ -198,7 +191,7 @@ impl Kind {
     }
 
     async fn cluster(&self) -> Result<Cluster> {
-        Cluster::of(&self.kubeconfig).await
+        Cluster::of(&self.kubeconfig, self.engine.directory()).await
     }
 
     /// Loads the images of an archive into all nodes.
