@@ -54,7 +54,10 @@ async fn the_test_of_the_chart_says_why_a_release_does_not_work() {
     let deployment = "deployment/tandem-autoscaler-operator";
     cluster.kubectl(&["rollout", "restart", deployment, "--namespace", NAMESPACE]).await.unwrap();
     let test = ["test", "tandem", "--namespace", NAMESPACE, "--timeout", "120s"];
-    let failed = cluster.helm(&test).await.unwrap_err();
+    let failed = match cluster.helm(&test).await {
+        Err(failed) => failed,
+        Ok(said) => panic!("{said}\n{}", what_runs(cluster).await),
+    };
     let said = cluster.kubectl(&["logs", "tandem-test", "--namespace", NAMESPACE]).await.unwrap();
     for words in [
         "tandem-nodepool-operator: 2 of 2 replicas ready",

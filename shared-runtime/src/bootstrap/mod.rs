@@ -33,7 +33,7 @@ use crate::freshness::WriteTracker;
 use crate::leader::{self, Elector, Ended, InvalidTiming, LeaseConfig};
 use crate::liveness::Liveness;
 use crate::metrics::{Metrics, MetricsError};
-use crate::readiness::Readiness;
+use crate::readiness::{Gate, Readiness};
 use crate::reflect::{self, Caches, Change, Unreadable, UnreadableObjects, Watching};
 use crate::telemetry::{self, TelemetryError};
 use crate::write::{NotAnOperator, Writer};
@@ -88,12 +88,16 @@ pub struct Operator {
     pub shutdown: CancellationToken,
     /// The command-line flags.
     pub args: CommonArgs,
+    /// Closed until everything that a replica waits for has a gate of its own.
+    starting: Gate,
 }
 
 impl Operator {
     /// The configuration of a controller loop that runs while this replica is the leader and every cache is current.
-    /// Triggers are accepted before.
+    /// Triggers are accepted before. It comes after the caches that the loop reads: from here on the replica is ready when
+    /// they are.
     pub fn controller(&self, name: &'static str) -> controller::Config {
+        self.starting.open();
         controller::Config::new(name, self.clock.clone(), self.metrics.clone())
             .concurrency(usize::from(self.args.concurrency))
             .pulse(self.liveness.pulse(format!("controller {name}")))
@@ -244,6 +248,8 @@ where
     let metrics = Metrics::new(spec.name, spec.version)?;
     let readiness = Readiness::default();
     let liveness = Liveness::new(clock.clone());
+    // Before the first probe can ask: without any gate it would be ready.
+    let starting = readiness.gate("start", "the operator is starting");
     // The admin server outlives everything else, so that a stop can be observed.
     let served = CancellationToken::new();
     let _stop_serving = served.clone().drop_guard();
@@ -313,6 +319,7 @@ where
         fence: fence.clone(),
         shutdown: work.clone(),
         args,
+        starting,
     };
     let ended = supervise(start(operator), &work, &signalled, &fence).await;
     release.cancel();
