@@ -24,7 +24,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler, names};
 
 /// Their own control plane: the pools that they leave, without a running operator, would be work for the operators of
 /// other tests.
-static PLACES: Places = Places::new(1, ClusterOptions::private);
+pub(super) static PLACES: Places = Places::new(1, ClusterOptions::private);
 
 const NODE_POOL_ACCOUNT: &str = "tandem-nodepool-operator";
 const AUTOSCALER_ACCOUNT: &str = "tandem-autoscaler-operator";

@@ -14,6 +14,7 @@ mod lifecycle;
 mod membership;
 mod memory;
 mod rehearsals;
+mod rendered;
 mod soak;
 mod start;
 mod validation;

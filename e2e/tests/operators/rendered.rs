@@ -1,0 +1,106 @@
+//! What the chart renders, and what it shows as examples, before the API server's strict validation.
+
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
+
+use std::path::Path;
+
+use e2e::cluster::Cluster;
+use e2e::prometheus_operator;
+use e2e::tandem::{Release, chart};
+use e2e::test_env::RELEASE_NAMESPACE;
+use serde::Deserialize;
+
+use super::install::PLACES;
+
+/// The part of Chart.yaml that Artifact Hub reads.
+#[derive(Deserialize)]
+struct Chart {
+    annotations: Annotations,
+}
+
+#[derive(Deserialize)]
+struct Annotations {
+    #[serde(rename = "artifacthub.io/crds")]
+    definitions: String,
+    #[serde(rename = "artifacthub.io/crdsExamples")]
+    examples: String,
+}
+
+#[derive(Deserialize)]
+struct Definition {
+    name: String,
+    kind: String,
+    version: String,
+}
+
+/// Has the API server check manifests without storing them, with an error for each field that it does not know.
+async fn is_strictly_valid(cluster: &Cluster, file: &Path) -> anyhow::Result<String> {
+    let strict = ["apply", "--dry-run=server", "--validate=strict", "-f"];
+    cluster.kubectl(&[&strict[..], &[file.to_str().unwrap()]].concat()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_chart_renders_passes_strict_validation() {
+    let cluster = &PLACES.take().await.unwrap();
+    // The definitions stay.
+    let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    release.uninstall(cluster).await.unwrap();
+    let team = cluster.kubectl(&["get", "namespace", "team-a", "--ignore-not-found"]).await.unwrap();
+    if team.is_empty() {
+        cluster.kubectl(&["create", "namespace", "team-a"]).await.unwrap();
+    }
+    // `helm test` makes it before its Pod.
+    let account =
+        "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: tandem-test, namespace: tandem-system}";
+    cluster.kubectl_with_input(&["apply", "-f", "-"], account).await.unwrap();
+    for plural in ["servicemonitors", "podmonitors"] {
+        let file = prometheus_operator::definition(plural).await.unwrap();
+        // An annotation cannot hold a definition of that size.
+        cluster.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
+        let name = format!("crd/{plural}.monitoring.coreos.com");
+        cluster.kubectl(&["wait", "--for=condition=Established", &name, "--timeout=60s"]).await.unwrap();
+    }
+    let mut goldens = 0;
+    for entry in std::fs::read_dir(chart().join("../golden")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if !path.to_str().unwrap().ends_with(".golden.yaml") {
+            continue;
+        }
+        goldens += 1;
+        is_strictly_valid(cluster, &path).await.unwrap();
+        // The control: a misspelt field in the same file is refused by its name.
+        let misspelt = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+        std::fs::write(misspelt.path(), text.replacen("readOnlyRootFilesystem", "readOnlyRotFilesystem", 1))
+            .unwrap();
+        let refusal = is_strictly_valid(cluster, misspelt.path()).await.unwrap_err();
+        assert!(format!("{refusal:#}").contains("readOnlyRotFilesystem"), "{refusal:#}");
+    }
+    assert_eq!(goldens, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_artifact_hub_shows_is_what_the_chart_installs() {
+    let cluster = &PLACES.take().await.unwrap();
+    let _release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let text = std::fs::read_to_string(chart().join("Chart.yaml")).unwrap();
+    let Annotations { definitions, examples } = serde_saphyr::from_str::<Chart>(&text).unwrap().annotations;
+    let definitions: Vec<Definition> = serde_saphyr::from_str(&definitions).unwrap();
+    for Definition { name, kind, version } in &definitions {
+        let served = cluster
+            .kubectl(&["get", "crd", name, "-o", "jsonpath={.spec.names.kind} {.spec.versions[*].name}"])
+            .await
+            .unwrap();
+        assert_eq!(served, format!("{kind} {version}"));
+    }
+    let installed =
+        cluster.kubectl(&["get", "crd", "-o", "name", "-l", "app.kubernetes.io/name=tandem"]).await.unwrap();
+    assert_eq!(installed.lines().count(), definitions.len(), "{installed}");
+    let examples: Vec<serde_json::Value> = serde_saphyr::from_str(&examples).unwrap();
+    assert_eq!(examples.len(), definitions.len());
+    for example in examples {
+        let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+        std::fs::write(file.path(), example.to_string()).unwrap();
+        is_strictly_valid(cluster, file.path()).await.unwrap();
+    }
+}
