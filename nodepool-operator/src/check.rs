@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::api::ListParams;
 use kube::client::Body;
 use kube::{Api, Client, Config, ResourceExt as _};
-use shared_runtime::cli::ClientArgs;
+use shared_runtime::cli::ConnectionArgs;
 use shared_runtime::client;
 use shared_runtime::clock::Clock;
 use shared_runtime::error::chain;
@@ -33,7 +33,7 @@ const PART: &str = "app.kubernetes.io/part-of=tandem";
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    client: ClientArgs,
+    client: ConnectionArgs,
 
     /// The namespace of the release
     #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]

@@ -14,6 +14,7 @@ mod cluster;
 mod context;
 mod error;
 mod kept_pod;
+mod left_behind;
 mod memory;
 mod metrics;
 mod observe;
@@ -49,6 +50,7 @@ use shared_runtime::other_cluster::OtherCluster;
 pub use crate::check::CheckError;
 use crate::context::Context;
 use crate::error::Error;
+pub use crate::left_behind::LeftBehindError;
 use crate::plan::ClusterId;
 use crate::provider::cluster_api::management::Management;
 use crate::provider::exec::{self, Exec, Program};
@@ -76,6 +78,8 @@ enum Command {
     Crd,
     /// Say whether both operators of a Helm release work, and why not: `helm test` runs it
     Check(check::CheckArgs),
+    /// Name the pools that are there: `helm uninstall` runs it first, where the chart is told to
+    LeftBehind(left_behind::LeftBehindArgs),
 }
 
 #[derive(Args, Debug)]
@@ -149,6 +153,9 @@ pub enum Failure {
     /// The release does not work.
     #[error("the release was checked")]
     Check(#[from] CheckError),
+    /// There are pools, or they cannot be listed.
+    #[error("NodePools would be left behind")]
+    LeftBehind(#[from] LeftBehindError),
     /// Standard output is closed or full.
     #[error("cannot write to standard output")]
     Output(#[from] std::io::Error),
@@ -171,6 +178,7 @@ pub async fn main() -> Result<(), Failure> {
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
         Command::Check(args) => Ok(check::check(args).await?),
+        Command::LeftBehind(args) => Ok(left_behind::left_behind(args).await?),
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
     }
 }

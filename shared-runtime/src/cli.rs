@@ -16,7 +16,7 @@ use crate::write::WriteStrategy;
 /// The flags of both operators.
 #[derive(Args, Clone, Debug)]
 pub struct CommonArgs {
-    /// Connection to the cluster.
+    /// The cluster, and the part of it that counts.
     #[command(flatten)]
     pub client: ClientArgs,
 
@@ -67,7 +67,7 @@ pub struct CommonArgs {
 /// Connection to the cluster.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]
-pub struct ClientArgs {
+pub struct ConnectionArgs {
     /// The kubeconfig to use; without it, the Pod's service account, and outside a Pod $KUBECONFIG or ~/.kube/config
     ///
     /// Example: kind get kubeconfig > kind.yaml, then --kubeconfig kind.yaml
@@ -80,6 +80,15 @@ pub struct ClientArgs {
     /// The context of the kubeconfig to use; without it, its current one
     #[arg(long, env = "TANDEM_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
+}
+
+/// The cluster, and the part of it that counts.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClientArgs {
+    /// Connection to the cluster.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
 
     /// Only look at Tandem's objects in this namespace, the same for both operators; empty means all
     #[arg(

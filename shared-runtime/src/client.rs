@@ -15,7 +15,7 @@ use kube::{Client, Config};
 use tower::{BoxError, Layer, Service};
 use tracing::info;
 
-use crate::cli::ClientArgs;
+use crate::cli::ConnectionArgs;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::proxy::{self, InvalidProxy};
@@ -76,7 +76,7 @@ fn list(names: &[String]) -> String {
 /// A client for the cluster that the flags, or the environment, name. `name` and `version` form the user agent, which
 /// the API server's audit log shows.
 pub async fn connect(
-    args: &ClientArgs,
+    args: &ConnectionArgs,
     name: &str,
     version: &str,
     clock: Clock,
@@ -102,7 +102,7 @@ pub async fn connect(
     Ok(builder.with_layer(&Requests { clock, metrics }).build())
 }
 
-async fn config(args: &ClientArgs) -> Result<Config, ClientError> {
+async fn config(args: &ConnectionArgs) -> Result<Config, ClientError> {
     let kubeconfig = match &args.kubeconfig {
         Some(path) => read(path)?,
         None if args.context.is_none() && std::env::var_os(IN_CLUSTER).is_some() => {
@@ -223,12 +223,8 @@ fn verb(method: &Method, uri: &Uri) -> &'static str {
 mod tests {
     use super::*;
 
-    fn args(kubeconfig: &Path, context: Option<&str>) -> ClientArgs {
-        ClientArgs {
-            kubeconfig: Some(kubeconfig.to_owned()),
-            context: context.map(ToOwned::to_owned),
-            ..ClientArgs::default()
-        }
+    fn args(kubeconfig: &Path, context: Option<&str>) -> ConnectionArgs {
+        ConnectionArgs { kubeconfig: Some(kubeconfig.to_owned()), context: context.map(ToOwned::to_owned) }
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kube::Client;
 
-use crate::cli::ClientArgs;
+use crate::cli::ConnectionArgs;
 use crate::client::{self, ClientError};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -38,11 +38,7 @@ impl OtherCluster {
     /// # Errors
     /// When the kubeconfig cannot be read or used. A cluster that does not answer is no error here.
     pub async fn connect(&self, kubeconfig: &Path) -> Result<(Client, Writer), ClientError> {
-        let args = ClientArgs {
-            kubeconfig: Some(kubeconfig.to_owned()),
-            context: None,
-            watch_namespace: String::new(),
-        };
+        let args = ConnectionArgs { kubeconfig: Some(kubeconfig.to_owned()), context: None };
         let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
         let client = client::connect(&args, self.name, self.version, clock, metrics).await?;
         Ok((client.clone(), self.writer.with_client(client)))

@@ -1,18 +1,25 @@
 //! `cargo e2e`: the tests of the installed chart.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use tokio::process::Command;
 
+use crate::ordinary_kind::OrdinaryKind;
 use crate::workspace;
 
 /// The tests of the installed chart, with the operators as Pods: on a kind cluster that is made for them and deleted afterwards, or on a
 /// cluster of yours
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Make a kind cluster, without any container registry; Linux and root only
+    /// Make a kind cluster: with kind and Docker or Podman where these are on PATH, else, on Linux as root, without them and without any
+    /// container registry
     #[arg(long, required_unless_present = "kubeconfig", conflicts_with = "kubeconfig")]
     kind: bool,
+
+    /// Make it without the kind and the container engine of this machine, for the tests that need more than a cluster
+    #[arg(long, requires = "kind")]
+    own_engine: bool,
 
     /// Use this cluster, which must have no Tandem in it: the tests install the chart and remove it again; its definitions stay. The
     /// nodes have the images of `cargo xtask image`, or pull them: see --registry
@@ -28,24 +35,40 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    let Args { kind, kubeconfig, registry, only } = args;
-    if kind && let Some(why) = e2e::kind::unavailable() {
-        bail!("there can be no kind cluster here: {why}");
-    }
-    let mut command = workspace::cargo();
-    command
-        .args(["test", "--package", "e2e", "--test", "kind", "--"])
-        .args(only)
-        .current_dir(workspace::root());
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let Args { kind: _, own_engine, kubeconfig, registry, only } = args;
     if let Some(kubeconfig) = kubeconfig {
         let path = std::fs::canonicalize(&kubeconfig);
         let path = path.with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
-        command.env("TANDEM_E2E_KUBECONFIG", path);
+        return tests(only, Some(&path), registry).await;
+    }
+    let ordinary = if own_engine { None } else { OrdinaryKind::find().await };
+    if let Some(ordinary) = ordinary {
+        return ordinary.run(async |kubeconfig| tests(only, Some(kubeconfig), None).await).await;
+    }
+    if let Some(why) = e2e::kind::unavailable() {
+        bail!("there can be no kind cluster here: no kind with Docker or Podman on PATH works, and {why}");
+    }
+    tests(only, None, None).await
+}
+
+async fn tests(
+    only: Option<String>,
+    kubeconfig: Option<&Path>,
+    registry: Option<String>,
+) -> anyhow::Result<()> {
+    let mut command = Command::from(workspace::cargo());
+    command
+        .args(["test", "--package", "e2e", "--test", "kind", "--"])
+        .args(only)
+        .current_dir(workspace::root())
+        .kill_on_drop(true);
+    if let Some(kubeconfig) = kubeconfig {
+        command.env("TANDEM_E2E_KUBECONFIG", kubeconfig);
     }
     if let Some(registry) = registry {
         command.env("TANDEM_E2E_REGISTRY", registry);
     }
-    let status = command.status().context("cannot run cargo")?;
+    let status = command.status().await.context("cannot run cargo")?;
     if status.success() { Ok(()) } else { bail!("the tests ended with {status}") }
 }

@@ -14,6 +14,7 @@ mod guide;
 mod image;
 mod links;
 mod modules;
+mod ordinary_kind;
 mod package;
 mod purity;
 mod release;
@@ -146,7 +147,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Deny => deny::run(),
         Task::Features => features::run(),
         Task::Demo(args) => demo::run(args).await,
-        Task::E2e(args) => e2e_suite::run(args),
+        Task::E2e(args) => e2e_suite::run(args).await,
         Task::Image(args) => image::run(args),
         Task::Release(args) => release::run(args).await,
         Task::Soak(args) => soak::run(args).await,

@@ -53,6 +53,7 @@ kubeadmConfigPatches:
     extraArgs:
     - {name: audit-policy-file, value: /etc/tandem/audit-policy.yaml}
     - {name: audit-log-path, value: /etc/tandem/audit.log}
+    - {name: admission-control-config-file, value: /etc/tandem/admission.yaml}
     extraVolumes:
     - {name: audit, hostPath: /etc/tandem, mountPath: /etc/tandem, pathType: Directory}
 - |
@@ -70,6 +71,32 @@ nodes:
 - role: worker
   extraMounts: [{hostPath: DIRECTORY/2.conflist, containerPath: /etc/cni/net.d/10-kind.conflist, readOnly: true}]
 "#;
+
+/// As on GKE: critical Pods only where a quota permits them. Not `system-node-critical`: the mirror Pods of the control plane come before
+/// any quota can be made.
+const ADMISSION: &str = "
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ResourceQuota
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ResourceQuotaConfiguration
+    limitedResources:
+    - resource: pods
+      matchScopes: [{scopeName: PriorityClass, operator: In, values: [system-cluster-critical]}]
+";
+
+/// Permits those of the cluster itself.
+const QUOTA: &str = "
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: critical, namespace: kube-system}
+spec:
+  hard: {pods: 100}
+  scopeSelector:
+    matchExpressions: [{scopeName: PriorityClass, operator: In, values: [system-cluster-critical]}]
+";
 
 /// The network of one node's Pods.
 const NETWORK: &str = r#"{"cniVersion": "1.0.0", "name": "kind", "plugins": [
@@ -117,6 +144,7 @@ impl Kind {
         let audit = network.join("audit");
         std::fs::create_dir_all(&audit).with_context(|| format!("cannot create {}", audit.display()))?;
         std::fs::write(audit.join("audit-policy.yaml"), layout::AUDIT_POLICY)?;
+        std::fs::write(audit.join("admission.yaml"), ADMISSION)?;
         // That of the run before.
         std::fs::write(audit.join("audit.log"), "")?;
         for number in 0..NODES.len() {
@@ -136,6 +164,7 @@ impl Kind {
         let kubeconfig = directory.join("kubeconfig");
         let port = forward(&engine, &inner, &kubeconfig).await?;
         let kind = Self { engine, program, kubeconfig, _port: port };
+        kind.cluster().await?.kubectl_with_input(&["apply", "-f", "-"], QUOTA).await?;
         kind.power_off_the_spare().await?;
         Ok(kind)
     }

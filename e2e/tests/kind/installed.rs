@@ -1,13 +1,15 @@
 //! `helm install` as a user types it.
 
 use anyhow::ensure;
+use e2e::control_plane::toolbox::Tool;
+use e2e::operators::OperatorKind;
 use e2e::tandem::chart;
 use e2e::wait::eventually;
 use serde_json::Value;
 
 use crate::release::{
-    NAMESPACE, PATIENCE, POOL, install, json, node_uids, nodes_are_ready, scale, uninstall, upgrade,
-    what_runs,
+    NAMESPACE, PATIENCE, POOL, install, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
+    upgrade, what_runs,
 };
 use crate::{Turn, begin};
 
@@ -70,6 +72,33 @@ async fn the_test_of_the_chart_says_why_a_release_does_not_work() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_critical_pods_need_a_quota_there_is_none_without_that_of_the_chart_and_the_check_says_so() {
+    let Some(turn) = begin().await else { return };
+    if turn.kind().is_none() {
+        return;
+    }
+    let cluster = &turn.cluster;
+    make_namespace(cluster).await;
+    let chart = chart();
+    let install = ["install", "tandem", chart.to_str().unwrap(), "--namespace", NAMESPACE];
+    let without = ["--set", "priorityClassQuota.enabled=false"];
+    cluster.helm(&[&install[..], &without].concat()).await.unwrap();
+    let check = tokio::process::Command::new(OperatorKind::NodePool.binary().await.unwrap())
+        .args(["check", "--namespace", NAMESPACE, "--timeout-seconds", "10", "--kubeconfig"])
+        .arg(turn.place.kubeconfig())
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8_lossy(&check.stdout);
+    for name in ["nodepool", "autoscaler"] {
+        let words = format!("tandem-{name}-operator: 0 of 2 replicas ready\n  ReplicaFailure: ");
+        assert!(said.contains(&words), "{said}");
+    }
+    assert!(said.contains("insufficient quota to match these scopes"), "{said}");
+    uninstall(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn pending_pods_get_nodes_and_the_nodes_go_again_with_the_operators_as_pods() {
     let Some(turn) = begin().await else { return };
     let cluster = &turn.cluster;
@@ -121,6 +150,20 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     // New Pods take the place of the old ones, one of each operator at a time.
     upgrade(cluster, &chart(), &["--set", "nodepoolOperator.podAnnotations.upgraded=yes"]).await;
     scale(cluster, 3).await;
+    nodes_are_ready(cluster, 3).await;
+
+    // Where it is asked to, an uninstall names the pool first, and does nothing.
+    upgrade(cluster, &chart(), &["--set", "uninstall.whilePoolsExist=Refuse"]).await;
+    let mut helm = cluster.command(Tool::Helm).await.unwrap();
+    helm.args(["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "90s"]);
+    let refused = helm.output().await.unwrap();
+    let said = [refused.stdout, refused.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(!refused.status.success() && said.contains("kept/kept: 3 nodes"), "{said}");
+    nodes_are_ready(cluster, 3).await;
+    // Helm takes the release for one that is being uninstalled, and upgrades it no more.
+    let back = ["rollback", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
+    cluster.helm(&back).await.unwrap();
     nodes_are_ready(cluster, 3).await;
 
     uninstall(cluster).await;

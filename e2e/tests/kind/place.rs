@@ -42,6 +42,11 @@ impl Place {
         Ok(Self { kubeconfig, kind, images, kubelets })
     }
 
+    /// The administrator's.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     pub(crate) fn kind(&self) -> Option<&Kind> {
         self.kind.as_ref()
     }

@@ -36,17 +36,19 @@ pub(super) fn absence(observed: &Observed, members: &[&Member], member: &Member)
     if others.iter().any(|other| is_listed(other)) {
         return Absence::Credible;
     }
-    match (others.len(), supply.completeness) {
-        (0, Completeness::Stated) => Absence::Credible,
-        (0, _) => Absence::Doubtful(
-            "an empty list proves nothing: end the machine yourself and then remove the finalizer of the Node, or let the \
-             program say that its list is complete"
-                .to_owned(),
-        ),
-        (others, _) => Absence::Doubtful(format!(
+    let doubt = match (others.len(), supply.completeness) {
+        (0, Completeness::Stated) => return Absence::Credible,
+        (0, _) => "an empty list proves nothing: end the machine yourself and then remove the finalizer of the Node, or let the \
+                   program say that its list is complete"
+            .to_owned(),
+        (others, _) => format!(
             "it lists none of the other {others} machines of the pool either: does it look at another cluster or project?"
-        )),
-    }
+        ),
+    };
+    Absence::Doubtful(match observed.absent(member) {
+        Some(why) => format!("{why}; {doubt}"),
+        None => doubt,
+    })
 }
 
 /// Whether nothing runs on a node that is being deleted: its kubelet is silent, and this pass's list of the provider that made

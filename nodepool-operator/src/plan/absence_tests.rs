@@ -55,6 +55,20 @@ fn a_list_without_a_machine_is_believed_where_it_has_another_one_of_the_pool_or_
 }
 
 #[test]
+fn what_the_provider_lacks_altogether_is_part_of_the_doubt() {
+    let mut observed = listing(vec![draining(0, 0), node(1)], &[], Completeness::Stated);
+    let why = "there is no MachineDeployment default/workers";
+    let doubt = |observed: &Observed| match &plan(observed).nodes[0].absence {
+        Absence::Doubtful(doubt) => doubt.clone(),
+        Absence::Credible => panic!("an empty list is believed"),
+    };
+    assert!(doubt(&observed).starts_with("it lists none of the other 1 machines"), "{}", doubt(&observed));
+    let reference = observed.pool.as_ref().unwrap().spec.provider.reference().unwrap();
+    observed.supply.absent.insert(reference, why.to_owned());
+    assert!(doubt(&observed).starts_with(&format!("{why}; it lists none")), "{}", doubt(&observed));
+}
+
+#[test]
 fn machines_of_nodes_that_are_being_deleted_may_all_be_gone() {
     let observed = listing(vec![deleted(draining(0, 0)), deleted(draining(1, 0))], &[], Completeness::Stated);
     assert!(is_believed(&observed, "n-000") && is_believed(&observed, "n-001"));

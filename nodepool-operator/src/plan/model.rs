@@ -179,12 +179,12 @@ impl Observed {
 
     /// Why the machines of the provider that made this one could not be listed; `None` when they were.
     pub(super) fn unlisted(&self, member: &Member) -> Option<&str> {
-        let all = &self.supply.unlisted;
-        let why = match member.made_by() {
-            Some(provider) => all.get(provider),
-            None => all.values().next(),
-        };
-        why.map(String::as_str)
+        of_maker(&self.supply.unlisted, member)
+    }
+
+    /// Why the provider that made this one has no machines at all; `None` when it may have some.
+    pub(super) fn absent(&self, member: &Member) -> Option<&str> {
+        of_maker(&self.supply.absent, member)
     }
 
     /// The machines that are being deleted. The operator deletes none whose Node stays, so a Node that stays although its
@@ -334,4 +334,13 @@ pub(crate) enum PoolStep {
     AddFinalizer,
     /// Remove it: the pool is being deleted and its last node is gone.
     RemoveFinalizer,
+}
+
+/// What is said of the provider that made this one; of any, where it is not known which.
+fn of_maker<'a>(said: &'a BTreeMap<String, String>, member: &Member) -> Option<&'a str> {
+    let why = match member.made_by() {
+        Some(provider) => said.get(provider),
+        None => said.values().next(),
+    };
+    why.map(String::as_str)
 }

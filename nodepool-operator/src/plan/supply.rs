@@ -139,6 +139,8 @@ pub(crate) struct Supply {
     pub completeness: Completeness,
     /// The references of providers whose machines could not be listed, and why.
     pub unlisted: BTreeMap<String, String>,
+    /// The references of providers that have none of the pool's machines because what holds them does not exist, and what that is.
+    pub absent: BTreeMap<String, String>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
     /// How the provider says that it replaces machines of an earlier template of its own; `None` when it does not.

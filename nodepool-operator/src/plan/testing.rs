@@ -61,6 +61,7 @@ pub(crate) fn supply() -> Supply {
         capacity: BTreeMap::new(),
         completeness: Completeness::Certain,
         unlisted: BTreeMap::new(),
+        absent: BTreeMap::new(),
         removals_wait: None,
         rolling: None,
         uncertain_until: None,

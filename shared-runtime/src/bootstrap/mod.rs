@@ -255,7 +255,8 @@ where
     let _stop_serving = served.clone().drop_guard();
     admin::serve(args.admin_address, readiness.clone(), liveness.clone(), metrics.clone(), served).await?;
     let client =
-        client::connect(&args.client, spec.name, spec.version, clock.clone(), metrics.clone()).await?;
+        client::connect(&args.client.connection, spec.name, spec.version, clock.clone(), metrics.clone())
+            .await?;
     let definitions = Definitions::new(&client, spec.crds, &readiness, &metrics)?;
     tokio::select! {
         () = signalled.cancelled() => return Ok(()),

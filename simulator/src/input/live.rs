@@ -68,7 +68,9 @@ struct Refused {
 /// Reads the cluster that the flags, or the environment, name.
 pub(crate) async fn read(args: &ClientArgs) -> Result<Objects, LiveError> {
     let (name, version) = (names::AUTOSCALER_OPERATOR, env!("CARGO_PKG_VERSION"));
-    let client = client::connect(args, name, version, Clock::system(), Metrics::new(name, version)?).await?;
+    let client =
+        client::connect(&args.connection, name, version, Clock::system(), Metrics::new(name, version)?)
+            .await?;
     list(client, &args.watch_namespace).await
 }
 

@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
 
 /// Waits for Ctrl-C or for a request to end, and says which. The programs, which the terminal does not reach, are killed when
 /// this process drops them; what they started ends with them.
-async fn interrupted() -> anyhow::Result<&'static str> {
+pub(crate) async fn interrupted() -> anyhow::Result<&'static str> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hangup = signal(SignalKind::hangup())?;
     Ok(tokio::select! {

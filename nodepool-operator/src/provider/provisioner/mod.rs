@@ -146,7 +146,7 @@ impl Provisioner {
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let (mut own, mut unproven, mut foreign) = (Listing::default(), BTreeSet::new(), BTreeMap::new());
-        let mut unlisted = BTreeMap::new();
+        let (mut unlisted, mut absent) = (BTreeMap::new(), BTreeMap::new());
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
@@ -216,7 +216,10 @@ impl Provisioner {
                     }
                 }
                 // Then there are no machines.
-                Err(error @ ProviderError::Absent(_)) => failures.push(error),
+                Err(error @ ProviderError::Absent(_)) => {
+                    absent.insert(reference.clone(), error.to_string());
+                    failures.push(error);
+                }
                 Err(error) => {
                     is_unknown = true;
                     unlisted.insert(reference.clone(), error.to_string());
@@ -284,6 +287,7 @@ impl Provisioner {
             capacity,
             completeness,
             unlisted,
+            absent,
             removals_wait,
             rolling,
             uncertain_until,
