@@ -38,7 +38,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler, names};
 use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
 use shared_runtime::cli::CommonArgs;
 use shared_runtime::clock::Clock;
-use shared_runtime::controller;
+use shared_runtime::controller::{self, Debounce};
 use simulator::explain::{self, ExplainArgs, ExplainError};
 use simulator::simulate::{self, SimulateArgs, SimulateError};
 
@@ -46,8 +46,9 @@ use crate::cache::Cached;
 use crate::context::{Caches, Cluster, Context};
 use crate::error::Error;
 
-/// Merges a burst of pod events into one pass.
-const DEBOUNCE: Duration = Duration::from_millis(100);
+/// Merges a burst of pod events into one pass: planned one by one, pods get other pools and more nodes. The controller of a
+/// `ReplicaSet` creates its pods in batches with a round trip between them, which takes some 10 ms.
+const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_millis(25), most: Duration::from_millis(100) };
 
 /// Decides how many nodes each NodePool should have.
 ///

@@ -44,7 +44,7 @@ use shared_crds::names;
 use shared_crds::ownership::Owner;
 use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
 use shared_runtime::cli::CommonArgs;
-use shared_runtime::controller;
+use shared_runtime::controller::{self, Debounce};
 use shared_runtime::other_cluster::OtherCluster;
 
 pub use crate::check::CheckError;
@@ -57,7 +57,7 @@ use crate::provider::exec::{self, Exec, Program};
 use crate::provider::provisioner::Provisioner;
 
 /// Merges a burst of node events into one pass.
-const DEBOUNCE: Duration = Duration::from_millis(50);
+const DEBOUNCE: Debounce = Debounce::fixed(Duration::from_millis(50));
 
 /// Turns node pools into nodes.
 ///

@@ -24,7 +24,7 @@ use crate::error::{Categorised, chain};
 use crate::liveness::Pulse;
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::place;
-pub use crate::queue::{CONFLICT_BACKOFF, IDLE_BACKOFF, RequeueBackoff};
+pub use crate::queue::{CONFLICT_BACKOFF, Debounce, IDLE_BACKOFF, RequeueBackoff};
 use crate::queue::{Next, Queue, RunResult};
 
 /// The next step of a key after a successful reconcile.
@@ -62,7 +62,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(20);
 pub struct Config {
     name: &'static str,
     concurrency: usize,
-    debounce: Duration,
+    debounce: Debounce,
     backoff: RequeueBackoff,
     stop_deadline: Duration,
     gate: BoxStream<'static, bool>,
@@ -77,7 +77,7 @@ impl Config {
         Self {
             name,
             concurrency: 1,
-            debounce: Duration::ZERO,
+            debounce: Debounce::default(),
             backoff: RequeueBackoff::default(),
             stop_deadline: STOP_DEADLINE,
             gate: stream::once(future::ready(true)).boxed(),
@@ -101,9 +101,9 @@ impl Config {
         self
     }
 
-    /// Collects the triggers of a key for that long before it runs, counted from the first.
+    /// Collects the triggers of a key for that long before it runs.
     #[must_use]
-    pub fn debounce(mut self, time: Duration) -> Self {
+    pub fn debounce(mut self, time: Debounce) -> Self {
         self.debounce = time;
         self
     }

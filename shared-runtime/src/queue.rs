@@ -76,6 +76,22 @@ pub const IDLE_BACKOFF: RequeueBackoff = RequeueBackoff {
     event_max: Duration::ZERO,
 };
 
+/// How long the triggers of a key are collected before it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debounce {
+    /// Until no other trigger has come for this long.
+    pub quiet: Duration,
+    /// At most for this long, counted from the first: a key that is triggered all the time still runs.
+    pub most: Duration,
+}
+
+impl Debounce {
+    /// For this long, however many triggers come.
+    pub const fn fixed(time: Duration) -> Self {
+        Self { quiet: time, most: time }
+    }
+}
+
 /// A key that asks for less than this comes back soon; for more, it polls, and may do so for ever.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -168,17 +184,18 @@ impl Entry {
 
 #[derive(Debug)]
 enum State {
-    /// `seq` breaks ties in the order of the triggers.
-    Waiting { due: Time, seq: u64 },
-    /// `again` is when the key should run again because it was triggered meanwhile.
-    Running { again: Option<Time> },
+    /// `seq` breaks ties in the order of the triggers. Another trigger puts off a key that it would otherwise be run for, until
+    /// `latest`; `None` when it waits for something else.
+    Waiting { due: Time, seq: u64, latest: Option<Time> },
+    /// `again` is when the key should run again because it was triggered meanwhile, and what that may be put off to.
+    Running { again: Option<(Time, Time)> },
 }
 
 /// The queue of one controller.
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
     backoff: RequeueBackoff,
-    debounce: Duration,
+    debounce: Debounce,
     seq: u64,
     entries: HashMap<K, Entry>,
     order: BTreeSet<(Time, u64)>,
@@ -186,7 +203,7 @@ pub(crate) struct Queue<K> {
 }
 
 impl<K: Hash + Eq + Clone> Queue<K> {
-    pub(crate) fn new(backoff: RequeueBackoff, debounce: Duration) -> Self {
+    pub(crate) fn new(backoff: RequeueBackoff, debounce: Debounce) -> Self {
         Self {
             backoff,
             debounce,
@@ -197,37 +214,42 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         }
     }
 
-    /// Triggers `key`. It runs after the debounce time, counted from the *first* trigger: later ones do not delay it,
-    /// so a key that is triggered all the time still runs.
+    /// Triggers `key`. It runs after the debounce time.
     pub(crate) fn trigger(&mut self, key: K, now: Time) {
-        self.ask(key, now.saturating_add(self.debounce));
-    }
-
-    fn ask(&mut self, key: K, due: Time) {
+        let Debounce { quiet, most } = self.debounce;
+        let (quiet, most) = (now.saturating_add(quiet), now.saturating_add(most));
         let Some(entry) = self.entries.get_mut(&key) else {
-            let state = self.enqueue(&key, due);
+            let state = self.enqueue(&key, quiet.min(most), Some(most));
             self.entries.insert(key, Entry::new(state));
             return;
         };
         entry.idle = 0;
         match &mut entry.state {
-            State::Running { again } => *again = Some(again.map_or(due, |earlier| earlier.min(due))),
-            State::Waiting { due: planned, seq } => {
-                let due = due.max(entry.not_before);
-                if due < *planned {
-                    self.order.remove(&(*planned, *seq));
-                    self.order.insert((due, *seq));
-                    *planned = due;
+            State::Running { again } => {
+                let latest = again.map_or(most, |(_, latest)| latest);
+                *again = Some((quiet.min(latest), latest));
+            }
+            State::Waiting { due: planned, seq, latest } => {
+                let is_first = latest.is_none();
+                let until = latest.unwrap_or(most);
+                let due = quiet.min(until).max(entry.not_before);
+                // What is planned for earlier stays, and is not put off.
+                if is_first && due >= *planned {
+                    return;
                 }
+                *latest = Some(until);
+                self.order.remove(&(*planned, *seq));
+                self.order.insert((due, *seq));
+                *planned = due;
             }
         }
     }
 
-    fn enqueue(&mut self, key: &K, due: Time) -> State {
+    fn enqueue(&mut self, key: &K, due: Time, latest: Option<Time>) -> State {
         self.seq += 1;
         self.order.insert((due, self.seq));
         self.by_seq.insert(self.seq, key.clone());
-        State::Waiting { due, seq: self.seq }
+        State::Waiting { due, seq: self.seq, latest }
     }
 
     /// What to do now. [`Next::Start`] marks the key as running; the caller must report its end with
@@ -266,11 +288,12 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         entry.not_before = floor;
         let failures = entry.failures;
         let due = match (wish, again) {
-            (Some(wish), Some(again)) => Some(wish.min(again)),
-            (wish, again) => wish.or(again),
+            (Some(wish), Some((due, latest))) if due < wish => Some((due, Some(latest))),
+            (Some(wish), _) => Some((wish, None)),
+            (None, again) => again.map(|(due, latest)| (due, Some(latest))),
         };
-        if let Some(due) = due {
-            entry.state = self.enqueue(key, due.max(floor));
+        if let Some((due, latest)) = due {
+            entry.state = self.enqueue(key, due.max(floor), latest);
             self.entries.insert(key.clone(), entry);
         }
         failures

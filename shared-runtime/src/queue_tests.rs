@@ -13,7 +13,7 @@ const BACKOFF: RequeueBackoff = RequeueBackoff {
 };
 
 fn queue() -> Queue<&'static str> {
-    Queue::new(BACKOFF, Duration::ZERO)
+    Queue::new(BACKOFF, Debounce::default())
 }
 
 #[test]
@@ -260,12 +260,34 @@ fn an_event_brings_a_planned_run_forward() {
 
 #[test]
 fn debounce_counts_from_the_first_event_so_a_busy_key_still_runs() {
-    let mut q = Queue::new(RequeueBackoff::default(), MS(100));
+    let mut q = Queue::new(RequeueBackoff::default(), Debounce::fixed(MS(100)));
     for at in 0..100 {
         q.trigger("a", MS(at));
         assert_eq!(q.next(MS(at)), Next::WaitUntil(MS(100)));
     }
     assert_eq!(q.next(MS(100)), Next::Start("a"));
+}
+
+#[test]
+fn a_burst_is_waited_for_until_it_is_quiet_and_no_longer_than_the_most() {
+    let mut q = Queue::new(RequeueBackoff::default(), Debounce { quiet: MS(25), most: MS(100) });
+    q.trigger("a", MS(0));
+    assert_eq!(q.next(MS(0)), Next::WaitUntil(MS(25)));
+    for (at, until) in [(20, 45), (40, 65), (60, 85), (80, 100), (99, 100)] {
+        q.trigger("a", MS(at));
+        assert_eq!(q.next(MS(at)), Next::WaitUntil(MS(until)));
+    }
+    assert_eq!(q.next(MS(100)), Next::Start("a"));
+    // While it runs, too.
+    q.trigger("a", MS(110));
+    q.trigger("a", MS(130));
+    q.finished(&"a", RunResult::Done, MS(140), 0.0);
+    assert_eq!(q.next(MS(140)), Next::WaitUntil(MS(155)));
+    assert_eq!(q.next(MS(155)), Next::Start("a"));
+    // What is planned for earlier is not put off.
+    q.finished(&"a", RunResult::ChangedThenAfter(MS(10)), MS(200), 0.0);
+    q.trigger("a", MS(201));
+    assert_eq!(q.next(MS(201)), Next::WaitUntil(MS(210)));
 }
 
 #[test]
@@ -304,7 +326,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn no_key_runs_twice_at_once_none_is_lost_and_floors_hold(steps in steps()) {
-        let mut q = Queue::new(BACKOFF, MS(10));
+        let mut q = Queue::new(BACKOFF, Debounce { quiet: MS(4), most: MS(10) });
         let mut now = MS(0);
         let mut running: Vec<u8> = Vec::new();
         let mut asked: HashSet<u8> = HashSet::new();
