@@ -45,11 +45,30 @@ pub enum Resource {
     Scalar(u16),
 }
 
+/// The extended resources that are whole GPUs, or equal shares of them: those of Cluster Autoscaler's
+/// `GPUVendorResourceNames`, of the older driver that Intel's device plugin supports (`i915`), and of time-slicing in
+/// NVIDIA's. Intel's others are left out (`i915_monitoring`, `millicores`, `memory.max`): a node has them beside its GPUs,
+/// and daemons that only watch the GPUs ask for them.
+const GPUS: [&str; 7] = [
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+    "microsoft.com/directx",
+];
+
+/// How the names of NVIDIA's GPU partitions begin (`nvidia.com/mig-1g.5gb`). A node whose GPUs are partitioned may have
+/// no `nvidia.com/gpu`.
+const GPU_PARTITIONS: &str = "nvidia.com/mig-";
+
 /// The names of the extended resources (and huge pages) in this pass.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceNames {
     ids: BTreeMap<String, u16>,
     names: Vec<String>,
+    gpus: Vec<Resource>,
 }
 
 impl ResourceNames {
@@ -67,7 +86,15 @@ impl ResourceNames {
         let id = u16::try_from(self.names.len()).ok()?;
         self.ids.insert(name.to_owned(), id);
         self.names.push(name.to_owned());
+        if is_gpu(name) {
+            self.gpus.push(Resource::Scalar(id));
+        }
         Some(Resource::Scalar(id))
+    }
+
+    /// Those of the resources so far that are GPUs, and that `amounts` has.
+    pub fn gpus_of(&self, amounts: &Amounts) -> Vec<Resource> {
+        self.gpus.iter().copied().filter(|&gpu| amounts.get(gpu) > 0).collect()
     }
 
     /// The name of a resource.
@@ -88,6 +115,10 @@ fn is_scalar(name: &str) -> bool {
     name.starts_with("hugepages-")
         || name.starts_with("attachable-volumes-")
         || (name.contains('/') && !name.starts_with("requests."))
+}
+
+fn is_gpu(name: &str) -> bool {
+    GPUS.contains(&name) || name.starts_with(GPU_PARTITIONS)
 }
 
 /// An amount of each resource.
@@ -296,6 +327,24 @@ mod tests {
         let read =
             amounts(&mut names, &[("foo", "3"), ("hugepages-2Mi", "4Mi"), ("requests.example.com/x", "1")]);
         assert_eq!(read.iter().filter(|(_, amount)| *amount != 0).count(), 1);
+    }
+
+    #[test]
+    fn gpus_are_known_by_their_names() {
+        for (name, is_gpu) in [
+            ("nvidia.com/gpu", true),
+            ("nvidia.com/mig-1g.5gb", true),
+            ("amd.com/gpu", true),
+            ("gpu.intel.com/i915", true),
+            ("gpu.intel.com/i915_monitoring", false),
+            ("example.com/gpu", false),
+            ("cpu", false),
+        ] {
+            let mut names = ResourceNames::default();
+            let one = amounts(&mut names, &[(name, "1"), ("hugepages-2Mi", "1")]);
+            assert_eq!(names.gpus_of(&one).len(), usize::from(is_gpu), "{name}");
+            assert!(names.gpus_of(&Amounts::default()).is_empty(), "none of {name}");
+        }
     }
 
     #[test]

@@ -103,6 +103,15 @@ pub fn labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Labels that nodes have, whoever set them.
+pub fn node_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 128,
+        "additionalProperties": { "type": "string", "maxLength": 63 },
+    })
+}
+
 /// Annotations of nodes.
 pub fn annotations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

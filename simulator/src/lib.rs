@@ -13,6 +13,7 @@ mod nearest;
 mod pod_state;
 mod prepared;
 mod priorities;
+pub mod reports;
 pub mod simulate;
 mod text;
 mod warnings;

@@ -1,5 +1,6 @@
 //! Why a pod is planned, or is not: whether it waits for a node that the planner can provide.
 
+use planner::demand::nominations::Nominations;
 use planner::input::pod_info::PodInfo;
 use planner::input::pods;
 
@@ -10,7 +11,7 @@ pub(crate) enum PodState<'a> {
     Pending,
     /// It runs on this node, or is bound to it.
     Bound(&'a str),
-    /// The scheduler preempts pods of this node for it.
+    /// It is nominated to this node, which has room for it, or will have.
     Nominated(&'a str),
     /// It has finished.
     Finished,
@@ -25,9 +26,10 @@ pub(crate) enum PodState<'a> {
 }
 
 impl<'a> PodState<'a> {
-    /// The scheduling state of `pod`.
-    pub(crate) fn of(pod: &'a PodInfo) -> Self {
-        if pods::is_pending(pod) {
+    /// The scheduling state of `pod`; `nominations` are those that the planner believes.
+    pub(crate) fn of(pod: &'a PodInfo, nominations: &Nominations<'a>) -> Self {
+        let nominated = nominations.node_of(pod);
+        if nominated.is_none() && pods::is_pending(pod) {
             return Self::Pending;
         }
         let status = pod.status();
@@ -43,9 +45,7 @@ impl<'a> PodState<'a> {
         if pod.deleted().is_some() {
             return Self::Ending;
         }
-        if let Some(node) =
-            status.and_then(|s| s.nominated_node_name.as_deref()).filter(|node| !node.is_empty())
-        {
+        if let Some(node) = nominated {
             return Self::Nominated(node);
         }
         if pod.spec().and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty()) {
@@ -74,6 +74,9 @@ impl<'a> PodState<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::core::v1::Node;
     use serde_json::{Value, json};
 
     use super::*;
@@ -94,6 +97,12 @@ mod tests {
                 json!({ "nominatedNodeName": "n", "conditions": unschedulable }),
                 PodState::Nominated("n"),
             ),
+            (
+                json!({}),
+                json!({}),
+                json!({ "nominatedNodeName": "gone", "conditions": unschedulable }),
+                PodState::Pending,
+            ),
             (json!({}), json!({ "schedulingGates": [{ "name": "g" }] }), json!({}), PodState::Gated),
             (
                 json!({ "deletionTimestamp": time }),
@@ -110,8 +119,11 @@ mod tests {
         ] {
             let mut pod: Value = json!({ "metadata": meta, "spec": spec, "status": status });
             pod["spec"]["containers"] = json!([]);
-            let pod: PodInfo = serde_json::from_value(pod).unwrap();
-            assert_eq!(PodState::of(&pod), expected);
+            let pods: [Arc<PodInfo>; 1] = [Arc::new(serde_json::from_value(pod).unwrap())];
+            let node = json!({ "metadata": { "name": "n" },
+                "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+            let nodes: [Arc<Node>; 1] = [Arc::new(serde_json::from_value(node).unwrap())];
+            assert_eq!(PodState::of(&pods[0], &Nominations::of(&nodes, &pods)), expected);
         }
     }
 }

@@ -29,7 +29,8 @@ pub(crate) fn prepared(input: Input, edits: &EditArgs) -> Result<(Observed, Mess
     let Input { mut observed, priority_classes, mut warnings } = input;
     let notes = edits::apply(edits, &mut observed)?;
     warnings.extend(priorities::resolve(&mut observed.pods, &priority_classes));
-    warnings.extend(warnings::about_pods(&observed.pods));
+    priorities::resolve_templates(&mut observed.daemon_sets, &priority_classes);
+    warnings.extend(warnings::about_pods(&observed));
     Ok((observed, Messages { notes, warnings }))
 }
 

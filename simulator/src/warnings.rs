@@ -1,10 +1,10 @@
 //! Warnings about pods that are planned otherwise than the user may expect.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use planner::decision::unplanned;
-use planner::input::pod_info::PodInfo;
+use planner::Observed;
+use planner::demand::nominations::Nominations;
+use planner::input::unplanned;
 use shared_crds::QualifiedName;
 
 use crate::pod_state::PodState;
@@ -12,12 +12,13 @@ use crate::text::named;
 
 /// One line for each constraint of pending pods that this version does not support, and one about pods without a node
 /// that are not planned.
-pub(super) fn about_pods(all_pods: &[Arc<PodInfo>]) -> Vec<String> {
+pub(super) fn about_pods(observed: &Observed) -> Vec<String> {
+    let nominations = Nominations::of(&observed.nodes, &observed.pods);
     let mut by_constraint = BTreeMap::<&str, Vec<String>>::new();
     let mut unmarked = Vec::new();
-    for pod in all_pods {
+    for pod in &observed.pods {
         let id = || QualifiedName::from(pod.key()).to_string();
-        match PodState::of(pod) {
+        match PodState::of(pod, &nominations) {
             PodState::Pending => {
                 for constraint in unplanned::constraints(pod.shape().pod()) {
                     by_constraint.entry(constraint).or_default().push(id());

@@ -18,6 +18,7 @@ mod ordinary_kind;
 mod package;
 mod purity;
 mod release;
+mod reports;
 mod soak;
 mod spdx;
 mod style;
@@ -92,6 +93,7 @@ enum Task {
     E2e(e2e_suite::Args),
     Image(image::Args),
     Release(release::Args),
+    Reports(reports::Args),
     Soak(soak::Args),
     #[command(subcommand)]
     Dev(dev::Command),
@@ -150,6 +152,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::E2e(args) => e2e_suite::run(args).await,
         Task::Image(args) => image::run(args),
         Task::Release(args) => release::run(args).await,
+        Task::Reports(args) => reports::run(args),
         Task::Soak(args) => soak::run(args).await,
         Task::Dev(command) => dev::run(command).await,
     }

@@ -46,7 +46,7 @@ impl EventDeduplicator {
         let mut published = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         published.begin(observed.now);
         let mut events = Vec::new();
-        let left_out = published.pods(observed, plan, outcomes, &mut events);
+        let left_out = published.pods(plan, outcomes, &mut events);
         if left_out && !published.summed_up {
             published.summed_up = true;
             published.autoscalers(observed, plan, &mut events);
@@ -65,16 +65,10 @@ impl Published {
     }
 
     /// Adds the events of pods, and returns whether some had to be left out.
-    fn pods(
-        &mut self,
-        observed: &Observed,
-        plan: &ScalingPlan,
-        outcomes: &[PoolOutcome],
-        events: &mut Vec<NewEvent>,
-    ) -> bool {
+    fn pods(&mut self, plan: &ScalingPlan, outcomes: &[PoolOutcome], events: &mut Vec<NewEvent>) -> bool {
         let mut still = HashMap::new();
         let mut left_out = false;
-        for (pod, cause) in pod_events::causes(observed, plan, outcomes) {
+        for (pod, cause) in pod_events::causes(plan, outcomes) {
             let is_full = self.used >= MOST_IN_A_WINDOW;
             match cause {
                 PodEventCause::ScaledUp { pool, decision } if !is_full => {

@@ -41,12 +41,9 @@ pub(crate) enum PodEventCause<'a> {
 
 /// The pending pods that have no place on an existing node.
 pub(crate) fn causes<'a>(
-    observed: &'a Observed,
     plan: &'a ScalingPlan,
     outcomes: &[PoolOutcome],
 ) -> impl Iterator<Item = (&'a PodInfo, PodEventCause<'a>)> {
-    let by_key: HashMap<(&str, &str), &PodInfo> =
-        observed.pods.iter().map(|pod| (pod.key(), &**pod)).collect();
     let grown: HashMap<String, &PoolDecision> = plan
         .pools
         .iter()
@@ -55,7 +52,6 @@ pub(crate) fn causes<'a>(
         .map(|(decision, _)| (QualifiedName::of(&decision.object.metadata).to_string(), decision))
         .collect();
     plan.pods.iter().filter_map(move |planned| {
-        let pod = *by_key.get(&(planned.namespace.as_str(), planned.name.as_str()))?;
         let cause = match &planned.result {
             SchedulingResult::TriggersScaleUp { pool } => grown
                 .get(pool)
@@ -65,7 +61,7 @@ pub(crate) fn causes<'a>(
             }
             SchedulingResult::Unschedulable { .. } | SchedulingResult::Fits { .. } => return None,
         };
-        Some((pod, cause))
+        Some((&*planned.object, cause))
     })
 }
 

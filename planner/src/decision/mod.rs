@@ -3,7 +3,6 @@
 pub mod conclude;
 pub mod rejections;
 pub mod summary;
-pub mod unplanned;
 
 use std::hash::Hasher as _;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::{DiscoveredResources, OnContested, UnneededNode};
 
+use crate::input::pod_info::PodInfo;
 use crate::limits::behavior::{BehaviorLimits, Limit};
 use crate::limits::bounds::BoundsConflict;
 use crate::reasons::{NodeReason, PoolReason};
@@ -63,7 +63,7 @@ pub struct PoolDecision {
     pub conflict: Option<BoundsConflict>,
     /// How far the pool may scale in this pass, and what is remembered for the next passes.
     pub limits: BehaviorLimits,
-    /// Where the pool's nodes give pods less than its template promises; remembered for the next passes.
+    /// What the pool's nodes have shown, where its template does not say so; remembered for the next passes.
     pub discovered: Option<DiscoveredResources>,
     /// The nodes to remove, sorted by name.
     pub victims: Vec<String>,
@@ -114,8 +114,10 @@ impl PoolDecision {
 }
 
 /// The decision about a pending pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PodDecision {
+    /// The pod.
+    pub object: Arc<PodInfo>,
     /// Namespace of the pod.
     pub namespace: String,
     /// Name of the pod.

@@ -35,24 +35,36 @@ impl RejectionInput<'_> {
             Some(PlacementError::Rejected(rejection)) => rejection,
             Some(PlacementError::Short(resource)) => self.shortage((index, pool), class, resource),
             Some(PlacementError::Closed) => Rejection::PoolPaused,
-            None => match pool.ceiling {
+            None => self.barred(index, pool, class).unwrap_or_else(|| match pool.ceiling {
                 Some(ceiling) if ceiling < pool.bounds.max => held(pool, ceiling),
                 _ => reached(pool),
-            },
+            }),
         }
+    }
+
+    /// Why the pool does not grow for such pods, although a new node would take one.
+    fn barred(&self, index: usize, pool: &Pool, class: PodClassId) -> Option<Rejection> {
+        let barred = &self.classes[class].barred;
+        if barred.expendable.contains(&index) {
+            return Some(Rejection::Expendable { cutoff: pool.assignment.priority_cutoff() });
+        }
+        barred.delayed.then_some(Rejection::ScaleUpDelayed)
     }
 
     fn shortage(&self, (index, pool): (usize, &Pool), class: PodClassId, resource: Resource) -> Rejection {
         let offered = self.snapshot.free_on_new(index).map_or(0, |free| free.get(resource));
-        let template = pool.template.as_ref().ok();
-        let discovered = template.and_then(|template| template.discovered.as_ref());
         let name = self.names.name(resource);
+        let is_discovered = pool.template.as_ref().is_ok_and(|template| {
+            let discovered = template.discovered.as_ref();
+            discovered.is_some_and(|known| known.allocatable.contains_key(name))
+                || template.agents.iter().any(|agent| agent.takes(resource))
+        });
         Rejection::Insufficient {
             reason: shortage_reason(resource),
             resource: name.to_owned(),
             asked: display(resource, self.classes[class].request.get(resource)),
             offered: display(resource, offered),
-            is_discovered: discovered.is_some_and(|known| known.allocatable.contains_key(name)),
+            is_discovered,
         }
     }
 }

@@ -53,7 +53,11 @@ impl PassResults<'_> {
             pods: self.pod_outcomes(),
             nodes: self.node_verdicts(),
             warnings,
-            next: retries.chain(self.scale_down.next).chain(schedules::next(self.input.observed)).min(),
+            next: retries
+                .chain(self.scale_down.next)
+                .chain(self.demand.delayed_until)
+                .chain(schedules::next(self.input.observed))
+                .min(),
         }
     }
 
@@ -141,8 +145,9 @@ impl PassResults<'_> {
         }
         results.sort_by_key(|(pod, _)| *pod);
         let outcome = |(pod, result): (usize, SchedulingResult)| {
-            let (namespace, name) = self.input.pods[pod].key();
-            PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), result }
+            let object = Arc::clone(&self.input.pods[pod]);
+            let (namespace, name) = object.key();
+            PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), result, object }
         };
         results.into_iter().map(outcome).collect()
     }

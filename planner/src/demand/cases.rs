@@ -60,7 +60,10 @@ pub(super) fn object<K: DeserializeOwned>(written: Value) -> Arc<K> {
 pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Resolution {
     let mut pods: Vec<Arc<PodInfo>> = pods.into_iter().map(object).collect();
     pods.sort_by(|a, b| a.key().cmp(&b.key()));
-    let node = object(json!({ "metadata": { "name": "n" } }));
+    let node = object(
+        json!({ "metadata": { "name": "n" }, "status": { "allocatable": { "cpu": "100", "pods": "100" },
+        "conditions": [{ "type": "Ready", "status": "True" }] } }),
+    );
     let (mut names, mut interner) = (ResourceNames::default(), PodInterner::default());
     let demand = Demand::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut interner);
     let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();

@@ -2,7 +2,10 @@
 //!
 //! The `DaemonSet` controller decides on which nodes a daemon runs, and adds tolerations of its own:
 //! <https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations>
+//! Whether the node has room for them is not decided here.
 
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -10,8 +13,10 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shared_crds::QualifiedName;
 
+use super::ports;
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
+use crate::input::pods;
 use crate::requirements::constraints::{Constraints, Tolerated};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::HostPort;
@@ -30,6 +35,11 @@ const TOLERATED: [(&str, &str); 6] = [
 /// Additionally tolerated by daemons in the host network.
 const TOLERATED_IN_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
+/// The priority classes of every cluster, with their values:
+/// <https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/>
+const BUILT_IN_PRIORITIES: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
 /// The pod of a `DaemonSet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Daemon {
@@ -43,9 +53,14 @@ pub struct Daemon {
     pub request: Amounts,
     /// The host ports it uses.
     pub ports: Vec<HostPort>,
+    /// Its priority: where room is short, the scheduler places pods of a higher priority first.
+    pub priority: i32,
+    /// Whether it preempts pods of a lower priority: its `preemptionPolicy` is not `Never`.
+    pub preempts: bool,
 }
 
-/// All daemons, by namespace and name.
+/// All daemons: those of a higher priority first, then by namespace and name. The scheduler takes equal priorities in
+/// the order in which the pods come, which is unknown for a new node: the names make it deterministic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Daemons(Vec<Daemon>);
 
@@ -55,7 +70,17 @@ impl Daemons {
         let mut objects: Vec<_> =
             observed.daemon_sets.iter().filter(|d| d.metadata.deletion_timestamp.is_none()).collect();
         objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
-        Self(objects.into_iter().filter_map(|object| daemon(object, names, warnings)).collect())
+        let admitted = admitted_priorities(observed, &objects);
+        let resolved = |object: &Arc<DaemonSet>| {
+            let mut daemon = daemon(object, names, warnings)?;
+            if let Some(&priority) = admitted.get(&key(&object.metadata)) {
+                daemon.priority = priority;
+            }
+            Some(daemon)
+        };
+        let mut daemons: Vec<_> = objects.into_iter().filter_map(resolved).collect();
+        daemons.sort_by_key(|daemon| Reverse(daemon.priority));
+        Self(daemons)
     }
 
     /// Whether there are no daemons.
@@ -63,7 +88,12 @@ impl Daemons {
         self.0.is_empty()
     }
 
-    /// The daemons that run on a node with this profile.
+    /// The daemon of a `DaemonSet`; `None` if there is none that creates pods.
+    pub fn named(&self, namespace: &str, name: &str) -> Option<&Daemon> {
+        self.0.iter().find(|daemon| daemon.namespace == namespace && daemon.name == name)
+    }
+
+    /// The daemons that the `DaemonSet` controller makes a pod of for a node with this profile, in their order.
     pub fn on(&self, profile: &NodeProfile) -> impl Iterator<Item = &Daemon> {
         self.0.iter().filter(|daemon| predicates::admits(&daemon.constraints, profile).is_ok())
     }
@@ -108,24 +138,135 @@ fn daemon(object: &DaemonSet, names: &mut ResourceNames, warnings: &mut Vec<Stri
             return None;
         }
     };
-    let ports = ports(spec, in_host_network);
-    Some(Daemon { namespace: namespace.to_owned(), name: name.to_owned(), constraints, request, ports })
+    Some(Daemon {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        constraints,
+        request,
+        ports: ports::of(spec),
+        priority: template_priority(spec).unwrap_or(0),
+        preempts: spec.preemption_policy.as_deref() != Some("Never"),
+    })
 }
 
-/// The host ports of all containers. In the host network every container port is a host port.
-fn ports(spec: &PodSpec, in_host_network: bool) -> Vec<HostPort> {
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let listed = containers.flat_map(|container| container.ports.iter().flatten());
-    let port = |port: &k8s_openapi::api::core::v1::ContainerPort| {
-        let number = port.host_port.filter(|&number| number != 0);
-        Some(HostPort {
-            port: number.or(in_host_network.then_some(port.container_port))?,
-            protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
-            address: port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| "0.0.0.0".to_owned()),
-        })
+/// The priority that a template sets: by value, or by a class whose value is the same in every cluster. A template
+/// without a class has 0. `None` if only admission knows the value of its class.
+fn template_priority(spec: &PodSpec) -> Option<i32> {
+    let of_class = || match spec.priority_class_name.as_deref().filter(|name| !name.is_empty()) {
+        None => Some(0),
+        Some(name) => {
+            let built_in = BUILT_IN_PRIORITIES.into_iter().find(|(class, _)| *class == name);
+            built_in.map(|(_, value)| value)
+        }
     };
-    let mut ports: Vec<_> = listed.filter_map(port).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    ports
+    spec.priority.or_else(of_class)
+}
+
+/// The priorities of those `DaemonSet`s whose templates do not tell them, by namespace and name: the highest that
+/// admission has written into one of their pods. Without pods there is none. All pods are looked at only where such a
+/// `DaemonSet` exists.
+fn admitted_priorities<'a>(
+    observed: &'a Observed,
+    objects: &[&'a Arc<DaemonSet>],
+) -> HashMap<(&'a str, &'a str), i32> {
+    let is_unknown = |object: &&&Arc<DaemonSet>| {
+        let spec = object.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        spec.is_some_and(|spec| template_priority(spec).is_none())
+    };
+    let unknown: HashSet<_> = objects.iter().filter(is_unknown).map(|object| key(&object.metadata)).collect();
+    let mut found = HashMap::new();
+    if unknown.is_empty() {
+        return found;
+    }
+    for pod in &observed.pods {
+        if let Some(daemon_set) = pods::daemon_set(pod).filter(|daemon_set| unknown.contains(daemon_set)) {
+            let highest = found.entry(daemon_set).or_insert(i32::MIN);
+            *highest = pods::priority(pod).max(*highest);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn observed(daemon_sets: Vec<Value>, pods: Vec<Value>) -> Observed {
+        Observed {
+            daemon_sets: daemon_sets
+                .into_iter()
+                .map(|d| Arc::new(serde_json::from_value(d).unwrap()))
+                .collect(),
+            pods: pods.into_iter().map(|p| Arc::new(serde_json::from_value(p).unwrap())).collect(),
+            ..Observed::default()
+        }
+    }
+
+    fn set(name: &str, spec: &Value) -> Value {
+        let mut set = json!({ "metadata": { "name": name, "namespace": "sys" },
+            "spec": { "selector": {}, "template": { "spec": spec } } });
+        let containers = &mut set["spec"]["template"]["spec"]["containers"];
+        if containers.is_null() {
+            *containers = json!([]);
+        }
+        set
+    }
+
+    fn read(observed: &Observed) -> Daemons {
+        Daemons::of(observed, &mut ResourceNames::default(), &mut Vec::new())
+    }
+
+    #[test]
+    fn daemons_come_by_priority_then_by_name() {
+        let pod = |name: &str, priority: i32| {
+            json!({ "metadata": { "name": name, "namespace": "sys", "ownerReferences": [
+                { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "own", "uid": "u", "controller": true }] },
+                "spec": { "priority": priority, "containers": [] } })
+        };
+        let sets = vec![
+            set("b", &json!({})),
+            set("a", &json!({ "priorityClassName": "" })),
+            set("low", &json!({ "priority": -1 })),
+            set("high", &json!({ "priority": 7, "preemptionPolicy": "Never" })),
+            set("own", &json!({ "priorityClassName": "ours" })),
+            set("new", &json!({ "priorityClassName": "ours" })),
+            set("node", &json!({ "priorityClassName": "system-node-critical" })),
+            set("cluster", &json!({ "priorityClassName": "system-cluster-critical" })),
+        ];
+        let daemons = read(&observed(sets, vec![pod("p", 3), pod("q", 9)]));
+        let order: Vec<_> = daemons.0.iter().map(|d| (d.name.as_str(), d.priority, d.preempts)).collect();
+        assert_eq!(
+            order,
+            [
+                ("node", 2_000_001_000, true),
+                ("cluster", 2_000_000_000, true),
+                ("own", 9, true),
+                ("high", 7, false),
+                ("a", 0, true),
+                ("b", 0, true),
+                ("new", 0, true),
+                ("low", -1, true),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_ports_of_a_daemon_are_those_of_any_pod() {
+        let port = |number: i32| json!([{ "containerPort": number, "hostPort": number }]);
+        let spec = json!({
+            "containers": [{ "name": "c", "ports": port(1) }, { "name": "d", "ports": [{ "containerPort": 5 }] }],
+            "initContainers": [{ "name": "i", "ports": port(2) },
+                               { "name": "s", "restartPolicy": "Always", "ports": port(3) }],
+        });
+        let numbers = |spec: &Value| {
+            let daemons = read(&observed(vec![set("d", spec)], vec![]));
+            daemons.0[0].ports.iter().map(|port| port.port).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(&spec), [1, 3]);
+        let mut in_host_network = spec;
+        in_host_network["hostNetwork"] = json!(true);
+        assert_eq!(numbers(&in_host_network), [1, 3, 5]);
+    }
 }

@@ -10,7 +10,7 @@ use std::mem;
 use std::sync::Arc;
 
 use super::numbered::Numbered;
-use super::volumes::VolumeTerms;
+use super::supplies::PodVolumes;
 use crate::demand::pod_requirements::PodRequirements;
 use crate::input::pod_info::{PodInfo, PodShape, ShapeId};
 
@@ -68,8 +68,8 @@ pub(super) struct InternedPods<'p> {
     pub(super) all: Vec<InternedPod<'p>>,
     /// The different requirements, in order of first use.
     pub(super) all_requirements: Vec<Arc<PodRequirements>>,
-    /// The different places of volumes: one of the terms of each must match.
-    pub(super) places: Vec<Vec<VolumeTerms>>,
+    /// The different places and needs of volumes.
+    pub(super) places: Vec<PodVolumes>,
 }
 
 impl PodInterner {
@@ -99,7 +99,7 @@ impl PodInterner {
 }
 
 /// The places of pods without volumes.
-const ANYWHERE: Vec<VolumeTerms> = Vec::new();
+const ANYWHERE: PodVolumes = PodVolumes { places: Vec::new(), needs: Vec::new() };
 
 /// What the requirements of a pod depend on: its shape without labels, and values of labels.
 type Origin = (usize, Vec<Option<String>>);
@@ -112,7 +112,7 @@ pub(super) struct Interning<'i, 'p> {
     read: HashMap<Origin, Arc<PodRequirements>>,
     /// Indexes of requirements, by address.
     requirements: HashMap<usize, usize>,
-    places: Numbered<Vec<VolumeTerms>>,
+    places: Numbered<PodVolumes>,
     /// Ids of pods that have volumes in certain places, or are being deleted.
     others: HashMap<(ShapeId, usize, bool), InternedPodId>,
     found: InternedPods<'p>,
@@ -124,7 +124,7 @@ impl<'p> Interning<'_, 'p> {
     pub(super) fn id(
         &mut self,
         pod: &'p PodInfo,
-        places: impl FnOnce(&PodRequirements) -> Option<Vec<VolumeTerms>>,
+        places: impl FnOnce(&PodRequirements) -> Option<PodVolumes>,
     ) -> Option<InternedPodId> {
         let shape = pod.shape();
         let PodInterner { shapes, all_requirements, in_pass: _ } = &mut *self.interner;
@@ -220,7 +220,7 @@ mod tests {
         let mut interning = interner.pass();
         assert_eq!(ids(&mut interning, &pods), [0, 1, 0, 2, 3]);
         assert_eq!(interning.id(&pods[1], |_| Some(ANYWHERE)), Some(1));
-        let somewhere = vec![vec![NodeTerm::default()]];
+        let somewhere = PodVolumes { places: vec![vec![NodeTerm::default()]], needs: vec![] };
         for id in [4, 4] {
             assert_eq!(
                 interning.id(&pods[0], |_| Some(somewhere.clone())),

@@ -5,12 +5,15 @@
 //! ([`PodInterner`]). Then the requirements of the pass are resolved together, since the selector of one pod is what
 //! tells other pods apart. Nothing is placed here.
 
+mod barred;
 #[cfg(test)]
 mod cases;
 mod counts;
 pub mod daemons;
 pub mod headroom;
 mod interner;
+pub mod node_agents;
+pub mod nominations;
 mod numbered;
 pub mod order;
 mod pod_groups;
@@ -26,6 +29,7 @@ mod storage;
 #[cfg(test)]
 mod storage_tests;
 mod subjects;
+mod supplies;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -35,9 +39,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 
 pub use interner::PodInterner;
 
+use self::barred::DelayedPods;
 use self::daemons::Daemons;
 use self::interner::InternedPods;
 use self::pod_groups::PodGroups;
@@ -50,7 +56,7 @@ use crate::input::pods;
 use crate::pools::{self, Pool};
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::pod_class::{PodClass, PodClassId, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{PodClass, PodClassId, Supply, TopologyCount, TopologyCountId};
 use crate::resources::{Amounts, Resource, ResourceNames};
 
 /// Pending pods that are equal to the planner.
@@ -73,6 +79,8 @@ pub struct Demand {
     pub classes: Vec<PodClass>,
     /// The topology counts that the constraints need.
     pub topology_counts: Vec<TopologyCount>,
+    /// What the pending pods compete for.
+    pub supplies: Vec<Supply>,
     /// The pending pods, in the order in which they are placed: by priority, then the larger share of a node first,
     /// which packs better; then by name, so that the order is deterministic.
     pub groups: Vec<PendingGroup>,
@@ -90,7 +98,9 @@ pub struct Demand {
     pub waiting: Vec<(usize, Rejection)>,
     /// Bound pods whose requests cannot be read; they count as requesting nothing. By index.
     pub unmeasured: Vec<usize>,
-    /// Problems of bound pods, headroom and `DaemonSet`s, as messages for users.
+    /// When the first of the pending pods that pools do not grow for yet is old enough; `None` without any.
+    pub delayed_until: Option<Timestamp>,
+    /// Problems of pods, headroom and `DaemonSet`s, as messages for users.
     pub warnings: Vec<String>,
 }
 
@@ -106,6 +116,7 @@ impl Demand {
         let reference = pools::largest_node(pools, input.nodes, names);
         let mut demand = Self::of(input.observed, input.pods, input.nodes, names, &reference, interner);
         order::order(&mut demand.groups, &demand.classes, &demand.topology_counts, &reference);
+        barred::bar_expendable(&mut demand, pools);
         headroom::add(&mut demand, pools, names);
         demand.daemon_sets = Daemons::of(input.observed, names, &mut demand.warnings);
         demand
@@ -128,7 +139,7 @@ impl Demand {
         interner: &mut PodInterner,
     ) -> Self {
         let daemon_pods = daemons::pods(observed);
-        let SchedulingInput { entries, interned, unreadable, waiting, unmeasured, warnings } =
+        let SchedulingInput { entries, interned, supplies, unreadable, waiting, unmeasured, mut warnings } =
             SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, interner);
         let InternedPods { all: interned_pods, all_requirements, places } = interned;
         let matchers = Matchers::of(&all_requirements);
@@ -140,13 +151,15 @@ impl Demand {
             matchers: &matchers,
             matched: &matched,
             places: &places,
+            supplies: &supplies,
         };
-        let Resolved { constraint_sets, classes, topology_counts, class_of } =
+        let Resolved { constraint_sets, mut classes, topology_counts, supplies, class_of } =
             resolve::resolve(&pod_groups, &parts, names);
 
         let mut placed = vec![None; all_pods.len()];
         let mut daemons = BTreeMap::new();
         let mut pending: BTreeMap<(i32, PodClassId), Vec<usize>> = BTreeMap::new();
+        let mut delayed = DelayedPods::at(observed.now);
         for PodEntry { pod: index, node, id } in entries {
             let class = class_of[group_of[id]];
             if let Some(pod) = index.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]) {
@@ -155,7 +168,9 @@ impl Demand {
             } else if let Some(node) = node {
                 placed[index] = Some((class, node));
             } else {
-                let priority = pods::priority(&all_pods[index]);
+                let pod = &all_pods[index];
+                let class = delayed.class_of(pod, class, &mut classes, &mut warnings);
+                let priority = pods::priority(pod);
                 pending.entry((priority, class)).or_default().push(index);
             }
         }
@@ -164,6 +179,7 @@ impl Demand {
             constraint_sets,
             classes,
             topology_counts,
+            supplies,
             groups,
             placed,
             headroom: Vec::new(),
@@ -172,6 +188,7 @@ impl Demand {
             unreadable,
             waiting,
             unmeasured,
+            delayed_until: delayed.until,
             warnings,
         }
     }

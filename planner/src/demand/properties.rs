@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::cases::object;
 use super::{Demand, PodInterner};
 use crate::demand::pod_requirements::PodRequirements;
+use crate::demand::supplies::PodVolumes;
 use crate::fixtures::merged;
 use crate::input::observed::Observed;
 use crate::input::pod_info::{PodInfo, PodShapes};
@@ -352,7 +353,7 @@ proptest! {
             pods.iter_mut().filter(|_| shared).for_each(|pod| shapes.share(pod));
             let mut interner = PodInterner::default();
             let mut interning = interner.pass();
-            let ids: Vec<_> = pods.iter().map(|pod| interning.id(pod, |_| Some(Vec::new())).unwrap()).collect();
+            let ids: Vec<_> = pods.iter().map(|pod| interning.id(pod, |_| Some(PodVolumes::default())).unwrap()).collect();
             let interned = interning.end();
             for (pod, id) in pods.iter().zip(ids) {
                 let of_id = &interned.all[id];

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::numbered::Numbered;
 use super::subjects::{MatcherId, Matchers};
-use super::volumes::VolumeTerms;
+use super::supplies::{LimitedSupply, PodVolumes};
 use crate::demand::counts::{CountId, CountedPods, Merged, PodSelection, RequestedCounts};
 use crate::demand::pod_groups::PodGroup;
 use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
 use crate::requirements::pod_class::{
-    CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologySpread,
+    BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, Supply, TopologyCount, TopologySpread,
 };
 use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
@@ -27,7 +27,8 @@ pub(super) struct Parts<'a> {
     pub(super) matchers: &'a Matchers<'a>,
     /// For each subject, the matchers that match it, sorted.
     pub(super) matched: &'a [Vec<MatcherId>],
-    pub(super) places: &'a [Vec<VolumeTerms>],
+    pub(super) places: &'a [PodVolumes],
+    pub(super) supplies: &'a [LimitedSupply],
 }
 
 /// The pod classes of a pass.
@@ -35,6 +36,7 @@ pub(super) struct Resolved {
     pub(super) constraint_sets: Vec<Constraints>,
     pub(super) classes: Vec<PodClass>,
     pub(super) topology_counts: Vec<TopologyCount>,
+    pub(super) supplies: Vec<Supply>,
     /// For each pod group, its class.
     pub(super) class_of: Vec<PodClassId>,
 }
@@ -48,7 +50,7 @@ struct ResolvedConstraints {
 
 /// Resolves pod groups to pod classes.
 pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut ResourceNames) -> Resolved {
-    let (constraint_sets, constraint_set_of) = constraint_sets(pod_groups, parts);
+    let (mut constraint_sets, constraint_set_of) = constraint_sets(pod_groups, parts);
     let policies = Policies::of(&constraint_sets);
     let mut resolver = ConstraintResolver::of(pod_groups, parts);
     let constraints: Vec<_> = pod_groups
@@ -82,9 +84,20 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
             spreads: spreads(&constraints.spreads, &merged),
             increments: merged.increments[index].clone(),
             preferred: requirements.preferred.clone(),
+            needs: parts.places[pod_group.places].needs.clone(),
+            barred: BarredPools::default(),
         }));
     }
-    Resolved { constraint_sets, classes: classes.all, topology_counts: merged.topology_counts, class_of }
+    let supplies =
+        parts.supplies.iter().map(|supply| resolved_supply(supply, &mut constraint_sets)).collect();
+    let topology_counts = merged.topology_counts;
+    Resolved { constraint_sets, classes: classes.all, topology_counts, supplies, class_of }
+}
+
+fn resolved_supply(supply: &LimitedSupply, constraint_sets: &mut Vec<Constraints>) -> Supply {
+    let LimitedSupply { places, units, used_up } = supply;
+    constraint_sets.push(Constraints { volumes: places.iter().cloned().collect(), ..Constraints::default() });
+    Supply { constraint_set: constraint_sets.len() - 1, units: *units, used_up: used_up.clone() }
 }
 
 fn spreads(constraints: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<TopologySpread> {
@@ -121,7 +134,7 @@ fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constrain
         constraint_set_of.push(*known.entry((pod_group.requirements, pod_group.places)).or_insert_with(
             || {
                 let mut constraint_set = parts.all_requirements[pod_group.requirements].constraints.clone();
-                constraint_set.volumes.clone_from(&parts.places[pod_group.places]);
+                constraint_set.volumes.clone_from(&parts.places[pod_group.places].places);
                 constraint_sets.number(constraint_set)
             },
         ));

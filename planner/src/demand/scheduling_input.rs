@@ -7,12 +7,15 @@ use k8s_openapi::api::core::v1::Node;
 use shared_crds::QualifiedName;
 
 use super::interner::{InternedPodId, InternedPods, PodInterner};
+use super::nominations::Nominations;
 use super::storage::Storage;
+use super::supplies::{LimitedSupply, PodVolumes, Supplies};
 use super::volumes::VolumeTerms;
 use crate::demand::pod_requirements::PodRequirements;
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
+use crate::input::unplanned;
 use crate::reasons::Rejection;
 
 /// A pod that matters for a pass.
@@ -31,6 +34,8 @@ pub(super) struct PodEntry {
 pub(super) struct SchedulingInput<'p> {
     pub(super) entries: Vec<PodEntry>,
     pub(super) interned: InternedPods<'p>,
+    /// What pending pods compete for.
+    pub(super) supplies: Vec<LimitedSupply>,
     /// Pending pods that cannot be read, with the problem.
     pub(super) unreadable: Vec<(usize, String)>,
     /// Pending pods that no node can help.
@@ -52,26 +57,36 @@ impl<'p> SchedulingInput<'p> {
         let nodes: HashMap<_, _> =
             all_nodes.iter().enumerate().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         let storage = Storage::of(observed);
-        let taken = storage.taken(all_pods.iter().filter(|pod| pods::occupied_node(pod).is_some()));
+        let nominations = Nominations::of(all_nodes, all_pods);
+        let occupied = |pod: &'p PodInfo| pods::bound_node(pod).or_else(|| nominations.node_of(pod));
+        let taken = storage.taken(all_pods.iter().filter(|pod| occupied(pod).is_some()));
+        let is_waiting = |pod: &&'p Arc<PodInfo>| occupied(pod).is_none() && pods::is_pending(pod);
+        let supplies = Supplies::of(&storage, all_pods.iter().filter(is_waiting).map(|pod| &**pod));
         let mut input = Self::default();
         let mut interning = interner.pass();
         for (index, pod) in all_pods.iter().enumerate() {
-            let node = match pods::occupied_node(pod).map(|name| nodes.get(name).copied()) {
+            let node = match occupied(pod).map(|name| nodes.get(name).copied()) {
                 Some(Some(node)) => Some(node),
                 None if pods::is_pending(pod) => None,
                 Some(None) | None => continue,
             };
-            let id = interning.id(pod, |requirements| match node {
-                Some(_) => Some(input.of_placed(index, pod, requirements, &storage)),
-                None => input.of_pending(index, pod, requirements, &storage, &taken),
+            let id = interning.id(pod, |requirements| {
+                if node.is_some() {
+                    let places = input.of_placed(index, pod, requirements, &storage);
+                    return Some(PodVolumes { places, needs: Vec::new() });
+                }
+                let places = input.of_pending(index, pod, requirements, &storage, &taken)?;
+                let needs = if requirements.claims { supplies.needs(&storage, pod) } else { Vec::new() };
+                Some(PodVolumes { places, needs })
             });
             input.entries.extend(id.map(|id| PodEntry { pod: index, node, id }));
         }
         for (index, pod) in daemons.iter().enumerate() {
-            let id = interning.id(pod, |_| Some(Vec::new()));
+            let id = interning.id(pod, |_| Some(PodVolumes::default()));
             input.entries.extend(id.map(|id| PodEntry { pod: all_pods.len() + index, node: None, id }));
         }
         input.interned = interning.end();
+        input.supplies = supplies.all;
         input
     }
 
@@ -110,6 +125,10 @@ impl<'p> SchedulingInput<'p> {
         let problem = requirements.request.as_ref().err().or(requirements.problem.as_ref());
         if let Some(problem) = problem {
             self.unreadable.push((index, problem.clone()));
+            return None;
+        }
+        if let Some(what) = unplanned::obstacle(pod.shape().pod()) {
+            self.waiting.push((index, Rejection::NotPlanned(what)));
             return None;
         }
         if !requirements.claims {

@@ -1,8 +1,8 @@
 //! Where a pod's `PersistentVolumeClaim`s let it run: every claim is either a set of alternatives of which a node must
 //! satisfy one, or a reason why no node can take the pod for now.
 //!
-//! Each claim is checked on its own. Two claims without a volume that could only use the same existing volume are not
-//! told apart, and the storage that a place has left is not considered.
+//! Each claim is checked on its own; [`super::supplies`] counts the volumes that several claims could use. The storage
+//! that a place has left is not considered.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -33,6 +33,16 @@ pub(super) struct Storage<'a> {
     free: HashMap<&'a str, Vec<&'a VolumeInfo>>,
     /// Volumes that are reserved for a claim.
     reserved: HashMap<(&'a str, &'a str), Vec<&'a VolumeInfo>>,
+}
+
+/// The existing volumes of which a claim needs one.
+pub(super) struct Choice<'a> {
+    /// The name of their storage class.
+    pub(super) class: &'a str,
+    /// The smallest first, which the scheduler takes first, then by name.
+    pub(super) volumes: Vec<&'a VolumeInfo>,
+    /// Where the class would make one instead, if it does.
+    pub(super) made: Option<VolumeTerms>,
 }
 
 impl<'a> Storage<'a> {
@@ -101,7 +111,44 @@ impl<'a> Storage<'a> {
         pods.flat_map(|pod| self.exclusive(pod)).map(ClaimInfo::key).collect()
     }
 
-    fn exclusive<'p>(&self, pod: &'p PodInfo) -> impl Iterator<Item = &'a ClaimInfo> + use<'_, 'a, 'p> {
+    /// Whether there is anything that pods could compete for.
+    pub(super) fn can_run_short(&self) -> bool {
+        !self.free.is_empty() || self.claims.values().any(|claim| is_exclusive(claim))
+    }
+
+    /// The claims of a pod that have no volume and wait for the pod, also those that are yet to be created.
+    pub(super) fn without_volume(&self, pod: &PodInfo) -> Vec<ClaimInfo> {
+        let namespace = pod.key().0;
+        let claim = |wanted: Wanted<'_>| match self.claims.get(&(namespace, wanted.name.as_str())) {
+            Some(claim) => (claim.volume.is_none() && claim.node.is_none()).then(|| ClaimInfo::clone(claim)),
+            None => wanted.template.map(|template| ClaimInfo::to_come(namespace, &wanted.name, template)),
+        };
+        let mut claims: Vec<_> = wanted(pod).filter_map(claim).collect();
+        claims.sort_by(|a, b| a.key().cmp(&b.key()));
+        claims.dedup_by(|a, b| a.key() == b.key());
+        claims
+    }
+
+    /// Whether a volume is reserved for the claim.
+    pub(super) fn has_reserved(&self, claim: &ClaimInfo) -> bool {
+        volumes::has_reserved(claim, self.reserved.get(&claim.key()).map_or(&[][..], Vec::as_slice))
+    }
+
+    /// The existing volumes that a claim without a volume depends on; `None` if it depends on none: its class makes
+    /// volumes everywhere, or there is none.
+    pub(super) fn choice(&self, claim: &ClaimInfo) -> Option<Choice<'a>> {
+        let class = self.class_of(claim).ok()?;
+        let made = if makes_volumes(class) { Some(volumes::allowed_topologies(class)?) } else { None };
+        let class = key(&class.metadata).1;
+        let mut volumes: Vec<_> = volumes::suitable(claim, self.free.get(class)?).collect();
+        volumes.sort_by(|a, b| (volumes::size(a), &a.name).cmp(&(volumes::size(b), &b.name)));
+        (!volumes.is_empty()).then_some(Choice { class, volumes, made })
+    }
+
+    pub(super) fn exclusive<'p>(
+        &self,
+        pod: &'p PodInfo,
+    ) -> impl Iterator<Item = &'a ClaimInfo> + use<'_, 'a, 'p> {
         let namespace = pod.key().0;
         let claims = wanted(pod).filter_map(move |w| self.claims.get(&(namespace, w.name.as_str())).copied());
         claims.filter(|claim| is_exclusive(claim))
@@ -135,10 +182,8 @@ impl<'a> Storage<'a> {
         Ok(volumes::of_bound(volume))
     }
 
-    /// A claim that has no volume yet: its storage class must wait for the first consumer, and have volumes or
-    /// provision them.
-    fn unbound(&self, claim: &ClaimInfo) -> Result<Vec<VolumeTerms>, Rejection> {
-        let name = &claim.name;
+    /// The storage class of a claim that has no volume yet, which must wait for the first consumer.
+    fn class_of(&self, claim: &ClaimInfo) -> Result<&'a StorageClass, Rejection> {
         let class = match claim.class.as_deref() {
             None => self.default_class,
             Some("") => None,
@@ -148,10 +193,15 @@ impl<'a> Storage<'a> {
             }
         };
         let waiting = |c: &&StorageClass| c.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
-        let Some(class) = class.filter(waiting) else {
-            return Err(Rejection::UnboundImmediateClaim(name.to_string()));
-        };
-        let made = class.provisioner != NO_PROVISIONER && !class.provisioner.is_empty();
+        class.filter(waiting).ok_or_else(|| Rejection::UnboundImmediateClaim(claim.name.to_string()))
+    }
+
+    /// A claim that has no volume yet: its storage class must wait for the first consumer, and have volumes or
+    /// provision them.
+    fn unbound(&self, claim: &ClaimInfo) -> Result<Vec<VolumeTerms>, Rejection> {
+        let name = &claim.name;
+        let class = self.class_of(claim)?;
+        let made = makes_volumes(class);
         let topologies = volumes::allowed_topologies(class);
         if let Some(node) = &claim.node {
             return Ok(topologies.into_iter().chain([only_on(node)]).collect());
@@ -172,6 +222,11 @@ impl<'a> Storage<'a> {
             (None, false) => Err(Rejection::NoVolumeAvailable(name.to_string())),
         }
     }
+}
+
+/// Whether volumes of the class are made as they are needed.
+fn makes_volumes(class: &StorageClass) -> bool {
+    class.provisioner != NO_PROVISIONER && !class.provisioner.is_empty()
 }
 
 fn is_exclusive(claim: &ClaimInfo) -> bool {

@@ -89,6 +89,28 @@ pub(super) struct UnboundVolumes {
     pub(super) places: Option<VolumeTerms>,
 }
 
+/// Those of the volumes `free` that could be bound to the claim.
+pub(super) fn suitable<'f, 'a: 'f>(
+    claim: &'f ClaimInfo,
+    free: &'f [&'a VolumeInfo],
+) -> impl Iterator<Item = &'a VolumeInfo> + use<'f, 'a> {
+    free.iter().copied().filter(move |volume| is_free(claim, volume) && holds(claim, volume))
+}
+
+/// Whether one of the `reserved` volumes is for this claim.
+pub(super) fn has_reserved(claim: &ClaimInfo, reserved: &[&VolumeInfo]) -> bool {
+    reserved.iter().any(|volume| is_same(claim, volume) && holds(claim, volume))
+}
+
+/// The size of a volume, to compare it with others.
+pub(super) fn size(volume: &VolumeInfo) -> Exact {
+    amount(volume.capacity.as_ref())
+}
+
+fn amount(quantity: Option<&Quantity>) -> Exact {
+    quantity.and_then(|quantity| Exact::parse(&quantity.0).ok()).unwrap_or(Exact::ZERO)
+}
+
 /// The volumes that could be bound to `claim`: those that are `reserved` for a claim of its name, otherwise those of
 /// its class that are `free`; `None` if there are none.
 pub(super) fn free_for(
@@ -99,8 +121,7 @@ pub(super) fn free_for(
     if let Some(volume) = reserved.iter().find(|volume| is_same(claim, volume) && holds(claim, volume)) {
         return Some(UnboundVolumes { reserved: true, places: volume.places.clone() });
     }
-    let suitable = free.iter().filter(|volume| is_free(claim, volume) && holds(claim, volume));
-    let places: Vec<_> = suitable.map(|volume| volume.places.clone()).collect();
+    let places: Vec<_> = suitable(claim, free).map(|volume| volume.places.clone()).collect();
     if places.is_empty() {
         return None;
     }
@@ -114,11 +135,8 @@ pub(super) fn free_for(
 
 /// Large enough, of the right mode, and not being deleted.
 fn holds(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
-    let size = |quantity: Option<&Quantity>| {
-        quantity.and_then(|quantity| Exact::parse(&quantity.0).ok()).unwrap_or(Exact::ZERO)
-    };
     let (asked, offered) = (claim.mode.as_deref(), volume.mode.as_deref());
-    size(volume.capacity.as_ref()) >= size(claim.storage.as_ref())
+    amount(volume.capacity.as_ref()) >= amount(claim.storage.as_ref())
         && asked.unwrap_or(DEFAULT_MODE) == offered.unwrap_or(DEFAULT_MODE)
         && !volume.is_being_deleted
 }

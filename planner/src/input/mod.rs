@@ -6,6 +6,8 @@ pub mod nodes;
 pub mod observed;
 pub mod pod_info;
 pub mod pods;
+pub mod promise;
 pub mod selection;
 pub mod transform;
+pub mod unplanned;
 pub mod volume_info;

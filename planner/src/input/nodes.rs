@@ -2,9 +2,12 @@
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::names::{DRAIN_STARTED_ANNOTATION, GIVEN_BACK_ANNOTATION, pool_of_member};
+use shared_crds::names::{
+    DRAIN_STARTED_ANNOTATION, GIVEN_BACK_ANNOTATION, TEMPLATE_HASH_ANNOTATION, pool_of_member,
+};
 use shared_crds::{NodePool, protection};
 
+use crate::requirements::node_profile;
 use crate::time::later;
 
 /// Taints of a starting node that Kubernetes itself removes when the node is up.
@@ -14,6 +17,11 @@ const LIFECYCLE_TAINTS: [&str; 4] = [
     "node.kubernetes.io/network-unavailable",
     "node.cloudprovider.kubernetes.io/uninitialized",
 ];
+
+/// How long in seconds pending pods wait for a leaving node to be gone. A drain that nothing holds up takes less: a
+/// pod's grace period is 30 s unless it sets another, and Cluster Autoscaler gives a drain these ten minutes
+/// (`--max-graceful-termination-sec`). One that something holds up may take for ever, and the pods need a node.
+const AWAITED_SECONDS: i32 = 600;
 
 /// Cluster API's condition of a pool whose nodes are being replaced.
 const ROLLING_OUT: &str = "RollingOut";
@@ -37,6 +45,14 @@ pub fn is_cordoned(node: &Node) -> bool {
 /// Whether the node is being drained by the `NodePool` operator, or deleted.
 pub fn is_leaving(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_some() || annotation(node, DRAIN_STARTED_ANNOTATION).is_some()
+}
+
+/// Until when pending pods wait for the leaving node to be gone; `None` if it stays, or if its departure has no known
+/// beginning.
+pub fn awaited_until(node: &Node) -> Option<Timestamp> {
+    let deleted = node.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    let drained = annotation(node, DRAIN_STARTED_ANNOTATION).and_then(|time| time.parse().ok());
+    deleted.max(drained).map(|since| later(since, AWAITED_SECONDS))
 }
 
 /// Whether the `NodePool` operator has given the node back because its drain took too long: it stays for now.
@@ -66,16 +82,27 @@ pub fn created(node: &Node) -> Option<Timestamp> {
     node.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
+/// The hash of the template that the node was made from.
+pub fn template_hash(node: &Node) -> Option<&str> {
+    annotation(node, TEMPLATE_HASH_ANNOTATION)
+}
+
+/// When the node has to be up: its provisioning timeout is over. `None` if its age is unknown.
+pub fn provisioned_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
+    created(node).map(|created| later(created, pool.spec.provisioning_timeout_seconds))
+}
+
 /// Until when the node counts as starting, if it is not up yet: not ready, or still with startup taints. `None` if it
-/// is up, or if its age is unknown.
+/// is up, or if its age is unknown. Whether it has all that its template promises is not looked at here: see
+/// [`Promise`](super::promise::Promise).
 pub fn starting_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
-    let timeout = pool.spec.provisioning_timeout_seconds;
     let starting = !is_ready(node) || taints(node).any(|taint| is_startup_taint(taint, pool));
-    created(node).filter(|_| starting).map(|created| later(created, timeout))
+    if starting { provisioned_until(node, pool) } else { None }
 }
 
 fn is_startup_taint(taint: &Taint, pool: &NodePool) -> bool {
     LIFECYCLE_TAINTS.contains(&taint.key.as_str())
+        || node_profile::is_startup_taint(&taint.key)
         || pool
             .spec
             .template
@@ -128,8 +155,27 @@ mod tests {
                 Some(until),
             ),
             ("up", node("True", &json!([{ "key": "dedicated", "effect": "NoSchedule" }])), None),
+            (
+                "not a prefix",
+                node("True", &json!([{ "key": "readiness.k8s.io", "effect": "NoSchedule" }])),
+                None,
+            ),
         ] {
             assert_eq!(starting_until(&node, &pool()), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn taints_that_components_name_by_convention_are_taints_of_a_start() {
+        for key in [
+            "readiness.k8s.io/network",
+            "startup-taint.cluster-autoscaler.kubernetes.io/cni",
+            "ignore-taint.cluster-autoscaler.kubernetes.io/cni",
+        ] {
+            for effect in ["NoSchedule", "NoExecute"] {
+                let node = node("True", &json!([{ "key": key, "effect": effect }]));
+                assert!(starting_until(&node, &pool()).is_some(), "{key}:{effect}");
+            }
         }
     }
 
@@ -156,6 +202,24 @@ mod tests {
         ] {
             let node: Node = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             assert_eq!(is_leaving(&node), leaving);
+            assert_eq!(awaited_until(&node).is_some(), leaving);
+        }
+    }
+
+    #[test]
+    fn a_node_is_awaited_for_ten_minutes_from_the_last_step_of_its_departure() {
+        let node = |metadata: Value| serde_json::from_value::<Node>(json!({ "metadata": metadata })).unwrap();
+        let drained = json!({ DRAIN_STARTED_ANNOTATION: "2026-01-01T00:00:00Z" });
+        for (metadata, expected) in [
+            (json!({ "annotations": drained }), Some("2026-01-01T00:10:00Z")),
+            (
+                json!({ "annotations": drained, "deletionTimestamp": "2026-01-01T00:05:00Z" }),
+                Some("2026-01-01T00:15:00Z"),
+            ),
+            (json!({ "annotations": { DRAIN_STARTED_ANNOTATION: "soon" } }), None),
+        ] {
+            let expected = expected.map(|time| time.parse::<Timestamp>().unwrap());
+            assert_eq!(awaited_until(&node(metadata)), expected);
         }
     }
 }

@@ -28,6 +28,7 @@ pub struct PodInfo {
     uid: Box<str>,
     started: Moment,
     unschedulable: Moment,
+    created: Moment,
     /// Names of `PersistentVolumeClaim`s, one for each volume of the shape that uses a claim. Each pod of a
     /// `StatefulSet` names its own.
     claims: Box<[Box<str>]>,
@@ -130,6 +131,7 @@ impl From<Pod> for PodInfo {
             node: node.map(String::into_boxed_str),
             started: Moment::of(started.map(|time| time.0)),
             unschedulable: Moment::of(unschedulable.map(|time| time.0)),
+            created: Moment::of(whole.creation_timestamp.map(|time| time.0)),
             claims,
             shape: PodShape { labels: Arc::new(labels), pod: Arc::new(pod) },
         }
@@ -176,6 +178,11 @@ impl PodInfo {
     /// `status.startTime`.
     pub fn started(&self) -> Option<Timestamp> {
         self.started.time()
+    }
+
+    /// `metadata.creationTimestamp`; `None` in objects that no API server has seen.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.created.time()
     }
 
     /// Since when it has been unschedulable: the last transition of the condition `PodScheduled` to `False`.
@@ -320,7 +327,7 @@ mod tests {
     fn pod(name: &str, node: &str, label: &str) -> PodInfo {
         let object: Value = json!({
             "metadata": { "name": name, "namespace": "ns", "uid": name, "labels": { "app": label },
-                "deletionTimestamp": "2026-01-01T00:00:00Z" },
+                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:00:00Z" },
             "spec": { "nodeName": node, "containers": [],
                 "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": format!("of-{name}") } }] },
             "status": { "phase": "Running", "startTime": "2026-01-01T00:00:00Z" }
@@ -333,7 +340,7 @@ mod tests {
         let pod = pod("p", "n", "a");
         let time = "2026-01-01T00:00:00Z".parse().ok();
         assert_eq!((pod.key(), pod.uid(), pod.node()), (("ns", "p"), "p", Some("n")));
-        assert_eq!((pod.deleted(), pod.started()), (time, time));
+        assert_eq!((pod.created(), pod.deleted(), pod.started()), (time, time, time));
         assert_eq!(pod.labels()["app"], "a");
         assert_eq!(pod.status().unwrap().phase.as_deref(), Some("Running"));
         assert_eq!(pod.claims().collect::<Vec<_>>(), ["of-p"]);

@@ -4,6 +4,7 @@
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
+use shared_crds::protection::{self, DO_NOT_DISRUPT, POD_SCALE_UP_DELAY, SAFE_TO_EVICT};
 
 use super::pod_info::PodInfo;
 use crate::time::later;
@@ -26,12 +27,12 @@ const DEFAULT_GRACE_SECONDS: i32 = 30;
 /// `PodLongTerminatingExtraThreshold`.
 const LONG_TERMINATING_SECONDS: i32 = 30;
 
-/// Whether the pod is pending and has no node promised: the scheduler has reported `Unschedulable`, and the pod is not
-/// gated, not nominated to a node, not being deleted, and not a `DaemonSet`'s (whose pods wait for one certain node).
+/// Whether the pod is pending: the scheduler has reported `Unschedulable`, and the pod is not gated, not being deleted,
+/// and not a `DaemonSet`'s (whose pods wait for one certain node). It may be nominated to a node: whether that is
+/// believed, `demand::nominations` decides.
 pub fn is_pending(pod: &PodInfo) -> bool {
     let (Some(spec), Some(status)) = (pod.spec(), pod.status()) else { return false };
     pod.node().is_none()
-        && nominated(status).is_none()
         && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
         && pod.deleted().is_none()
         && !is_finished(pod)
@@ -41,12 +42,23 @@ pub fn is_pending(pod: &PodInfo) -> bool {
         })
 }
 
-/// The node the pod occupies: the one it is bound to, or its nominated node, which is being cleared for it.
-pub fn occupied_node(pod: &PodInfo) -> Option<&str> {
-    if is_finished(pod) {
+/// The node the pod is bound to, unless it has finished.
+pub fn bound_node(pod: &PodInfo) -> Option<&str> {
+    pod.node().filter(|_| !is_finished(pod))
+}
+
+/// The node that `status.nominatedNodeName` names, of a pod that still waits for one. No more than a hint: whether it is
+/// believed, `demand::nominations` decides.
+pub fn nominated_node(pod: &PodInfo) -> Option<&str> {
+    if pod.node().is_some() || pod.deleted().is_some() || is_finished(pod) {
         return None;
     }
-    pod.node().or_else(|| pod.status().and_then(nominated))
+    pod.status().and_then(nominated)
+}
+
+/// The node that the pod names: the one it is bound to, or is nominated to.
+pub fn occupied_node(pod: &PodInfo) -> Option<&str> {
+    bound_node(pod).or_else(|| nominated_node(pod))
 }
 
 /// The controller of the pod, which creates a replacement when this pod is gone. Other owners do not.
@@ -89,6 +101,29 @@ pub fn priority(pod: &PodInfo) -> i32 {
     pod.spec().and_then(|s| s.priority).unwrap_or(0)
 }
 
+/// Whether an annotation asks at `now` that the pod is not evicted. It asks for nothing once the pod is being deleted.
+pub fn asks_to_stay(pod: &PodInfo, now: Timestamp) -> bool {
+    let safe_to_evict = pod.annotation(SAFE_TO_EVICT);
+    let asks = || {
+        protection::on_completion(safe_to_evict)
+            .or_else(|| protection::not_safe_to_evict(safe_to_evict))
+            .or_else(|| protection::do_not_disrupt(pod.annotation(DO_NOT_DISRUPT), pod.started(), now))
+    };
+    pod.deleted().is_none() && safe_to_evict != Some("true") && asks().is_some()
+}
+
+/// From when on pools grow for the pod, if an annotation says so; counted from its creation, as in Cluster Autoscaler
+/// (`filterOutYoungPods`). `None` without the annotation, and for a pod that no API server has seen.
+///
+/// # Errors
+///
+/// The annotation's value, if it is no duration, or below zero.
+pub fn scale_up_from(pod: &PodInfo) -> Result<Option<Timestamp>, &str> {
+    let Some(value) = pod.annotation(POD_SCALE_UP_DELAY) else { return Ok(None) };
+    let delay = protection::scale_up_delay(value).ok_or(value)?;
+    Ok(pod.created().map(|created| created.checked_add(delay).unwrap_or(Timestamp::MAX)))
+}
+
 /// `status.phase`.
 pub fn phase(pod: &PodInfo) -> Option<&str> {
     pod.status()?.phase.as_deref()
@@ -111,7 +146,8 @@ pub fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
     Some((pod.key().0, owner.name.as_str()))
 }
 
-fn is_mirror(pod: &PodInfo) -> bool {
+/// Whether the kubelet runs the pod from a file: the object only mirrors it.
+pub fn is_mirror(pod: &PodInfo) -> bool {
     pod.annotation(MIRROR_ANNOTATION).is_some()
 }
 
@@ -138,9 +174,9 @@ mod tests {
     #[test]
     fn a_pod_is_pending_only_when_the_scheduler_found_no_node_and_nothing_else_holds_it() {
         assert!(is_pending(&pod(json!({}))));
+        assert!(is_pending(&pod(json!({ "status": { "nominatedNodeName": "n" } }))), "that is a hint");
         for (why, change) in [
             ("bound", json!({ "spec": { "nodeName": "n" } })),
-            ("nominated", json!({ "status": { "nominatedNodeName": "n" } })),
             ("gated", json!({ "spec": { "schedulingGates": [{ "name": "g" }] } })),
             ("being deleted", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
             (
@@ -165,8 +201,17 @@ mod tests {
     }
 
     #[test]
-    fn a_nominated_pod_occupies_the_node_that_is_cleared_for_it() {
-        assert_eq!(occupied_node(&pod(json!({ "status": { "nominatedNodeName": "n" } }))), Some("n"));
+    fn a_pod_names_the_node_it_is_bound_or_nominated_to() {
+        let nominated = json!({ "status": { "nominatedNodeName": "n" } });
+        assert_eq!(occupied_node(&pod(nominated.clone())), Some("n"));
+        assert_eq!(bound_node(&pod(nominated.clone())), None);
+        for change in [
+            json!({ "spec": { "nodeName": "m" } }),
+            json!({ "status": { "phase": "Failed" } }),
+            json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
+        ] {
+            assert_eq!(nominated_node(&pod(merged(nominated.clone(), change.clone()))), None, "{change}");
+        }
         assert_eq!(
             occupied_node(&pod(json!({ "spec": { "nodeName": "n" }, "status": { "phase": "Succeeded" } }))),
             None
@@ -223,6 +268,42 @@ mod tests {
                 change = merged(change, deleted.clone());
             }
             assert_eq!(needs_place(&pod(change)), needs, "{kind} {controller} {going}");
+        }
+    }
+
+    #[test]
+    fn pools_grow_for_a_pod_when_it_is_as_old_as_its_annotation_says() {
+        let created = "2026-01-01T00:00:00Z";
+        for (value, created, from) in [
+            (None, Some(created), Ok(None)),
+            (Some("5m"), Some(created), Ok(Some("2026-01-01T00:05:00Z"))),
+            (Some("0s"), Some(created), Ok(Some(created))),
+            (Some("5m"), None, Ok(None)),
+            (Some("soon"), Some(created), Err("soon")),
+            (Some("-5m"), Some(created), Err("-5m")),
+        ] {
+            let annotations = value.map(|value| json!({ POD_SCALE_UP_DELAY: value }));
+            let pod =
+                pod(json!({ "metadata": { "annotations": annotations, "creationTimestamp": created } }));
+            let from = from.map(|from| from.map(|from| from.parse().unwrap()));
+            assert_eq!(scale_up_from(&pod), from, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_asks_to_stay_by_either_annotation_until_it_is_deleted() {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (annotations, asks) in [
+            (json!({}), false),
+            (json!({ SAFE_TO_EVICT: "false" }), true),
+            (json!({ SAFE_TO_EVICT: "on-completion" }), true),
+            (json!({ DO_NOT_DISRUPT: "true" }), true),
+            (json!({ DO_NOT_DISRUPT: "true", SAFE_TO_EVICT: "true" }), false),
+        ] {
+            let change = json!({ "metadata": { "annotations": annotations } });
+            assert_eq!(asks_to_stay(&pod(change.clone()), now), asks, "{annotations}");
+            let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+            assert!(!asks_to_stay(&pod(merged(change, deleted)), now), "{annotations}");
         }
     }
 

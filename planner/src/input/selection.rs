@@ -47,6 +47,20 @@ impl AutoscalerAssignment {
         }
     }
 
+    /// Pods of a lower priority are expendable: the pool does not grow for them, and they keep none of its nodes. The
+    /// lowest priority there is if no autoscaler plans the pool.
+    pub fn priority_cutoff(&self) -> i32 {
+        match self {
+            Self::Planned(autoscaler) => autoscaler.spec.expendable_pods_priority_cutoff,
+            Self::Left { .. } => i32::MIN,
+        }
+    }
+
+    /// Whether the autoscaler that plans the pool keeps capacity free.
+    pub fn has_headroom(&self) -> bool {
+        matches!(self, Self::Planned(autoscaler) if !autoscaler.spec.headroom.is_empty())
+    }
+
     /// The rules for scale-down; the defaults if the autoscaler sets none.
     pub fn scale_down(&self) -> ScaleDownSpec {
         match self {

@@ -11,8 +11,10 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::decision::summary::PassResults;
 use crate::decision::{ScalingPlan, conclude};
+use crate::demand::node_agents::NodeAgents;
 use crate::demand::{Demand, PodInterner};
 use crate::input::by_name::ByName;
+use crate::input::nodes;
 use crate::input::observed::{Observed, PassInput, PlanOptions, Recommendations, ScheduleClamp, key};
 use crate::input::pod_info::PodInfo;
 use crate::limits::behavior::BehaviorStage;
@@ -20,6 +22,7 @@ use crate::limits::schedules;
 use crate::pools::{self, Pool};
 use crate::reasons::PoolReason;
 use crate::resources::ResourceNames;
+use crate::scale_down::counting::CountingRules;
 use crate::scale_down::excess_nodes::ExcessNodes;
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::scale_down::{self, PlacedCluster, workload_pods};
@@ -98,17 +101,20 @@ impl Planner {
         let input = PassInput { observed, nodes: &nodes, pods: &pods };
         let names = &mut ResourceNames::default();
 
-        let pools = pools::limited(input, options, stage, names);
+        let mut pools = pools::limited(input, options, stage, names);
         let mut demand = Demand::of_pass(input, &pools, names, &mut self.interner);
+        let agents = NodeAgents::learn(input, &demand, &mut pools, names);
         let mut warnings = std::mem::take(&mut demand.warnings);
-        let workload_pods = workload_pods::workload_pods(nodes.len(), &pods, &demand.placed, observed.now);
+        let rules = CountingRules::of_nodes(&pools, nodes.len());
+        let workload_pods = workload_pods::workload_pods(&rules, &pods, &demand.placed, observed.now);
         let Placed { pools, excess_nodes, mut snapshot, scale_up, warnings: of_nodes } =
-            place(input, &pools, &demand, &workload_pods, names);
+            place(input, &pools, (&demand, &agents), &workload_pods, names);
         warnings.extend(of_nodes);
         let cluster = PlacedCluster {
             input,
             pools: &pools,
             demand: &demand,
+            rules: &rules,
             workload_pods: &workload_pods,
             scale_up: &scale_up,
         };
@@ -145,20 +151,28 @@ struct Placed {
 fn place(
     input: PassInput<'_>,
     pools: &[Pool],
-    demand: &Demand,
+    (demand, agents): (&Demand, &NodeAgents<'_>),
     workload_pods: &[WorkloadPods],
     names: &mut ResourceNames,
 ) -> Placed {
     let pending: Vec<_> = demand.pending().map(|(class, count)| PendingPods { class, count }).collect();
     let waiting = pending.iter().map(|pods| pods.count).sum();
+    let goes = |node: &Node| nodes::awaited_until(node).is_some_and(|until| until > input.observed.now);
+    let leaving: Vec<_> = (0..input.nodes.len()).filter(|&index| goes(&input.nodes[index])).collect();
     let mut excess_nodes = ExcessNodes::of(pools, input.nodes, workload_pods);
     loop {
         let pools = excess_nodes.applied_to(pools);
         let mut warnings = Vec::new();
-        let source = SnapshotInput { input, demand, waiting };
+        let source = SnapshotInput { input, demand, agents, waiting };
         let mut snapshot = capacity::snapshot(source, &pools, names, &mut warnings);
         let seed = expander::seed(input.observed.seed, &pools);
-        let wanted = ScaleUpInput { pools: &pools, classes: &demand.classes, pending: &pending, seed };
+        let wanted = ScaleUpInput {
+            pools: &pools,
+            classes: &demand.classes,
+            pending: &pending,
+            leaving: &leaving,
+            seed,
+        };
         let scale_up = scale_up::scale_up(&wanted, &mut snapshot);
         if !excess_nodes.keep_for(&scale_up.added) {
             return Placed { pools, excess_nodes, snapshot, scale_up, warnings };

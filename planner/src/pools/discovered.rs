@@ -1,180 +1,285 @@
-//! What the nodes of a pool really give pods, where the template promises more. Real machines have less than their type's name
-//! says: firmware, kernel and kubelet keep a part. Without this, a pod that fits the template and no real node would make the
-//! pool grow for as long as it is pending.
+//! What the nodes of a pool have shown, where its template does not say so. Real machines have less than their type's name says:
+//! firmware, kernel and kubelet keep a part. They have more, too: labels, disks and devices that nobody wrote into the template.
+//! Without this, a pod that fits the template and no real node would make the pool grow for as long as it is pending, and one
+//! that fits real nodes only would wait for ever.
+//!
+//! What runs on every node is learnt elsewhere, in [`crate::demand::node_agents`]; it is only remembered here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
-use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
 use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::DiscoveredResources;
 
+use crate::input::nodes;
+use crate::input::promise::{Promise, gives};
+use crate::pools::learnt_labels::{LabelledNodes, LearntLabels, MAX_LABELS};
+use crate::requirements::node_profile::NodeProfile;
 use crate::resources::ExactAmounts;
 use crate::time::later;
 
-/// How long in seconds the resources of the last such node are believed: then the provider may have got other machines, and
-/// one more is tried. Long against the ten minutes after which an unneeded node goes, so that a pod that never fits costs
-/// little.
+/// How long in seconds is believed what keeps pods away, after the last node that has shown it: then the provider may have got
+/// other machines, and one more is tried. Long against the ten minutes after which an unneeded node goes, so that a pod that
+/// never fits costs little.
 const BELIEVED_SECONDS: i32 = 3600;
 
-/// The resources that are compared. Extended ones appear when a device plugin has started, so that a node may be Ready and
-/// still lack them.
-const COMPARED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
+/// The resources that every node has, and reports when it registers.
+const BASIC: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
 
-/// What the nodes of `pool` have turned out to give pods; `None` if that is what the template promises, or if there has been
-/// none for a while. `ready` are the Ready nodes, `promised` is what the template leaves to pods.
-///
-/// The largest amount counts: it shows that a machine of the pool can have that much, while a smaller one may be a fault of
-/// that machine.
-pub fn discovered<'a>(
-    pool: &NodePool,
-    promised: &ExactAmounts,
-    ready: impl Iterator<Item = &'a Node>,
-    remembered: Option<&DiscoveredResources>,
-    now: Timestamp,
-) -> Option<DiscoveredResources> {
-    let template_hash = pool.spec.template_hash()?;
-    let nodes: Vec<&Node> = ready.filter(|node| hash_of(node) == Some(&template_hash)).collect();
-    if nodes.is_empty() {
-        let known = remembered.filter(|known| known.template_hash == template_hash)?.clone();
-        let until = known.until_time.unwrap_or(Time(later(now, BELIEVED_SECONDS)));
-        return (until.0 > now).then_some(DiscoveredResources { until_time: Some(until), ..known });
-    }
-    let mut allocatable = BTreeMap::new();
-    for name in COMPARED {
-        let Some((largest, text)) = largest(&nodes, name) else { continue };
-        if promised.get(name).is_some_and(|promised| largest < *promised) {
-            allocatable.insert(name.to_owned(), text.clone());
-        }
-    }
-    (!allocatable.is_empty()).then_some(DiscoveredResources { allocatable, template_hash, until_time: None })
+/// The basic resources that every template names, or that have a value without it. They are compared, and never added.
+const NAMED: [&str; 3] = ["cpu", "memory", "pods"];
+
+/// Domain of resources that schedulers compute from the present load, such as Koordinator's `kubernetes.io/batch-cpu`: they are
+/// another amount each minute. The API reserves it, so that no device is in it.
+const COMPUTED: &str = "kubernetes.io/";
+
+/// How many settled nodes must lack a part of a device that the template promises: on one node it may have failed.
+const NODES_WITHOUT_DEVICE: usize = 2;
+
+/// `maxProperties` of `status.autoscaling.discovered.allocatable`.
+const MAX_RESOURCES: usize = 32;
+
+/// The nodes that show what a new one will have: Ready, complete, and of the pool's template as it is now. As indexes into the
+/// pass's nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Teachers {
+    /// Those older than the provisioning timeout: what they lack will not come.
+    pub settled: Vec<usize>,
+    /// Younger ones, which may still get labels and static pods.
+    pub young: Vec<usize>,
 }
 
-/// Lowers what the template leaves to pods to what has been discovered.
-pub fn lower(promised: &mut ExactAmounts, discovered: &DiscoveredResources) {
+impl Teachers {
+    /// Those among the nodes `staying` of `pool`.
+    pub fn of(
+        pool: &NodePool,
+        promise: &Promise,
+        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        now: Timestamp,
+    ) -> Self {
+        let mut teachers = Self::default();
+        let Some(template_hash) = promise.template_hash.as_deref() else { return teachers };
+        for &index in staying {
+            let node = &all_nodes[index];
+            let is_starting = || nodes::starting_until(node, pool).is_some_and(|until| until > now);
+            if nodes::template_hash(node) != Some(template_hash) || !nodes::is_ready(node) || is_starting() {
+                continue;
+            }
+            if nodes::provisioned_until(node, pool).is_none_or(|until| until <= now) {
+                teachers.settled.push(index);
+            } else if promise.is_kept_by(node) {
+                teachers.young.push(index);
+            }
+        }
+        teachers
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.settled.is_empty() && self.young.is_empty()
+    }
+
+    /// The objects of the settled ones.
+    pub fn of_settled<'a>(&self, all_nodes: &'a [Arc<Node>]) -> Vec<&'a Node> {
+        self.settled.iter().map(|&index| &*all_nodes[index]).collect()
+    }
+
+    /// The objects of the young ones.
+    pub fn of_young<'a>(&self, all_nodes: &'a [Arc<Node>]) -> Vec<&'a Node> {
+        self.young.iter().map(|&index| &*all_nodes[index]).collect()
+    }
+}
+
+/// What a pool's nodes are compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Lesson<'a> {
+    /// The pool.
+    pub pool: &'a NodePool,
+    /// What its template leaves to pods.
+    pub promised: &'a ExactAmounts,
+    /// A new node as the template says.
+    pub profile: &'a NodeProfile,
+    /// What is remembered of nodes of this template.
+    pub remembered: Option<&'a DiscoveredResources>,
+    /// The time of the pass.
+    pub now: Timestamp,
+}
+
+/// Amounts that nodes have shown.
+#[derive(Default)]
+struct LearntAmounts {
+    allocatable: BTreeMap<String, Quantity>,
+    /// Resources beyond the template that were learnt and that not all nodes have.
+    varying: BTreeSet<String>,
+}
+
+impl Lesson<'_> {
+    /// What the nodes have shown, where the template does not say so; `None` if they are as it says. `settled` and `young` are
+    /// the pool's [`Teachers`].
+    ///
+    /// Of what the template promises the largest amount counts: it shows that a machine of the pool can have that much, while a
+    /// smaller one may be a fault of that machine. Of what it does not promise the smallest does: each node has that much.
+    pub fn learn(
+        &self,
+        template_hash: &str,
+        settled: &[&Node],
+        young: &[&Node],
+    ) -> Option<DiscoveredResources> {
+        if settled.is_empty() && young.is_empty() {
+            return self.recall();
+        }
+        let labelled = LabelledNodes { pool: self.pool, profile: self.profile, settled, young };
+        let LearntLabels { labels, mut varying } = labelled.learn(self.remembered);
+        let mut amounts = LearntAmounts::default();
+        self.compare(settled, young, &mut amounts);
+        self.compare_devices(settled, young, &mut amounts);
+        self.add_unnamed(settled, young, &mut amounts);
+        varying.extend(amounts.varying);
+        let found = DiscoveredResources {
+            allocatable: amounts.allocatable.into_iter().take(MAX_RESOURCES).collect(),
+            labels,
+            varying: varying.into_iter().take(MAX_LABELS).collect(),
+            pods: self.remembered.map(|known| known.pods.clone()).unwrap_or_default(),
+            template_hash: template_hash.to_owned(),
+            until_time: None,
+        };
+        (!is_empty(&found)).then_some(found)
+    }
+
+    /// What is remembered without a node. What keeps pods away is forgotten after a while; labels, and amounts beyond the
+    /// template, are kept: without them a pod that only real nodes take would never bring the first one.
+    fn recall(&self) -> Option<DiscoveredResources> {
+        let known = self.remembered?.clone();
+        let keeps_away = |name: &String| self.promised.contains_key(name);
+        if known.pods.is_empty() && !known.allocatable.keys().any(keeps_away) {
+            return (!is_empty(&known)).then_some(DiscoveredResources { until_time: None, ..known });
+        }
+        let until = known.until_time.clone().unwrap_or(Time(later(self.now, BELIEVED_SECONDS)));
+        if until.0 > self.now {
+            return Some(DiscoveredResources { until_time: Some(until), ..known });
+        }
+        let mut kept = DiscoveredResources { pods: Vec::new(), until_time: None, ..known };
+        kept.allocatable.retain(|name, _| !keeps_away(name));
+        (!is_empty(&kept)).then_some(kept)
+    }
+
+    /// The basic resources of which all nodes have less than promised.
+    fn compare(&self, settled: &[&Node], young: &[&Node], found: &mut LearntAmounts) {
+        for name in BASIC {
+            let Some(promised) = self.promised.get(name) else { continue };
+            let quantities = settled.iter().chain(young).filter_map(|node| quantity(node, name));
+            if let Some((largest, text)) = most(quantities, |amount, known| amount > known)
+                && largest < *promised
+            {
+                found.allocatable.insert(name.to_owned(), text.clone());
+            }
+        }
+    }
+
+    /// The devices of which all nodes have fewer than promised: some, or none although their time to register them is over.
+    fn compare_devices(&self, settled: &[&Node], young: &[&Node], found: &mut LearntAmounts) {
+        let none = Quantity("0".to_owned());
+        for (name, promised) in self.promised.iter().filter(|(name, _)| is_device(name)) {
+            let known = self.remembered.and_then(|known| known.allocatable.get(name));
+            if known.is_none() && settled.len() < NODES_WITHOUT_DEVICE {
+                continue;
+            }
+            let of_settled = settled.iter().map(|node| quantity(node, name).unwrap_or(&none));
+            let of_young = young.iter().filter_map(|node| quantity(node, name));
+            let shown = of_settled.chain(of_young).chain(known.filter(|_| settled.is_empty()));
+            if let Some((largest, text)) = most(shown, |amount, known| amount > known)
+                && largest < *promised
+            {
+                found.allocatable.insert(name.clone(), text.clone());
+            }
+        }
+    }
+
+    /// The resources that the template does not name and that all nodes have. As for labels, what is remembered is lost when a
+    /// settled node does not have it, and is not counted on again.
+    fn add_unnamed(&self, settled: &[&Node], young: &[&Node], found: &mut LearntAmounts) {
+        let remembered = self.remembered.map(|known| &known.allocatable);
+        let is_varying = |name: &str| {
+            self.remembered.is_some_and(|known| known.varying.iter().any(|varying| varying == name))
+        };
+        let first = settled.first().map_or(young, std::slice::from_ref);
+        let shown = first.iter().filter_map(|node| allocatable(node)).flat_map(BTreeMap::keys);
+        let names: BTreeSet<&str> =
+            shown.chain(remembered.into_iter().flat_map(BTreeMap::keys)).map(String::as_str).collect();
+        for name in names {
+            let is_open = (BASIC.contains(&name) && !NAMED.contains(&name))
+                || (is_device(name) && !name.starts_with(COMPUTED));
+            if !is_open || self.promised.contains_key(name) || is_varying(name) {
+                continue;
+            }
+            if !settled.iter().all(|node| gives(node, name)) {
+                if remembered.is_some_and(|known| known.contains_key(name)) {
+                    found.varying.insert(name.to_owned());
+                }
+                continue;
+            }
+            let having = settled.iter().chain(young).filter(|node| gives(node, name));
+            let quantities = having.filter_map(|node| quantity(node, name));
+            let smallest = most(quantities, |amount, known| amount < known).map(|(_, text)| text);
+            let smallest = smallest.or_else(|| remembered.and_then(|known| known.get(name)));
+            if let Some(text) = smallest {
+                found.allocatable.insert(name.to_owned(), text.clone());
+            }
+        }
+    }
+}
+
+/// Whether nothing has been discovered.
+pub fn is_empty(found: &DiscoveredResources) -> bool {
+    let DiscoveredResources { allocatable, labels, varying, pods, template_hash: _, until_time: _ } = found;
+    allocatable.is_empty() && labels.is_empty() && varying.is_empty() && pods.is_empty()
+}
+
+/// Whether a resource is a device, or of another kind that a Ready node may report later: it has a domain, or is huge pages.
+pub fn is_device(name: &str) -> bool {
+    name.contains('/') || name.starts_with("hugepages-")
+}
+
+/// Lowers what the template leaves to pods to what has been discovered, and adds what the template does not name.
+pub fn apply(promised: &mut ExactAmounts, discovered: &DiscoveredResources) {
     for (name, quantity) in &discovered.allocatable {
-        if let (Some(promised), Ok(real)) = (promised.get_mut(name), Exact::parse(&quantity.0)) {
-            *promised = real.max(Exact::ZERO).min(*promised);
+        let Ok(real) = Exact::parse(&quantity.0) else { continue };
+        let real = real.max(Exact::ZERO);
+        if let Some(promised) = promised.get_mut(name) {
+            *promised = real.min(*promised);
+        } else if !NAMED.contains(&name.as_str()) {
+            promised.insert(name.clone(), real);
         }
     }
 }
 
-fn hash_of(node: &Node) -> Option<&String> {
-    node.metadata.annotations.as_ref()?.get(TEMPLATE_HASH_ANNOTATION)
+fn allocatable(node: &Node) -> Option<&BTreeMap<String, Quantity>> {
+    node.status.as_ref()?.allocatable.as_ref()
 }
 
-/// The largest amount that one of the nodes has, and how the node says it. Most nodes of a pool say the same.
-fn largest<'a>(nodes: &[&'a Node], name: &str) -> Option<(Exact, &'a Quantity)> {
-    let quantities = nodes.iter().filter_map(|node| node.status.as_ref()?.allocatable.as_ref()?.get(name));
-    quantities.fold(None, |largest, quantity| {
-        if largest.is_some_and(|(_, known)| known == quantity) {
-            return largest;
+fn quantity<'a>(node: &'a Node, name: &str) -> Option<&'a Quantity> {
+    allocatable(node)?.get(name)
+}
+
+/// The amount that is `better` than all others, and how the node says it. Most nodes of a pool say the same.
+fn most<'a>(
+    quantities: impl Iterator<Item = &'a Quantity>,
+    better: impl Fn(Exact, Exact) -> bool,
+) -> Option<(Exact, &'a Quantity)> {
+    quantities.fold(None, |best, quantity| {
+        if best.is_some_and(|(_, known)| known == quantity) {
+            return best;
         }
-        let Ok(amount) = Exact::parse(&quantity.0) else { return largest };
-        Some((amount, quantity)).filter(|_| largest.is_none_or(|(most, _)| amount > most)).or(largest)
+        let Ok(amount) = Exact::parse(&quantity.0) else { return best };
+        Some((amount, quantity)).filter(|_| best.is_none_or(|(known, _)| better(amount, known))).or(best)
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::resources::exact;
-
-    const NOW: &str = "2026-01-01T12:00:00Z";
-
-    fn pool(capacity: &Value) -> NodePool {
-        serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": {
-            "maxReplicas": 9, "provider": { "simulated": {} }, "template": { "spec": { "capacity": capacity } } } }))
-        .unwrap()
-    }
-
-    /// A node of the pool's template, with these allocatable resources.
-    fn node(pool: &NodePool, allocatable: &Value) -> Node {
-        let hash = pool.spec.template_hash();
-        serde_json::from_value(
-            json!({ "metadata": { "name": "n", "annotations": { TEMPLATE_HASH_ANNOTATION: hash } },
-            "status": { "allocatable": allocatable } }),
-        )
-        .unwrap()
-    }
-
-    fn found(
-        pool: &NodePool,
-        nodes: &[Node],
-        remembered: Option<&DiscoveredResources>,
-        now: &str,
-    ) -> Option<DiscoveredResources> {
-        let promised = exact(&pool.spec.template.spec.capacity).unwrap();
-        discovered(pool, &promised, nodes.iter(), remembered, now.parse().unwrap())
-    }
-
-    fn texts(found: Option<DiscoveredResources>) -> Vec<(String, String)> {
-        found.into_iter().flat_map(|it| it.allocatable).map(|(name, amount)| (name, amount.0)).collect()
-    }
-
-    #[test]
-    fn what_ready_nodes_lack_is_found_and_the_largest_of_them_counts() {
-        let pool = pool(&json!({ "cpu": "4", "memory": "16Gi", "pods": "110", "example.com/gpu": "1" }));
-        let node = |allocatable: &Value| node(&pool, allocatable);
-        let all = |cpu: &str, memory: &str| node(&json!({ "cpu": cpu, "memory": memory, "pods": "110" }));
-        for (what, nodes, expected) in [
-            ("as promised", vec![all("4", "16Gi")], vec![]),
-            ("more than promised", vec![all("8", "32Gi")], vec![]),
-            ("less memory", vec![all("4", "15Gi")], vec![("memory", "15Gi")]),
-            (
-                "the larger of two",
-                vec![all("3", "14Gi"), all("3900m", "13Gi")],
-                vec![("cpu", "3900m"), ("memory", "14Gi")],
-            ),
-            ("one as promised", vec![all("3", "15Gi"), all("4", "16Gi")], vec![]),
-            ("nothing said", vec![node(&json!({}))], vec![]),
-            ("not a quantity", vec![node(&json!({ "cpu": "many" }))], vec![]),
-        ] {
-            let expected: Vec<_> = expected.iter().map(|(n, a)| ((*n).to_owned(), (*a).to_owned())).collect();
-            assert_eq!(texts(found(&pool, &nodes, None, NOW)), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn nodes_of_another_template_say_nothing_of_new_ones() {
-        let (before, now) = (pool(&json!({ "cpu": "4" })), pool(&json!({ "cpu": "8" })));
-        let nodes = [node(&before, &json!({ "cpu": "3" }))];
-        let known = found(&before, &nodes, None, NOW).unwrap();
-        assert_eq!(found(&now, &nodes, Some(&known), NOW), None);
-    }
-
-    #[test]
-    fn what_was_found_outlives_the_last_node_for_an_hour_and_a_better_node_ends_it_at_once() {
-        let pool = pool(&json!({ "cpu": "4" }));
-        let known = found(&pool, &[node(&pool, &json!({ "cpu": "3" }))], None, NOW).unwrap();
-        assert_eq!(known.until_time, None);
-        let after = found(&pool, &[], Some(&known), NOW).unwrap();
-        assert_eq!(after.until_time, Some(Time("2026-01-01T13:00:00Z".parse().unwrap())));
-        let later = found(&pool, &[], Some(&after), "2026-01-01T12:59:59Z");
-        assert_eq!(later.as_ref(), Some(&after), "the hour does not begin anew");
-        assert_eq!(found(&pool, &[], Some(&after), "2026-01-01T13:00:00Z"), None);
-        let again = found(&pool, &[node(&pool, &json!({ "cpu": "3" }))], Some(&after), NOW);
-        assert_eq!(again, Some(known));
-        assert_eq!(found(&pool, &[node(&pool, &json!({ "cpu": "4" }))], Some(&after), NOW), None);
-    }
-
-    #[test]
-    fn a_template_is_lowered_and_never_raised() {
-        let pool = pool(&json!({ "cpu": "4", "memory": "16Gi" }));
-        let mut known =
-            found(&pool, &[node(&pool, &json!({ "cpu": "3", "memory": "1Gi" }))], None, NOW).unwrap();
-        let less = json!({ "cpu": "8", "memory": "1Gi", "pods": "5" });
-        known.allocatable = serde_json::from_value(less).unwrap();
-        let mut promised = exact(&pool.spec.template.spec.capacity).unwrap();
-        lower(&mut promised, &known);
-        let expected =
-            exact(&serde_json::from_value(json!({ "cpu": "4", "memory": "1Gi" })).unwrap()).unwrap();
-        assert_eq!(promised, expected);
-    }
-}
+#[path = "discovered_tests.rs"]
+mod tests;

@@ -1,17 +1,20 @@
 //! The pools of a pass: the properties of a new node of each, the existing nodes, the number of upcoming ones.
 
+pub mod agents;
 pub mod backoff;
 pub mod discovered;
+pub mod learnt_labels;
+mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use shared_crds::quantity::Exact;
-use shared_crds::v1alpha1::{
-    ASSUMED_POD_CAPACITY, AutoscalingStatus, DiscoveredResources, NodeTemplateSpec, validity,
-};
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus};
 use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
+
+pub use self::template::Template;
 
 use crate::input::nodes;
 use crate::input::observed::{Observed, PassInput, PlanOptions, key};
@@ -22,12 +25,8 @@ use crate::limits::contested::ReplicasWriter;
 use crate::limits::schedules::{ScheduledBounds, Schedules};
 use crate::numbers::{count, replicas};
 use crate::pools::backoff::{OwedNodes, PoolBackoff, PoolHealth, health};
-use crate::pools::discovered::{discovered, lower};
 use crate::reasons::{PoolReason, Rejection};
-use crate::requirements::node_profile::NodeProfile;
-use crate::resources::{
-    Amounts, Basic, ExactAmounts, InvalidAmount, Resource, ResourceNames, counted, exact,
-};
+use crate::resources::{Amounts, Basic, InvalidAmount, Resource, ResourceNames, counted, exact};
 
 /// A pool as the planner sees it.
 #[derive(Clone, Debug)]
@@ -59,19 +58,6 @@ pub struct Pool {
     pub ceiling: Option<usize>,
     /// The minimum number of nodes that this pass may scale it down to; `None` without such a limit.
     pub floor: Option<usize>,
-}
-
-/// A new node of a pool.
-#[derive(Clone, Debug)]
-pub struct Template {
-    /// Labels and taints.
-    pub profile: NodeProfile,
-    /// Its allocatable resources: what the template leaves to pods, or what its nodes have turned out to give them.
-    pub allocatable: Amounts,
-    /// Where its nodes have turned out to give less than the template promises.
-    pub discovered: Option<DiscoveredResources>,
-    /// Its capacity; expanders measure waste against it, as Cluster Autoscaler's do.
-    pub capacity: Amounts,
 }
 
 impl Pool {
@@ -146,6 +132,16 @@ impl Pool {
     /// Whether this pass may change the pool's number of nodes.
     pub fn is_planned(&self) -> bool {
         matches!(self.assignment, AutoscalerAssignment::Planned(_)) && self.is_live()
+    }
+
+    /// Until when one of the pool's nodes counts as starting, and as what its template promises, if it is not up yet or lacks a
+    /// part of that. `None` if it is up and complete, if the time for the rest is over, or if its age is unknown.
+    pub fn starting_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
+        nodes::starting_until(node, &self.object).or_else(|| {
+            let until = nodes::provisioned_until(node, &self.object).filter(|&until| until > now)?;
+            let template = self.template.as_ref().ok()?;
+            (!template.promise.is_kept_by(node)).then_some(until)
+        })
     }
 
     /// Moves a node from the staying nodes to the leaving ones.
@@ -232,10 +228,7 @@ pub fn pools(
                 refused: object.metadata.uid.as_ref().and_then(|uid| observed.closed_pools.get(uid)).cloned(),
                 bounds,
                 limits,
-                template: usable(&object).and_then(|()| {
-                    let ready = staying.iter().map(|&n| &*all_nodes[n]).filter(|node| nodes::is_ready(node));
-                    template(&object, ready, observed, names).map_err(|problem| problem.to_string())
-                }),
+                template: Template::of(&object, (&staying, all_nodes), observed, names),
                 staying,
                 leaving,
                 spared: 0,
@@ -296,42 +289,6 @@ fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<us
     let staying = staying.into_iter().filter(|n| !named.contains(n)).collect();
     leaving.extend(named);
     (leaving, staying)
-}
-
-/// What the `NodePool` operator refuses: it creates no node of such a pool.
-fn usable(pool: &NodePool) -> Result<(), String> {
-    validity::check(pool).and_then(|()| validity::check_capacity(pool)).map_err(|problem| problem.to_string())
-}
-
-fn template<'a>(
-    pool: &NodePool,
-    ready: impl Iterator<Item = &'a Node>,
-    observed: &Observed,
-    names: &mut ResourceNames,
-) -> Result<Template, InvalidAmount> {
-    let NodeTemplateSpec { reserved, .. } = &pool.spec.template.spec;
-    let mut capacity = exact(&pool.capacity())?;
-    let unlimited = Exact::parse(&ASSUMED_POD_CAPACITY.to_string()).unwrap_or(Exact::ZERO);
-    capacity.entry("pods".to_owned()).or_insert(unlimited);
-    let mut allocatable = less(&capacity, &exact(reserved)?);
-    let known = observed.remembered(pool).and_then(|status| status.discovered.as_ref());
-    let discovered = discovered(pool, &allocatable, ready, known, observed.now);
-    if let Some(discovered) = &discovered {
-        lower(&mut allocatable, discovered);
-    }
-    Ok(Template {
-        profile: NodeProfile::of_template(pool),
-        allocatable: counted(&allocatable, names),
-        discovered,
-        capacity: counted(&capacity, names),
-    })
-}
-
-fn less(capacity: &ExactAmounts, reserved: &ExactAmounts) -> ExactAmounts {
-    let left = |name: &String, amount: Exact| {
-        amount.minus(reserved.get(name).copied().unwrap_or(Exact::ZERO)).max(Exact::ZERO)
-    };
-    capacity.iter().map(|(name, &amount)| (name.clone(), left(name, amount))).collect()
 }
 
 /// The allocatable resources of an existing node.

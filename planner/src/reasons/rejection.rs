@@ -1,5 +1,7 @@
 //! Why a pool cannot take a pod, with a machine-readable name and a sentence for users.
 
+use shared_crds::protection::POD_SCALE_UP_DELAY;
+
 /// Why a pool cannot take a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
@@ -56,6 +58,10 @@ pub enum Rejection {
     StorageClassNotFound(String),
     /// There is no volume for a claim whose class provisions none; the claim's name.
     NoVolumeAvailable(String),
+    /// The free volumes that a claim of the pod could use go to other pending pods; their storage class.
+    VolumesUsedUp(String),
+    /// The pod asks for something that this version does not plan with; what.
+    NotPlanned(&'static str),
     /// Not even an empty node has enough of a resource.
     Insufficient {
         /// The reason's name.
@@ -66,9 +72,16 @@ pub enum Rejection {
         asked: String,
         /// The amount on an empty node.
         offered: String,
-        /// Whether that is less than the template promises: the pool's nodes have turned out to have no more.
+        /// Whether the pool's nodes have shown that amount; otherwise it comes from the template alone.
         is_discovered: bool,
     },
+    /// The pod's priority is below the cutoff of the pool's autoscaler.
+    Expendable {
+        /// The cutoff.
+        cutoff: i32,
+    },
+    /// The pod is younger than its annotation `cluster-autoscaler.kubernetes.io/pod-scale-up-delay` asks it to be.
+    ScaleUpDelayed,
     /// The pool is at its upper bound.
     MaxReplicasReached {
         /// The bound.
@@ -120,8 +133,11 @@ impl Rejection {
             Self::UnboundImmediateClaim(_) => "UnboundImmediateClaim",
             Self::VolumeNotFound(_) => "VolumeNotFound",
             Self::StorageClassNotFound(_) => "StorageClassNotFound",
-            Self::NoVolumeAvailable(_) => "NoVolumeAvailable",
+            Self::NoVolumeAvailable(_) | Self::VolumesUsedUp(_) => "NoVolumeAvailable",
+            Self::NotPlanned(_) => "NotPlanned",
             Self::Insufficient { reason, .. } => reason,
+            Self::Expendable { .. } => "Expendable",
+            Self::ScaleUpDelayed => "ScaleUpDelayed",
             Self::MaxReplicasReached { .. } => "MaxReplicasReached",
             Self::ScaleUpStabilized { .. } => "ScaleUpStabilized",
             Self::ReplicasContested { .. } => "ReplicasContested",
@@ -146,13 +162,13 @@ impl Rejection {
             }
             Self::InvalidTemplate(problem) => format!("the pool's template cannot be read: {problem}"),
             Self::UntoleratedTaint(taint) => {
-                format!("the pod does not tolerate the taint {taint} of the pool's nodes")
+                format!("the pod does not tolerate the taint {taint} of the pool's template")
             }
             Self::NodeSelectorMismatch(label) => {
-                format!("the pod's nodeSelector asks for {label}, which the pool's nodes do not have")
+                format!("the pod's nodeSelector asks for {label}, which a new node of the pool does not have")
             }
             Self::NodeAffinityMismatch => {
-                "no term of the pod's required node affinity matches the pool's nodes".to_owned()
+                "no term of the pod's required node affinity matches a new node of the pool".to_owned()
             }
             Self::PodAffinityMismatch => {
                 "no pod that the pod's required affinity asks for is where the pool's nodes are".to_owned()
@@ -164,7 +180,9 @@ impl Rejection {
                 format!("on the pool's nodes the pod would break its spread over {key}")
             }
             Self::TopologyKeyMissing(key) => {
-                format!("the pool's nodes do not have the label {key}, which the pod's placing depends on")
+                format!(
+                    "a new node of the pool does not have the label {key}, which the pod's placing depends on"
+                )
             }
             Self::HostPortConflict(port) => {
                 format!("the host port {port} is taken on every node of the pool, also on a new one")
@@ -190,15 +208,31 @@ impl Rejection {
                     "no PersistentVolume is free for the PersistentVolumeClaim {claim}, and its class makes none"
                 )
             }
-            Self::Insufficient { reason: _, resource, asked, offered, is_discovered } => {
-                let why = if *is_discovered {
-                    ", less than its template says, as its nodes have shown"
-                } else {
-                    ""
-                };
+            Self::NotPlanned(what) => {
                 format!(
-                    "the pod asks for {asked} of {resource}; an empty node of the pool offers {offered}{why}"
+                    "the pod has {what}, which this version does not plan with: it would promise what it cannot know"
                 )
+            }
+            Self::VolumesUsedUp(class) => {
+                format!(
+                    "the free PersistentVolumes of StorageClass {class} that the pod could use go to other pods"
+                )
+            }
+            Self::Insufficient { reason: _, resource, asked, offered, is_discovered } => {
+                let offers = if *is_discovered {
+                    "the pool's nodes, when empty, offer"
+                } else {
+                    "an empty node of the pool's template offers"
+                };
+                format!("the pod asks for {asked} of {resource}; {offers} {offered}")
+            }
+            Self::Expendable { cutoff } => {
+                format!(
+                    "the pod's priority is below spec.expendablePodsPriorityCutoff ({cutoff}) of the pool's NodePoolAutoscaler"
+                )
+            }
+            Self::ScaleUpDelayed => {
+                format!("the pod is younger than its annotation {POD_SCALE_UP_DELAY} asks it to be")
             }
             Self::MaxReplicasReached { max, schedules } if schedules.is_empty() => {
                 format!("the pool would need more than spec.maxReplicas ({max}) nodes")

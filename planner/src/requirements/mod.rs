@@ -5,4 +5,6 @@ pub mod node_profile;
 pub mod pod_class;
 pub mod predicates;
 pub mod requests;
+#[cfg(test)]
+mod requests_tests;
 pub mod selectors;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use shared_crds::NodePool;
 use shared_crds::QualifiedName;
-use shared_crds::names::member_labels;
+use shared_crds::names::{DRAINING_TAINT, member_labels};
 
 use super::constraints::HOSTNAME_LABEL;
 
@@ -15,6 +15,23 @@ pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The host name of a node that does not exist yet. No label value can contain a slash, so no constraint on a certain
 /// host matches it.
 const UNKNOWN_HOST: &str = "/";
+
+/// Prefixes of the keys of taints that say that a node is starting, whatever the pool declares. The first is that of the node
+/// readiness controller (<https://node-readiness-controller.sigs.k8s.io>), the others are Cluster Autoscaler's
+/// (`StartupTaintPrefix` and `IgnoreTaintPrefix`), which leaves such taints out of the template of a node, and takes a node that
+/// has one as not ready yet.
+const STARTUP_TAINTS: [&str; 3] = [
+    "readiness.k8s.io/",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+];
+
+/// Whether a taint with this key says that its node is starting. On a node of any age it means "not ready yet", and new nodes are
+/// planned without it. A node that has it when its provisioning timeout is over counts as it is: the taint keeps pods away, and
+/// the pool may grow for them.
+pub fn is_startup_taint(key: &str) -> bool {
+    STARTUP_TAINTS.iter().any(|prefix| key.starts_with(prefix))
+}
 
 /// The properties of a node that placing reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +56,18 @@ pub struct RepellingTaint {
     pub effect: String,
 }
 
+impl RepellingTaint {
+    /// The taints of a node while the `NodePool` operator drains it: its own, and the one of a cordoned node, which
+    /// kube-controller-manager's node lifecycle controller adds.
+    pub fn of_drain() -> [Self; 2] {
+        [UNSCHEDULABLE_TAINT, DRAINING_TAINT].map(Self::no_schedule)
+    }
+
+    fn no_schedule(key: &str) -> Self {
+        Self { key: key.to_owned(), value: String::new(), effect: "NoSchedule".to_owned() }
+    }
+}
+
 impl NodeProfile {
     /// The profile of an existing node as it is now.
     pub fn of_node(node: &Node) -> Self {
@@ -46,11 +75,7 @@ impl NodeProfile {
         let mut taints: Vec<_> =
             spec.iter().flat_map(|s| s.taints.iter().flatten()).filter_map(repelling).collect();
         if spec.is_some_and(|s| s.unschedulable == Some(true)) {
-            taints.push(RepellingTaint {
-                key: UNSCHEDULABLE_TAINT.to_owned(),
-                value: String::new(),
-                effect: "NoSchedule".to_owned(),
-            });
+            taints.push(RepellingTaint::no_schedule(UNSCHEDULABLE_TAINT));
         }
         taints.sort_unstable();
         taints.dedup();
@@ -74,8 +99,8 @@ impl NodeProfile {
         labels.extend(of_provider.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         let QualifiedName { namespace, name } = QualifiedName::of(&pool.metadata);
         labels.extend(member_labels(namespace, name).map(|(key, value)| (key.to_owned(), value)));
-        let mut taints: Vec<_> =
-            template.spec.taints.iter().map(Taint::from).filter_map(|t| repelling(&t)).collect();
+        let lasting = template.spec.taints.iter().filter(|taint| !is_startup_taint(&taint.key));
+        let mut taints: Vec<_> = lasting.map(Taint::from).filter_map(|t| repelling(&t)).collect();
         taints.sort_unstable();
         taints.dedup();
         Self { name: None, labels, taints }
@@ -122,7 +147,8 @@ mod tests {
         let pool: NodePool = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": {
             "maxReplicas": 1, "provider": { "simulated": {} }, "template": { "metadata": { "labels": { "zone": "a" } }, "spec": {
                 "capacity": { "cpu": "1", "memory": "1Gi" },
-                "taints": [{ "key": "k", "effect": "NoExecute" }], "startupTaints": [{ "key": "s", "effect": "NoSchedule" }] } } } }))
+                "taints": [{ "key": "k", "effect": "NoExecute" }, { "key": "readiness.k8s.io/net", "effect": "NoSchedule" }],
+                "startupTaints": [{ "key": "s", "effect": "NoSchedule" }] } } } }))
         .unwrap();
         let profile = NodeProfile::of_template(&pool);
         assert_eq!(profile.labels["zone"], "a");

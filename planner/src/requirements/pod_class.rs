@@ -2,12 +2,18 @@
 //!
 //! Types only. `Demand` reads them from pods, and the snapshot keeps the counts.
 
+use crate::reasons::Rejection;
 use crate::resources::Amounts;
 
 /// Index of a [`PodClass`] in `Demand`.
 pub type PodClassId = usize;
 /// Index of a [`TopologyCount`] in `Demand`.
 pub type TopologyCountId = usize;
+
+/// Index of a [`Supply`] in `Demand`.
+pub type SupplyId = usize;
+/// One unit of one of these supplies, which are sorted and tried in this order.
+pub type Need = Vec<SupplyId>;
 
 /// Pods that are equal to the planner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,6 +35,38 @@ pub struct PodClass {
     pub increments: Vec<TopologyCountId>,
     /// Preferred node affinity, for ties between pools.
     pub preferred: Vec<Preference>,
+    /// What one of these pods needs of the supplies, at its node.
+    pub needs: Vec<Need>,
+    /// The pools that do not grow for them, of pending pods.
+    pub barred: BarredPools,
+}
+
+/// The pools that do not grow for pods, although a new node would take them. The pods may have places on nodes that exist
+/// or are coming.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BarredPools {
+    /// Whether no pool does yet: an annotation of the pods asks for more time.
+    pub delayed: bool,
+    /// The pools, as sorted indexes, to whose autoscalers the pods are expendable.
+    pub expendable: Vec<usize>,
+}
+
+impl BarredPools {
+    /// Whether the pool does not grow for the pods.
+    pub fn contains(&self, pool: usize) -> bool {
+        self.delayed || self.expendable.binary_search(&pool).is_ok()
+    }
+}
+
+/// Equal things of which the cluster has few, and which pending pods compete for: each is there for one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Supply {
+    /// Index into the constraint sets of `Demand`: its volumes tell on which nodes the supply can be used.
+    pub constraint_set: usize,
+    /// How many there are.
+    pub units: usize,
+    /// What a pod is told for which none is left.
+    pub used_up: Rejection,
 }
 
 /// A port of the node itself.

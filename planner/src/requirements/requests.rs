@@ -1,11 +1,15 @@
 //! What a pod requests of a node, as kube-scheduler 1.36 computes it.
 //!
 //! Follows <https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers>
-//! and the rules for pod-level resources and in-place resize. Decides nothing about placement.
+//! and the rules for pod-level resources
+//! (<https://kubernetes.io/docs/tasks/configure-pod-container/assign-pod-level-resources/>) and in-place resize
+//! (<https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/>) of containers, sidecars and
+//! whole pods, with the features that are on by default. Resources of claims (`DRANodeAllocatableResources`, off by
+//! default) do not count. Decides nothing about placement.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, PodStatus, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use shared_crds::quantity::Exact;
 
@@ -44,9 +48,9 @@ pub fn rounded(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
 }
 
 fn pod_requests(pod: &Pod, spec: &PodSpec) -> Result<ExactAmounts, InvalidAmount> {
-    let mut total = containers(pod, spec)?;
+    let mut total = containers(spec, pod.status.as_ref())?;
     if let Some(of_pod) = &spec.resources {
-        pod_level(&mut total, of_pod)?;
+        total.extend(pod_level(pod, spec, of_pod)?);
     }
     if let Some(overhead) = &spec.overhead {
         add(&mut total, &exact(overhead)?);
@@ -55,23 +59,24 @@ fn pod_requests(pod: &Pod, spec: &PodSpec) -> Result<ExactAmounts, InvalidAmount
 }
 
 /// The containers' requests: all main containers and sidecars together, or the largest need during startup. An init
-/// container runs next to the sidecars declared before it.
-fn containers(pod: &Pod, spec: &PodSpec) -> Result<ExactAmounts, InvalidAmount> {
+/// container runs next to the sidecars declared before it; it is never resized, so its status does not count. Without a
+/// `status` only what the spec asks for counts.
+fn containers(spec: &PodSpec, status: Option<&PodStatus>) -> Result<ExactAmounts, InvalidAmount> {
     let mut running = ExactAmounts::new();
     for container in &spec.containers {
-        add(&mut running, &container_requests(pod, container)?);
+        add(&mut running, &container_requests(container, status)?);
     }
     let mut sidecars = ExactAmounts::new();
     let mut starting = ExactAmounts::new();
     for container in spec.init_containers.iter().flatten() {
-        let requests = container_requests(pod, container)?;
         if container.restart_policy.as_deref() == Some("Always") {
+            let requests = container_requests(container, status)?;
             add(&mut running, &requests);
             add(&mut sidecars, &requests);
             raise(&mut starting, &sidecars);
         } else {
             let mut beside = sidecars.clone();
-            add(&mut beside, &requests);
+            add(&mut beside, &container_requests(container, None)?);
             raise(&mut starting, &beside);
         }
     }
@@ -79,55 +84,95 @@ fn containers(pod: &Pod, spec: &PodSpec) -> Result<ExactAmounts, InvalidAmount> 
     Ok(running)
 }
 
-/// Pod-level requests replace the containers' for cpu, memory and huge pages. A pod-level limit replaces a request that
-/// neither the pod nor a container sets, as in the API server's defaulting.
-fn pod_level(total: &mut ExactAmounts, of_pod: &ResourceRequirements) -> Result<(), InvalidAmount> {
-    for (name, amount) in read(of_pod.limits.as_ref())? {
-        if at_pod_level(&name) {
-            total.entry(name).or_insert(amount);
-        }
-    }
-    for (name, amount) in read(of_pod.requests.as_ref())? {
-        if at_pod_level(&name) {
-            total.insert(name, amount);
-        }
-    }
-    Ok(())
+/// The pod-level requests in force, which replace the containers' for cpu, memory and huge pages. A resource that only
+/// the status names does not count; one that the status lacks counts as zero where the node has refused the resize.
+fn pod_level(
+    pod: &Pod,
+    spec: &PodSpec,
+    of_pod: &ResourceRequirements,
+) -> Result<ExactAmounts, InvalidAmount> {
+    let asked = asked_at_pod_level(spec, of_pod)?;
+    let Some(status) = pod.status.as_ref().filter(|status| status.resources.is_some()) else {
+        return Ok(asked);
+    };
+    let held = in_force(&asked, status.resources.as_ref(), status.allocated_resources.as_ref(), status)?;
+    let amount = |name: String| {
+        let amount = held.get(&name).copied().unwrap_or(Exact::ZERO);
+        (name, amount)
+    };
+    Ok(asked.into_keys().map(amount).collect())
 }
 
-fn at_pod_level(name: &str) -> bool {
+/// The pod-level requests of the spec. Where there are pod-level limits, the API server's defaulting fills them in: cpu
+/// and memory with what the containers ask for, and what is still missing with the limit.
+fn asked_at_pod_level(spec: &PodSpec, of_pod: &ResourceRequirements) -> Result<ExactAmounts, InvalidAmount> {
+    let mut asked = read(of_pod.requests.as_ref())?;
+    let limits = read(of_pod.limits.as_ref())?;
+    if !limits.is_empty() {
+        for (name, amount) in containers(spec, None)? {
+            if name == "cpu" || name == "memory" {
+                asked.entry(name).or_insert(amount);
+            }
+        }
+        for (name, amount) in limits {
+            asked.entry(name).or_insert(amount);
+        }
+    }
+    asked.retain(|name, _| is_at_pod_level(name));
+    Ok(asked)
+}
+
+/// Whether a resource can be requested for a pod as a whole.
+pub(crate) fn is_at_pod_level(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
-/// One container's requests. A limit without a request is the request, as in the API server's defaulting. During a
-/// resize the largest of requested, allocated and actual resources counts, unless the node has refused the resize.
-fn container_requests(pod: &Pod, container: &Container) -> Result<ExactAmounts, InvalidAmount> {
-    let mut spec = ExactAmounts::new();
+/// One container's requests. A limit without a request is the request, as in the API server's defaulting.
+fn container_requests(
+    container: &Container,
+    status: Option<&PodStatus>,
+) -> Result<ExactAmounts, InvalidAmount> {
+    let mut asked = ExactAmounts::new();
     if let Some(resources) = &container.resources {
-        spec = read(resources.limits.as_ref())?;
-        spec.extend(read(resources.requests.as_ref())?);
+        asked = read(resources.limits.as_ref())?;
+        asked.extend(read(resources.requests.as_ref())?);
     }
-    let Some(in_force) = status_of(pod, container).filter(|status| status.resources.is_some()) else {
-        return Ok(spec);
-    };
-    let mut held = read(in_force.resources.as_ref().and_then(|r| r.requests.as_ref()))?;
-    raise(&mut held, &read(in_force.allocated_resources.as_ref())?);
-    if !resize_refused(pod) {
-        raise(&mut held, &spec);
+    let Some(status) = status else { return Ok(asked) };
+    let of_container = status_of(status, container).filter(|status| status.resources.is_some());
+    match of_container {
+        Some(ContainerStatus { resources, allocated_resources, .. }) => {
+            in_force(&asked, resources.as_ref(), allocated_resources.as_ref(), status)
+        }
+        None => Ok(asked),
+    }
+}
+
+/// During a resize the largest of the requested, allocated and actual resources counts; once the node has refused the
+/// resize for good, the requested ones no longer do.
+fn in_force(
+    asked: &ExactAmounts,
+    actual: Option<&ResourceRequirements>,
+    allocated: Option<&BTreeMap<String, Quantity>>,
+    status: &PodStatus,
+) -> Result<ExactAmounts, InvalidAmount> {
+    let mut held = read(actual.and_then(|actual| actual.requests.as_ref()))?;
+    raise(&mut held, &read(allocated)?);
+    if !is_resize_refused(status) {
+        raise(&mut held, asked);
     }
     Ok(held)
 }
 
-fn status_of<'a>(pod: &'a Pod, container: &Container) -> Option<&'a ContainerStatus> {
-    let status = pod.status.as_ref()?;
-    let all =
-        status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten());
-    all.into_iter().find(|status| status.name == container.name)
+fn status_of<'a>(status: &'a PodStatus, container: &Container) -> Option<&'a ContainerStatus> {
+    let of_init = status.init_container_statuses.iter().flatten();
+    let mut all = of_init.chain(status.container_statuses.iter().flatten());
+    all.find(|status| status.name == container.name)
 }
 
-fn resize_refused(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().filter_map(|s| s.conditions.as_ref()).flatten();
-    conditions.into_iter().any(|c| c.type_ == "PodResizePending" && c.reason.as_deref() == Some("Infeasible"))
+/// Whether the node can never grant the resize; a deferred one may still come.
+fn is_resize_refused(status: &PodStatus) -> bool {
+    let pending = status.conditions.iter().flatten().find(|condition| condition.type_ == "PodResizePending");
+    pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
 }
 
 fn read(quantities: Option<&BTreeMap<String, Quantity>>) -> Result<ExactAmounts, InvalidAmount> {
@@ -222,6 +267,12 @@ mod tests {
                 "a pod-level limit stands in only where no container asks",
                 json!({ "resources": { "limits": { "cpu": "3", "memory": "9" } },
                         "containers": [{ "name": "a", "resources": { "requests": { "cpu": "1" } } }] }),
+                (1000, 9),
+            ),
+            (
+                "containers that ask for a resource beyond the pod-level limit still ask for that much",
+                json!({ "resources": { "limits": { "cpu": "3" }, "requests": { "memory": "9" } },
+                        "containers": [c("a", "1", "20")] }),
                 (1000, 9),
             ),
             (

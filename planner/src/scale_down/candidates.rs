@@ -13,8 +13,9 @@ use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::pools::{self, Pool};
 use crate::reasons::NodeReason;
-use crate::resources::{Amounts, Basic, ResourceNames};
+use crate::resources::{Amounts, ResourceNames};
 use crate::scale_down::budgets::{BudgetId, EvictionCost};
+use crate::scale_down::counting::{Counted, CountingRules};
 use crate::scale_down::drainability::{self, Blocker, BlockingPodReason};
 
 /// A node whose removal nothing prevents so far.
@@ -45,30 +46,48 @@ pub struct Usage {
     pub unreadable: Vec<usize>,
 }
 
-/// The usage of every node. Pods that should have terminated long ago do not count, as in Cluster Autoscaler; those of
-/// `DaemonSet`s and mirror pods do.
+/// What the pods of a node ask for.
+#[derive(Clone, Default)]
+struct Asked {
+    /// Those that count.
+    used: Amounts,
+    /// Those whose part of the node is left out.
+    reserved: Amounts,
+    /// Pods whose requests cannot be read.
+    unreadable: Vec<usize>,
+}
+
+/// The usage of every node, of the pods that count by its `rules`. Where daemons are left out, they are missing from what
+/// is requested and from what the node has, as in Cluster Autoscaler.
 pub fn usage(
-    all_nodes: &[Arc<Node>],
+    (all_nodes, rules): (&[Arc<Node>], &[CountingRules]),
     all_pods: &[Arc<PodInfo>],
     demand: &Demand,
     now: Timestamp,
     names: &mut ResourceNames,
 ) -> Vec<Usage> {
-    let mut asked = vec![(Amounts::default(), Vec::new()); all_nodes.len()];
+    let mut asked = vec![Asked::default(); all_nodes.len()];
     for (pod, placed) in all_pods.iter().zip(&demand.placed) {
         let Some((class, node)) = *placed else { continue };
-        if pods::keeps_until(pod).is_none_or(|until| until >= now) {
-            asked[node].0.give(&demand.classes[class].request, 1);
+        let request = &demand.classes[class].request;
+        match rules[node].counted(pod, now) {
+            Counted::Used => asked[node].used.give(request, 1),
+            Counted::Reserved => asked[node].reserved.give(request, 1),
+            Counted::Not => {}
         }
     }
     for &pod in &demand.unmeasured {
         if let Some((_, node)) = demand.placed[pod] {
-            asked[node].1.push(pod);
+            asked[node].unreadable.push(pod);
         }
     }
-    let mut usage = |(node, (asked, unreadable)): (&Arc<Node>, (Amounts, Vec<usize>))| {
-        let allocatable = pools::allocatable(node, names);
-        let utilization = allocatable.map(|allocatable| Utilization::of(&asked, &allocatable));
+    let mut usage = |(node, asked): (&Arc<Node>, Asked)| {
+        let Asked { used, reserved, unreadable } = asked;
+        let utilization = pools::allocatable(node, names).map(|mut allocatable| {
+            let gpus = names.gpus_of(&allocatable);
+            allocatable.take(&reserved, 1);
+            Utilization::of(&used, &allocatable, &gpus)
+        });
         Usage {
             utilization: utilization.map_err(|problem| format!("{problem} in status.allocatable")),
             unreadable,
@@ -83,7 +102,7 @@ pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], scale_down: &mut 
     for (index, pool) in pools.iter().enumerate() {
         let history = timing::history(pool);
         for &n in &pool.staying {
-            if let Some(until) = nodes::starting_until(&input.nodes[n], &pool.object) {
+            if let Some(until) = pool.starting_until(&input.nodes[n], input.now) {
                 timing::sooner(&mut scale_down.next, until, input.now);
             }
             match judge(input, n, pool) {
@@ -145,7 +164,7 @@ fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(Budge
     if input.planned[n] > 0 || workload_pods.awaited > 0 {
         return Err(NodeReason::NeededByPendingPods.into());
     }
-    if nodes::starting_until(node, &pool.object).is_some_and(|until| until > input.now) {
+    if pool.starting_until(node, input.now).is_some_and(|until| until > input.now) {
         return Err(NodeReason::NotStartedYet.into());
     }
     underused(input, n, pool.assignment.scale_down().utilization_threshold_percent)?;
@@ -157,7 +176,7 @@ fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(Budge
 }
 
 fn utilization(input: &ScaleDownInput<'_>, n: usize) -> Utilization {
-    let unused = || Utilization::of(&Amounts::default(), &Amounts::default());
+    let unused = || Utilization::of(&Amounts::default(), &Amounts::default(), &[]);
     input.usage[n].utilization.as_ref().map_or_else(|_| unused(), |&utilization| utilization)
 }
 
@@ -169,7 +188,7 @@ fn underused(input: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(),
             format!("how much of the node is used is not known: {problem}"),
         )),
         Ok(utilization) if !utilization.is_nothing() && !utilization.is_below(threshold) => {
-            let resource = if utilization.resource == Basic::Cpu { "cpu" } else { "memory" };
+            let resource = utilization.measured.as_str();
             let percent = utilization.percent();
             let message = format!(
                 "the node's pods ask for {percent}% of its {resource}; scaleDown.utilizationThresholdPercent is {threshold}"

@@ -12,6 +12,7 @@ pub mod workload_pods;
 
 pub mod candidates;
 mod choose;
+pub mod counting;
 mod remaining_nodes;
 pub mod removal_simulation;
 pub mod reserve;
@@ -19,6 +20,10 @@ mod ripe;
 mod timing;
 pub mod utilization;
 
+#[cfg(test)]
+mod counting_tests;
+#[cfg(test)]
+mod drain_tests;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -45,6 +50,7 @@ use crate::pools::Pool;
 use crate::reasons::NodeReason;
 use crate::resources::ResourceNames;
 use crate::scale_down::budgets::Budgets;
+use crate::scale_down::counting::CountingRules;
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::scale_up::ScaleUp;
 use crate::snapshot::{ClusterSnapshot, Place};
@@ -81,6 +87,8 @@ pub struct PlacedCluster<'a> {
     pub pools: &'a [Pool],
     /// The pods.
     pub demand: &'a Demand,
+    /// Which pods count on each node.
+    pub rules: &'a [CountingRules],
     /// The pods on each node that are a reason to keep it.
     pub workload_pods: &'a [WorkloadPods],
     /// The scale-up. No nodes are removed from a pool that pending pods need.
@@ -131,10 +139,14 @@ pub fn of_pass(
     names: &mut ResourceNames,
 ) -> ScaleDown {
     let PlacedCluster { input: PassInput { observed, nodes, pods }, pools, demand, .. } = cluster;
-    let PlacedCluster { workload_pods, scale_up, .. } = cluster;
-    let planned = scale_up.planned_on(snapshot, nodes.len());
+    let PlacedCluster { rules, workload_pods, scale_up, .. } = cluster;
+    // A pending pod that is expendable keeps no node, wherever it is planned.
+    let keeps = |entry: usize, node: usize| {
+        demand.groups.get(entry).is_none_or(|group| !rules[node].is_below_cutoff(group.priority))
+    };
+    let planned = scale_up.planned_on(snapshot, nodes.len(), keeps);
     let growing = scale_up.grows(pools);
-    let usage = candidates::usage(nodes, pods, demand, observed.now, names);
+    let usage = candidates::usage((nodes, rules), pods, demand, observed.now, names);
     let budgets = Budgets::of(&observed.budgets);
     let pending = ReserveInput {
         groups: &demand.groups,
@@ -158,18 +170,32 @@ pub fn of_pass(
         reserves: &reserves,
     };
     let fork = snapshot.fork();
-    close_to_moves(snapshot, nodes);
-    let result =
-        scale_down(&input, pools, |_| RemovalSimulation::new(snapshot, &demand.classes, &demand.placed));
+    close_to_moves(snapshot, pools, nodes, observed.now);
+    let mut during = None;
+    let mut result = scale_down(&input, pools, |moving| {
+        let differs = !moving.pods.is_empty() && snapshot.sees_closed_nodes();
+        during = differs.then(|| snapshot.clone());
+        RemovalSimulation::new(snapshot, during.as_mut(), &demand.classes, &demand.placed)
+    });
     snapshot.revert(fork);
+    if scale_up.held > 0 {
+        let ends = nodes.iter().filter_map(|node| nodes::awaited_until(node));
+        ends.for_each(|until| timing::sooner(&mut result.next, until, observed.now));
+    }
     result
 }
 
-/// Closes nodes that cannot take a running pod: those that do not exist yet, or are not ready.
-fn close_to_moves(snapshot: &mut ClusterSnapshot, all_nodes: &[Arc<Node>]) {
+/// Closes nodes that cannot take a running pod: those that do not exist yet, are not ready, or still lack a part of what their
+/// template promises.
+fn close_to_moves(snapshot: &mut ClusterSnapshot, pools: &[Pool], all_nodes: &[Arc<Node>], now: Timestamp) {
+    let mut is_ready: Vec<bool> = all_nodes.iter().map(|node| nodes::is_ready(node)).collect();
+    for pool in pools {
+        let is_starting = |n: usize| pool.starting_until(&all_nodes[n], now).is_some_and(|until| until > now);
+        pool.staying.iter().filter(|&&n| is_starting(n)).for_each(|&n| is_ready[n] = false);
+    }
     for node in 0..snapshot.nodes() {
         let is_up = match snapshot.place_of(node) {
-            Place::Node(index) => nodes::is_ready(&all_nodes[index]),
+            Place::Node(index) => is_ready[index],
             Place::Upcoming(_) | Place::Planned(_) => false,
         };
         if !is_up {

@@ -1,53 +1,81 @@
 //! The removal simulation: the pods of a node are placed again in the snapshot of a pass, by all of the scheduler's
-//! rules.
+//! rules, while the node is still there and after it has gone.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::RemainingNodes;
 use crate::requirements::pod_class::{PodClass, PodClassId};
-use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
+use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};
 
-/// The snapshot, and which pods moved where. Planned nodes take none: a decision that adds a node for the pods of a
+/// The snapshots, and which pods moved where. Planned nodes take none: a decision that adds a node for the pods of a
 /// removed node would oscillate.
+///
+/// A drain only cordons its node. Until the last pod has gone, kube-scheduler goes on counting the node's domain in
+/// spread constraints, and in affinities the pods that stay there until the end, such as those of `DaemonSet`s. Evicted
+/// pods have to find their places in that cluster: if they do not, they are pending, and the pool grows for them. When
+/// the node has gone, there are fewer domains (`minDomains`) and fewer pods to be near to: the same pods have to find
+/// places there too, because they are created again sooner or later. So a node can be removed if its pods have places
+/// in both clusters.
+///
+/// In the first cluster all nodes that are removed are cordoned and empty of their moving pods, in the second all have
+/// gone. What is between the two is no stricter: a spread constraint is strictest while all the emptied domains still
+/// count, or, by `minDomains`, when none of them does.
 #[derive(Debug)]
 pub struct RemovalSimulation<'a> {
-    snapshot: &'a mut ClusterSnapshot,
+    /// The cluster during the drains, unless no pod could tell it from the other; then the cluster after them.
+    stages: Vec<Stage<'a>>,
     classes: &'a [PodClass],
     /// The class of each bound pod of the pass, and the index of its node.
     placed: &'a [Option<(PodClassId, usize)>],
-    /// How many pods of which class moved to each node. They move again when that node is removed.
-    arrived: BTreeMap<NodeIndex, BTreeMap<PodClassId, usize>>,
     /// A pod of each class that has moved, for messages.
     named: BTreeMap<PodClassId, usize>,
 }
 
+/// The cluster at one stage of the removals.
+#[derive(Debug)]
+struct Stage<'a> {
+    snapshot: &'a mut ClusterSnapshot,
+    /// Whether removed nodes have gone; otherwise they are cordoned.
+    gone: bool,
+    /// How many pods of which class moved to each node. They move again when that node is removed.
+    arrived: BTreeMap<NodeIndex, PodCounts>,
+}
+
+/// How many pods of which class.
+type PodCounts = BTreeMap<PodClassId, usize>;
+
 /// The new places of pods.
 type Moves = Vec<(PodClassId, NodeIndex, usize)>;
 
-impl<'a> RemovalSimulation<'a> {
-    /// A simulation in which no node has been removed yet.
-    pub const fn new(
-        snapshot: &'a mut ClusterSnapshot,
-        classes: &'a [PodClass],
-        placed: &'a [Option<(PodClassId, usize)>],
-    ) -> Self {
-        Self { snapshot, classes, placed, arrived: BTreeMap::new(), named: BTreeMap::new() }
+impl<'a> Stage<'a> {
+    const fn new(snapshot: &'a mut ClusterSnapshot, gone: bool) -> Self {
+        Self { snapshot, gone, arrived: BTreeMap::new() }
     }
 
     /// Removes the node, and places as many of its pods as possible. Returns their new places, and the classes with
-    /// pods that are left.
-    fn scatter(&mut self, node: NodeIndex, pods: &[usize]) -> (Moves, BTreeSet<PodClassId>) {
+    /// pods that are left. What is on the node and does not move stays on it for as long as it is there.
+    fn scatter(
+        &mut self,
+        node: usize,
+        pods: &PodCounts,
+        all_classes: &[PodClass],
+    ) -> (Moves, BTreeSet<PodClassId>) {
+        let node = self.snapshot.node_of(node);
         let mut wanted = self.arrived.get(&node).cloned().unwrap_or_default();
-        for &pod in pods {
-            if let Some((class, _)) = self.placed[pod] {
-                *wanted.entry(class).or_default() += 1;
-                self.named.entry(class).or_insert(pod);
-            }
+        for (&class, &count) in pods {
+            *wanted.entry(class).or_default() += count;
         }
-        self.snapshot.retire(node);
+        if self.gone {
+            self.snapshot.retire(node);
+        } else {
+            for (&class, &count) in &wanted {
+                self.snapshot.evict(node, class, count);
+            }
+            self.snapshot.cordon(node);
+        }
         let mut classes: Vec<PodClassId> = wanted.keys().copied().collect();
-        classes.sort_by_key(|&class| (Reverse(self.classes[class].request.clone()), class));
+        classes.sort_by_key(|&class| (Reverse(all_classes[class].request.clone()), class));
         let mut moves = Moves::new();
         // Pods that one class needs in its domain, or spreads with, may be placed after it: while any pod gets a place,
         // all that are left are tried once more.
@@ -67,20 +95,8 @@ impl<'a> RemovalSimulation<'a> {
         (moves, wanted.into_iter().filter(|&(_, left)| left > 0).map(|(class, _)| class).collect())
     }
 
-    /// Moves all pods, or returns a pod without a place.
-    fn try_to_leave(&mut self, node: NodeIndex, pods: &[usize]) -> Result<Moves, usize> {
-        if let Some(&unknown) = pods.iter().find(|&&pod| self.placed[pod].is_none()) {
-            return Err(unknown);
-        }
-        let (moves, left) = self.scatter(node, pods);
-        let Some(class) = left.first() else { return Ok(moves) };
-        let own =
-            pods.iter().copied().find(|&pod| self.placed[pod].is_some_and(|(of_pod, _)| of_pod == *class));
-        // A pod that moved here from another node has a class with a named pod.
-        Err(own.or_else(|| self.named.get(class).copied()).unwrap_or_default())
-    }
-
-    fn keep(&mut self, node: NodeIndex, moves: Moves) {
+    fn keep(&mut self, node: usize, moves: Moves) {
+        let node = self.snapshot.node_of(node);
         self.arrived.remove(&node);
         for (class, place, count) in moves {
             *self.arrived.entry(place).or_default().entry(class).or_default() += count;
@@ -88,34 +104,98 @@ impl<'a> RemovalSimulation<'a> {
     }
 }
 
+impl<'a> RemovalSimulation<'a> {
+    /// A simulation in which no node has been removed yet. `during` is a copy of `after` in which removed nodes will be
+    /// cordoned only; `None` if no pod can tell the difference ([`ClusterSnapshot::sees_closed_nodes`]).
+    pub fn new(
+        after: &'a mut ClusterSnapshot,
+        during: Option<&'a mut ClusterSnapshot>,
+        classes: &'a [PodClass],
+        placed: &'a [Option<(PodClassId, usize)>],
+    ) -> Self {
+        let during = during.map(|snapshot| Stage::new(snapshot, false));
+        let stages = during.into_iter().chain([Stage::new(after, true)]).collect();
+        Self { stages, classes, placed, named: BTreeMap::new() }
+    }
+
+    /// How many of the pods are of which class. Pods of no class are left out.
+    fn count(&mut self, pods: &[usize]) -> PodCounts {
+        let mut counts = PodCounts::new();
+        for &pod in pods {
+            if let Some((class, _)) = self.placed[pod] {
+                *counts.entry(class).or_default() += 1;
+                self.named.entry(class).or_insert(pod);
+            }
+        }
+        counts
+    }
+
+    fn forks(&self) -> Vec<Fork> {
+        self.stages.iter().map(|stage| stage.snapshot.fork()).collect()
+    }
+
+    fn revert(&mut self, forks: Vec<Fork>) {
+        for (stage, fork) in self.stages.iter_mut().zip(forks) {
+            stage.snapshot.revert(fork);
+        }
+    }
+
+    /// Moves all pods, and returns their new places at each stage, or a pod without a place. Some pods may have moved
+    /// even then.
+    fn try_to_leave(&mut self, node: usize, pods: &[usize]) -> Result<Vec<Moves>, usize> {
+        if let Some(&unknown) = pods.iter().find(|&&pod| self.placed[pod].is_none()) {
+            return Err(unknown);
+        }
+        let counts = self.count(pods);
+        let mut all_moves = Vec::with_capacity(self.stages.len());
+        for stage in &mut self.stages {
+            let (moves, left) = stage.scatter(node, &counts, self.classes);
+            if let Some(&class) = left.first() {
+                return Err(self.pod_of(class, pods));
+            }
+            all_moves.push(moves);
+        }
+        Ok(all_moves)
+    }
+
+    /// One of `pods` that has the class, or else a pod that moved here from another node: its class has a named pod.
+    fn pod_of(&self, class: PodClassId, pods: &[usize]) -> usize {
+        let is_of_class = |pod: &usize| self.placed[*pod].is_some_and(|(of_pod, _)| of_pod == class);
+        let own = pods.iter().copied().find(is_of_class);
+        own.or_else(|| self.named.get(&class).copied()).unwrap_or_default()
+    }
+}
+
 impl RemainingNodes for RemovalSimulation<'_> {
     fn leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize> {
-        let node = self.snapshot.node_of(node);
-        let fork = self.snapshot.fork();
+        let forks = self.forks();
         match self.try_to_leave(node, pods) {
-            Ok(moves) => {
-                self.keep(node, moves);
+            Ok(all_moves) => {
+                for (stage, moves) in self.stages.iter_mut().zip(all_moves) {
+                    stage.keep(node, moves);
+                }
                 Ok(())
             }
             Err(pod) => {
-                self.snapshot.revert(fork);
+                self.revert(forks);
                 Err(pod)
             }
         }
     }
 
     fn could_leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize> {
-        let node = self.snapshot.node_of(node);
-        let fork = self.snapshot.fork();
+        let forks = self.forks();
         let left = self.try_to_leave(node, pods);
-        self.snapshot.revert(fork);
+        self.revert(forks);
         left.map(|_| ())
     }
 
     fn abandon(&mut self, node: usize, pods: &[usize]) {
-        let node = self.snapshot.node_of(node);
-        let (moves, _) = self.scatter(node, pods);
-        self.keep(node, moves);
+        let counts = self.count(pods);
+        for stage in &mut self.stages {
+            let (moves, _) = stage.scatter(node, &counts, self.classes);
+            stage.keep(node, moves);
+        }
     }
 }
 
@@ -166,13 +246,15 @@ mod tests {
             constraint_sets: &constraint_sets,
             classes: &classes,
             topology_counts: &topology_counts,
+            supplies: &[],
             pending: &[false],
             nodes: vec![node(0, vec![(0, 1), (1, 1)]), node(1, vec![(0, 1)]), node(2, vec![(1, 1)])],
             templates: vec![],
         };
         let mut snapshot = ClusterSnapshot::new(setup);
+        let mut during = snapshot.clone();
         let placed = [Some((0, 0)), Some((0, 1)), Some((1, 2)), Some((1, 0)), None];
-        let mut d = RemovalSimulation::new(&mut snapshot, &classes, &placed);
+        let mut d = RemovalSimulation::new(&mut snapshot, Some(&mut during), &classes, &placed);
         assert_eq!(d.could_leave(0, &[0, 3]), Ok(()));
         assert_eq!(d.leave(0, &[0, 3]), Ok(()));
         assert_eq!(d.could_leave(1, &[1]), Err(1), "the other of its class is on n2 now");

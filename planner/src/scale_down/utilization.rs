@@ -1,32 +1,54 @@
-//! The utilization of a node: the larger share of cpu and of memory requested by its pods, as Cluster Autoscaler
-//! measures it.
+//! The utilization of a node: the larger share of cpu and of memory requested by its pods, and of a node with GPUs the
+//! share of these alone, as Cluster Autoscaler measures it.
 
 use std::cmp::Ordering;
 
 use crate::resources::{Amounts, Basic, Resource};
 
+/// What a utilization is the share of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// Cores.
+    Cpu,
+    /// Bytes.
+    Memory,
+    /// GPUs of one kind. People pay for these, and what else the pods of such a node request says nothing about them.
+    Gpus,
+}
+
+impl Measured {
+    /// As it is named in messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Gpus => "GPUs",
+        }
+    }
+}
+
 /// A share: the requested amount of the allocatable one. A node without the resource counts as unused.
 #[derive(Clone, Copy, Debug)]
 pub struct Utilization {
     /// The resource with the larger requested share.
-    pub resource: Basic,
+    pub measured: Measured,
     asked: i64,
     of: i64,
 }
 
 impl Utilization {
-    /// The utilization of a node with `allocatable`, whose pods request `asked` in total.
-    pub fn of(asked: &Amounts, allocatable: &Amounts) -> Self {
-        let share = |basic: Basic| {
-            let resource = Resource::Basic(basic);
+    /// The utilization of a node with `allocatable`, whose pods request `asked` in total. `gpus` are the GPUs that the
+    /// node has.
+    pub fn of(asked: &Amounts, allocatable: &Amounts, gpus: &[Resource]) -> Self {
+        let share = |measured: Measured, resource: Resource| {
             let (asked, of) = (asked.get(resource).max(0), allocatable.get(resource));
-            if of > 0 {
-                Self { resource: basic, asked, of }
-            } else {
-                Self { resource: basic, asked: 0, of: 1 }
-            }
+            if of > 0 { Self { measured, asked, of } } else { Self { measured, asked: 0, of: 1 } }
         };
-        let (cpu, memory) = (share(Basic::Cpu), share(Basic::Memory));
+        if let Some(of_gpus) = gpus.iter().map(|&gpu| share(Measured::Gpus, gpu)).max() {
+            return of_gpus;
+        }
+        let cpu = share(Measured::Cpu, Resource::Basic(Basic::Cpu));
+        let memory = share(Measured::Memory, Resource::Basic(Basic::Memory));
         if memory > cpu { memory } else { cpu }
     }
 
@@ -82,32 +104,51 @@ mod tests {
 
     #[test]
     fn the_greater_share_counts_and_the_threshold_itself_is_not_below_it() {
-        for (asked, allocatable, percent, resource, below) in [
-            ((0, 0), (1000, 1000), 0, Basic::Cpu, true),
-            ((499, 0), (1000, 1000), 49, Basic::Cpu, true),
-            ((500, 0), (1000, 1000), 50, Basic::Cpu, false),
-            ((100, 500), (1000, 1000), 50, Basic::Memory, false),
-            ((100, 499), (1000, 1000), 49, Basic::Memory, true),
-            ((3000, 0), (1000, 1000), 300, Basic::Cpu, false),
-            ((500, 1), (0, 1000), 0, Basic::Memory, true),
-            ((500, 500), (0, 0), 0, Basic::Cpu, true),
-            ((i64::MAX, 0), (i64::MAX, 1), 100, Basic::Cpu, false),
+        for (asked, allocatable, percent, measured, below) in [
+            ((0, 0), (1000, 1000), 0, Measured::Cpu, true),
+            ((499, 0), (1000, 1000), 49, Measured::Cpu, true),
+            ((500, 0), (1000, 1000), 50, Measured::Cpu, false),
+            ((100, 500), (1000, 1000), 50, Measured::Memory, false),
+            ((100, 499), (1000, 1000), 49, Measured::Memory, true),
+            ((3000, 0), (1000, 1000), 300, Measured::Cpu, false),
+            ((500, 1), (0, 1000), 0, Measured::Memory, true),
+            ((500, 500), (0, 0), 0, Measured::Cpu, true),
+            ((i64::MAX, 0), (i64::MAX, 1), 100, Measured::Cpu, false),
         ] {
             let (asked, allocatable) = (amounts(asked.0, asked.1), amounts(allocatable.0, allocatable.1));
-            let utilization = Utilization::of(&asked, &allocatable);
-            assert_eq!((utilization.percent(), utilization.resource), (percent, resource), "{asked:?}");
+            let utilization = Utilization::of(&asked, &allocatable, &[]);
+            assert_eq!((utilization.percent(), utilization.measured), (percent, measured), "{asked:?}");
             assert_eq!(utilization.is_below(50), below, "{asked:?} of {allocatable:?}");
         }
     }
 
     #[test]
+    fn of_a_node_with_gpus_only_the_gpus_count_and_of_several_kinds_the_fullest() {
+        let (gpu, slice) = (Resource::Scalar(0), Resource::Scalar(1));
+        let with = |gpus: i64, slices: i64| {
+            let mut amounts = amounts(900, 900);
+            amounts.set(gpu, gpus);
+            amounts.set(slice, slices);
+            amounts
+        };
+        let node = with(8, 10);
+        for (gpus, slices, percent) in [(0, 0, 0), (4, 0, 50), (1, 9, 90), (8, 0, 100)] {
+            let utilization = Utilization::of(&with(gpus, slices), &node, &[gpu, slice]);
+            assert_eq!((utilization.percent(), utilization.measured), (percent, Measured::Gpus));
+            assert_eq!(utilization.is_nothing(), percent == 0);
+        }
+        let of_cpu = Utilization::of(&with(8, 0), &node, &[]);
+        assert_eq!((of_cpu.percent(), of_cpu.measured), (100, Measured::Cpu));
+    }
+
+    #[test]
     fn nothing_is_below_a_threshold_of_zero() {
-        assert!(!Utilization::of(&Amounts::default(), &amounts(1, 1)).is_below(0));
+        assert!(!Utilization::of(&Amounts::default(), &amounts(1, 1), &[]).is_below(0));
     }
 
     #[test]
     fn shares_compare_exactly() {
-        let of = |asked, of| Utilization::of(&amounts(asked, 0), &amounts(of, 0));
+        let of = |asked, of| Utilization::of(&amounts(asked, 0), &amounts(of, 0), &[]);
         assert!(of(1, 3) < of(334, 1000) && of(333, 1000) < of(1, 3));
         assert_eq!(of(1, 2), of(500, 1000));
     }

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::requirements::pod_class::PodClassId;
+use crate::scale_down::counting::CountingRules;
 
 /// The pods of one node that are a reason to keep it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,17 +25,18 @@ impl WorkloadPods {
     }
 }
 
-/// The pods that are a reason to keep each of `nodes` nodes. `placed` holds for each pod the node it occupies.
+/// The pods that are a reason to keep each node: `rules` are those of the nodes, `placed` holds for each pod the node it
+/// occupies.
 pub fn workload_pods(
-    nodes: usize,
+    rules: &[CountingRules],
     all_pods: &[Arc<PodInfo>],
     placed: &[Option<(PodClassId, usize)>],
     now: Timestamp,
 ) -> Vec<WorkloadPods> {
-    let mut workload_pods = vec![WorkloadPods::default(); nodes];
+    let mut workload_pods = vec![WorkloadPods::default(); rules.len()];
     for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
         let Some((_, node)) = *placed else { continue };
-        if !pods::keeps_node(pod, now) {
+        if !pods::keeps_node(pod, now) || rules[node].is_expendable(pod, now) {
             continue;
         }
         if pod.node().is_some() {

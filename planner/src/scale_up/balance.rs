@@ -1,4 +1,5 @@
-//! Balances the scale-up between pools that are equal except for name and zone: the smallest first.
+//! Balances the scale-up between pools that are declared equal except for name, zone and region: the smallest first. What their
+//! nodes have shown makes no difference: kernels report a few KiB more or less, and a pool without nodes has shown nothing.
 
 use shared_crds::names::names_a_pool;
 use shared_crds::v1alpha1::Expander;
@@ -9,8 +10,11 @@ use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
 use crate::snapshot::ClusterSnapshot;
 
-/// Labels in which balanced pools may differ.
-const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
+/// Beginnings of the domains of topology labels: those of Kubernetes, present and past, of CSI drivers
+/// (`topology.ebs.csi.aws.com`, `topology.gke.io`, `topology.disk.csi.azure.com`) and of clouds (`topology.k8s.aws`).
+const TOPOLOGY_DOMAINS: [&str; 2] = ["topology.", "failure-domain.beta."];
+/// What such labels say after the slash of a place in which balanced pools may differ.
+const PLACES: [&str; 3] = ["zone", "region", "zone-id"];
 
 /// The pools that can scale up in this pass, grouped into sets that are balanced; sets and their pools by index.
 pub fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
@@ -39,16 +43,20 @@ fn alike(a: &Pool, b: &Pool) -> bool {
     let by_weight = by_a.spec.expander == Expander::Priority;
     same_owner
         && (!by_weight || weight(a) == weight(b))
-        && of_a.allocatable == of_b.allocatable
+        && of_a.promised == of_b.promised
         && of_a.capacity == of_b.capacity
         && of_a.profile.taints == of_b.profile.taints
         && labels(of_a).eq(labels(of_b))
 }
 
 fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
-    template.profile.labels.iter().filter(|(key, _)| {
-        let key = key.as_str();
-        !ZONES.contains(&key) && !names_a_pool(key)
+    template.declared_labels.iter().filter(|(key, _)| !names_a_place(key) && !names_a_pool(key))
+}
+
+/// Whether the label says in which zone or region a node is.
+fn names_a_place(key: &str) -> bool {
+    key.split_once('/').is_some_and(|(domain, name)| {
+        PLACES.contains(&name) && TOPOLOGY_DOMAINS.iter().any(|beginning| domain.starts_with(beginning))
     })
 }
 
@@ -128,5 +136,52 @@ impl PlannedSizes<'_> {
 
     fn size(&self, pool: usize) -> usize {
         self.pools[pool].grown_from() + self.added[pool]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{Read as _, TestCluster};
+
+    #[test]
+    fn zones_and_regions_are_places_whoever_names_them() {
+        for (key, is_place) in [
+            ("topology.kubernetes.io/zone", true),
+            ("topology.kubernetes.io/region", true),
+            ("failure-domain.beta.kubernetes.io/zone", true),
+            ("failure-domain.beta.kubernetes.io/region", true),
+            ("topology.ebs.csi.aws.com/zone", true),
+            ("topology.gke.io/zone", true),
+            ("topology.disk.csi.azure.com/zone", true),
+            ("topology.k8s.aws/zone-id", true),
+            ("topology.example.com/rack", false),
+            ("example.com/zone", false),
+            ("zone", false),
+        ] {
+            assert_eq!(names_a_place(key), is_place, "{key}");
+        }
+    }
+
+    #[test]
+    fn pools_that_are_declared_alike_are_balanced_whatever_their_nodes_have_shown() {
+        let pool = |zone: &str| {
+            let labels = json!({ "topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": zone,
+                "topology.ebs.csi.aws.com/zone": zone });
+            json!({ "spec": { "replicas": 1, "template": { "metadata": { "labels": labels } } } })
+        };
+        let mut cluster = TestCluster::eager().pool("a", pool("a")).pool("b", pool("b"));
+        for (name, memory, pool) in [("na", "15Gi", 0), ("nb", "14Gi", 1)] {
+            let hash = cluster.observed.pools[pool].spec.template_hash();
+            let change = json!({ "metadata": { "annotations": { "tandem.dev/template-hash": hash },
+                "labels": { "feature": name } }, "status": { "allocatable": { "memory": memory } } });
+            cluster = cluster.node(["a", "b"][pool], name, change).running(name, name, "4", json!({}));
+        }
+        let plan = cluster.pending("p", 4, "3", &json!({})).plan();
+        assert_eq!((plan.desired("a"), plan.desired("b")), (3, 3));
+        let known = plan.pool("a").discovered.as_ref().unwrap();
+        assert_eq!(known.allocatable["memory"].0, "15Gi");
     }
 }

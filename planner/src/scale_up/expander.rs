@@ -27,17 +27,31 @@ pub struct ExpansionOption {
     pub requested_cpu: i128,
     /// Bytes that the pods on them request.
     pub requested_memory: i128,
+    /// GPUs of all nodes that would be added.
+    pub gpus: i128,
+    /// GPUs that the pods on them request.
+    pub requested_gpus: i128,
+    /// Whether a node with GPUs would be added on which no pod requests one.
+    pub idles_gpus: bool,
 }
 
 /// Compares two expansion options, the better one first. `a` and `b` are each an option and its random number for
 /// `Random`.
+///
+/// Nodes whose GPUs nobody asked for come last, whatever else speaks for them: GPUs cost many times what the rest of a
+/// node does, and a GPU node with other pods on it is neither free for GPU pods nor goes. No count of pods or nodes, and
+/// no share of cpu, outweighs that. Two expanders stand above it: a user who sets different weights has said which pool
+/// comes first, and `Random` means any pool.
 pub fn compare(expander: Expander, a: (&ExpansionOption, u64), b: (&ExpansionOption, u64)) -> Ordering {
     let ((a, drawn_a), (b, drawn_b)) = (a, b);
+    let idle = a.idles_gpus.cmp(&b.idles_gpus);
     let by_expander = match expander {
-        Expander::LeastWaste => least_waste(a, b),
-        Expander::Priority => Reverse(a.weight).cmp(&Reverse(b.weight)).then_with(|| least_waste(a, b)),
-        Expander::MostPods => Reverse(a.pods).cmp(&Reverse(b.pods)),
-        Expander::LeastNodes => a.nodes.cmp(&b.nodes),
+        Expander::LeastWaste => idle.then_with(|| least_waste(a, b)),
+        Expander::Priority => {
+            Reverse(a.weight).cmp(&Reverse(b.weight)).then(idle).then_with(|| least_waste(a, b))
+        }
+        Expander::MostPods => idle.then(Reverse(a.pods).cmp(&Reverse(b.pods))),
+        Expander::LeastNodes => idle.then(a.nodes.cmp(&b.nodes)),
         Expander::Random => drawn_a.cmp(&drawn_b),
     };
     by_expander.then(Reverse(a.preferred).cmp(&Reverse(b.preferred)))
@@ -64,14 +78,16 @@ pub fn draw(seed: u64, round: u64, pool: &str) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Compares expansion options by the share of cpu and of memory that pods would leave unused, the least first.
+/// Compares expansion options by the share of cpu, of memory and of GPUs that pods would leave unused, the least first.
 pub fn least_waste(a: &ExpansionOption, b: &ExpansionOption) -> Ordering {
     waste(a).total_cmp(&waste(b))
 }
 
-/// Unused share of cpu plus unused share of memory; a resource that the nodes do not have counts as all unused.
+/// Unused share of cpu plus unused share of memory, and of GPUs if the nodes have any. Nodes without cpu or memory count
+/// as ones that leave it all unused; ones without GPUs waste none.
 fn waste(offer: &ExpansionOption) -> f64 {
-    unused(offer.cpu, offer.requested_cpu) + unused(offer.memory, offer.requested_memory)
+    let gpus = if offer.gpus > 0 { unused(offer.gpus, offer.requested_gpus) } else { 0.0 };
+    unused(offer.cpu, offer.requested_cpu) + unused(offer.memory, offer.requested_memory) + gpus
 }
 
 #[expect(
@@ -112,6 +128,26 @@ mod tests {
         assert_eq!(least_waste(&of_cpu, &balanced), Ordering::Less);
         let nothing = offer(0, 0);
         assert_eq!(least_waste(&of_cpu, &nothing), Ordering::Less);
+    }
+
+    #[test]
+    fn unused_gpus_are_waste_and_nodes_without_gpus_waste_none() {
+        let gpus = |gpus, requested_gpus| ExpansionOption { gpus, requested_gpus, ..offer(4000, 16) };
+        assert_eq!(least_waste(&gpus(2, 2), &gpus(8, 2)), Ordering::Less);
+        assert_eq!(least_waste(&offer(4000, 16), &gpus(8, 2)), Ordering::Less);
+        assert_eq!(least_waste(&offer(4000, 16), &gpus(2, 2)), Ordering::Equal);
+    }
+
+    #[test]
+    fn nodes_whose_gpus_nobody_asked_for_come_last_unless_weights_or_chance_decide() {
+        let idle = ExpansionOption { nodes: 1, pods: 9, weight: 1, idles_gpus: true, ..offer(2000, 8) };
+        let plain = ExpansionOption { nodes: 9, pods: 1, weight: 1, ..offer(64_000, 256) };
+        for expander in [Expander::LeastWaste, Expander::Priority, Expander::MostPods, Expander::LeastNodes] {
+            assert_eq!(compare(expander, (&plain, 2), (&idle, 1)), Ordering::Less, "{expander:?}");
+        }
+        let heavy = ExpansionOption { weight: 2, ..idle };
+        assert_eq!(compare(Expander::Priority, (&heavy, 0), (&plain, 0)), Ordering::Less);
+        assert_eq!(compare(Expander::Random, (&idle, 1), (&plain, 2)), Ordering::Less);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where pending pods are placed, and how far each pool scales up for those that find no place: over all pools in one
 //! pass. The set of balanced pools with the best expansion option takes what it can; what is left goes to the next.
 
+mod awaited_nodes;
 pub mod balance;
 pub mod expander;
 pub mod packing;
@@ -30,15 +31,27 @@ pub struct ScaleUp {
     pub limited: Vec<bool>,
     /// The placement of each entry of pending pods.
     pub placement: Placement,
+    /// How many of the placed pods have to wait until leaving nodes are gone.
+    pub held: usize,
 }
 
 impl ScaleUp {
-    /// How many pending pods, including headroom, are planned onto each of `nodes` existing nodes.
-    pub fn planned_on(&self, snapshot: &ClusterSnapshot, nodes: usize) -> Vec<usize> {
+    /// How many pending pods, including headroom, are planned onto each of `nodes` existing nodes. `counts` says whether
+    /// those of an entry count on a node.
+    pub fn planned_on(
+        &self,
+        snapshot: &ClusterSnapshot,
+        nodes: usize,
+        counts: impl Fn(usize, usize) -> bool,
+    ) -> Vec<usize> {
         let mut planned = vec![0; nodes];
-        for &(node, pods) in self.placement.placed.iter().flatten() {
-            if let Place::Node(node) = snapshot.place_of(node) {
-                planned[node] += pods;
+        for (entry, placed) in self.placement.placed.iter().enumerate() {
+            for &(node, pods) in placed {
+                if let Place::Node(node) = snapshot.place_of(node)
+                    && counts(entry, node)
+                {
+                    planned[node] += pods;
+                }
             }
         }
         planned
@@ -60,6 +73,9 @@ pub struct ScaleUpInput<'a> {
     pub classes: &'a [PodClass],
     /// The pending pods, in the order in which they are considered.
     pub pending: &'a [PendingPods],
+    /// The existing nodes that will be gone soon, as indexes into the pass's nodes: no pool grows for pods that have
+    /// places then.
+    pub leaving: &'a [usize],
     /// The random seed for `Random`.
     pub seed: u64,
 }
@@ -69,9 +85,8 @@ pub fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) -> Scal
     let search = Search { pass: *pass, sets: balance::sets(pass.pools) };
     let base = snapshot.fork();
     let bounded: Vec<_> = pass.pools.iter().map(Pool::room).collect();
-    let result = search.run(snapshot, base, &bounded);
-    let mut scale_up =
-        ScaleUp { limited: vec![false; pass.pools.len()], added: result.added, placement: result.placement };
+    let Found { added, placement, held } = search.run(snapshot, base, &bounded);
+    let mut scale_up = ScaleUp { limited: vec![false; pass.pools.len()], added, placement, held };
     let mut trials = Vec::new();
     for &pool in search.sets.iter().flatten().filter(|&&pool| scale_up.added[pool] >= bounded[pool]) {
         if search.leaves_out(snapshot, &scale_up.placement, pool) {
@@ -102,6 +117,7 @@ struct Search<'a> {
 struct Found {
     added: Vec<usize>,
     placement: Placement,
+    held: usize,
 }
 
 /// The expansion option of a set of pools for the pods that are left.
@@ -112,7 +128,7 @@ enum Expansion {
     /// The set can take none of the pods.
     Nothing,
     /// The set can take these pods.
-    Packing(Packing),
+    Packing(Box<Packing>),
 }
 
 impl Search<'_> {
@@ -120,7 +136,7 @@ impl Search<'_> {
     /// earlier placements may violate a spread constraint: then everything is placed again, with those nodes present
     /// from the start.
     fn run(&self, snapshot: &mut ClusterSnapshot, base: Fork, room: &[usize]) -> Found {
-        let ScaleUpInput { pools, pending, .. } = self.pass;
+        let ScaleUpInput { pools, pending, leaving, .. } = self.pass;
         let mut opened = Vec::new();
         let mut round = 0;
         loop {
@@ -135,6 +151,7 @@ impl Search<'_> {
             let domains = snapshot.domains();
             let mut placement = Placement::of(pending);
             placement.fill(snapshot, pending);
+            let mut held = awaited_nodes::hold_places(snapshot, &mut placement, pending, leaving);
             self.grow(snapshot, &mut placement, &mut sizes, &mut opened);
             round += 1;
             let spreads = || pending.iter().any(|pods| pods.count > 0 && snapshot.spreads(pods.class));
@@ -154,9 +171,10 @@ impl Search<'_> {
             if retired {
                 // Their domains are gone with them, and so may be what excluded some pods.
                 placement.fill(snapshot, pending);
+                held += awaited_nodes::hold_places(snapshot, &mut placement, pending, leaving);
                 self.grow(snapshot, &mut placement, &mut sizes, &mut opened);
             }
-            return Found { added: sizes.added, placement };
+            return Found { added: sizes.added, placement, held };
         }
     }
 
@@ -225,7 +243,7 @@ impl Search<'_> {
         able: &[usize],
         round: u64,
     ) -> Option<usize> {
-        let ScaleUpInput { pools, classes, pending, seed } = self.pass;
+        let ScaleUpInput { pools, classes, pending, leaving: _, seed } = self.pass;
         let mut best: Vec<(Expander, (&str, &str), usize)> = Vec::new();
         for &set in able {
             if matches!(expansions[set], Expansion::Unknown) {
@@ -233,7 +251,8 @@ impl Search<'_> {
                 let packing = pack(snapshot, classes, pending, &placement.left, &self.sets[set], sizes);
                 snapshot.revert(fork);
                 (sizes.added, sizes.room) = before;
-                expansions[set] = packing.map_or(Expansion::Nothing, Expansion::Packing);
+                expansions[set] =
+                    packing.map_or(Expansion::Nothing, |packing| Expansion::Packing(Box::new(packing)));
             }
         }
         let option_of = |set: usize| match &expansions[set] {

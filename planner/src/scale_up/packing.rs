@@ -4,6 +4,7 @@
 use super::balance::{NextPool, PlannedSizes, preference, weight};
 use super::expander::ExpansionOption;
 use super::placement::{PendingPods, Placement};
+use crate::pools::Template;
 use crate::requirements::pod_class::PodClass;
 use crate::resources::{Amounts, Basic, Resource};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
@@ -117,29 +118,45 @@ fn option(
     first: NodeIndex,
 ) -> ExpansionOption {
     let mut option = ExpansionOption { nodes: opened.len(), ..ExpansionOption::default() };
+    // Whether each new node has GPUs that no pod on it requests.
+    let mut idle = Vec::with_capacity(opened.len());
     for &pool in opened {
         let pool = &sizes.pools[pool];
+        idle.push(pool.template.as_ref().is_ok_and(|template| !template.gpus.is_empty()));
         option.weight = option.weight.max(weight(pool));
         if let Ok(template) = &pool.template {
             option.cpu += total(&template.capacity, Basic::Cpu, 1);
             option.memory += total(&template.capacity, Basic::Memory, 1);
+            option.gpus += gpus(&template.allocatable, template, 1);
         }
     }
     for (pods, placed) in pending.iter().zip(&placement.placed) {
         let class = &classes[pods.class];
         for &(node, count) in placed {
             option.pods += count;
-            let Some(&pool) = node.checked_sub(first).and_then(|at| opened.get(at)) else { continue };
+            let new = node.checked_sub(first).and_then(|at| Some((at, *opened.get(at)?)));
+            let Some((at, pool)) = new else { continue };
             option.requested_cpu += total(&class.request, Basic::Cpu, count);
             option.requested_memory += total(&class.request, Basic::Memory, count);
-            if let (false, Ok(template)) = (class.preferred.is_empty(), &sizes.pools[pool].template) {
+            let Ok(template) = &sizes.pools[pool].template else { continue };
+            let asked = gpus(&class.request, template, count);
+            option.requested_gpus += asked;
+            idle[at] &= asked == 0;
+            if !class.preferred.is_empty() {
                 let count = i64::try_from(count).unwrap_or(i64::MAX);
                 option.preferred =
                     option.preferred.saturating_add(preference(class, template).saturating_mul(count));
             }
         }
     }
+    option.idles_gpus = idle.contains(&true);
     option
+}
+
+/// How many GPUs there are in `times` × `amounts`, of the kinds that nodes of the template have.
+fn gpus(amounts: &Amounts, template: &Template, times: usize) -> i128 {
+    let one: i128 = template.gpus.iter().map(|&gpu| i128::from(amounts.get(gpu))).sum();
+    one * i128::try_from(times).unwrap_or(i128::MAX)
 }
 
 fn total(amounts: &Amounts, basic: Basic, times: usize) -> i128 {

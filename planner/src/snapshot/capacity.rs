@@ -1,17 +1,19 @@
 //! The existing and upcoming nodes, and their free capacity before pending pods are placed: the input of the pass's
 //! [`ClusterSnapshot`].
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
+use super::rules::conflict;
 use super::{ClusterSnapshot, NodeSetup, Place, Setup, TemplateSetup};
 use crate::demand::Demand;
-use crate::demand::daemons::{Daemon, Daemons};
+use crate::demand::daemons::Daemon;
+use crate::demand::node_agents::{NodeAgents, Present};
+use crate::input::nodes;
 use crate::input::observed::PassInput;
-use crate::input::{nodes, pods};
-use crate::pools::{Pool, allocatable};
+use crate::pools::agents::{AgentKey, DAEMON_SET};
+use crate::pools::{Pool, Template, allocatable};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{HostPort, PodClassId, TopologyCountId};
 use crate::resources::{Amounts, ResourceNames};
@@ -23,6 +25,8 @@ pub struct SnapshotInput<'a> {
     pub input: PassInput<'a>,
     /// The pod classes and topology counts of the pass, and the daemons, which use resources of each node.
     pub demand: &'a Demand,
+    /// The daemons and other agents that already run on nodes that are starting.
+    pub agents: &'a NodeAgents<'a>,
     /// How many pods are pending, including headroom.
     pub waiting: usize,
 }
@@ -35,20 +39,18 @@ pub fn snapshot(
     warnings: &mut Vec<String>,
 ) -> ClusterSnapshot {
     let SnapshotInput { input: PassInput { nodes: all_nodes, .. }, demand, .. } = source;
-    let daemons = &demand.daemon_sets;
-    let templates: Vec<_> = pools.iter().map(|pool| template(pool, daemons, demand)).collect();
+    let templates: Vec<_> = pools.iter().map(|pool| template(pool, demand)).collect();
     let mut nodes = Vec::with_capacity(all_nodes.len());
     let owners = owners(pools, all_nodes.len());
     let pods = pods_by_node(demand, all_nodes.len());
-    let running = running_daemons(source);
-    for (index, ((node, pods), running)) in all_nodes.iter().zip(pods).zip(running).enumerate() {
+    for (index, (node, pods)) in all_nodes.iter().zip(pods).enumerate() {
         let pool = match owners[index] {
             NodeOwner::Pool(pool) => Some(&pools[pool]),
             NodeOwner::Leaving | NodeOwner::NoPool => None,
         };
         let leaving =
             matches!(owners[index], NodeOwner::Leaving) || (pool.is_none() && nodes::is_leaving(node));
-        let offer = if leaving { None } else { offer(source, node, pool, &running, names, warnings) };
+        let offer = if leaving { None } else { offer(source, index, pool, names, warnings) };
         let open = offer.is_some();
         let NodeCapacity { profile, free, ports, increments } =
             offer.unwrap_or_else(|| NodeCapacity::of(NodeProfile::of_node(node), Amounts::default()));
@@ -73,17 +75,17 @@ pub fn snapshot(
         constraint_sets: &demand.constraint_sets,
         classes: &demand.classes,
         topology_counts: &demand.topology_counts,
+        supplies: &demand.supplies,
         pending: &pending,
         nodes,
         templates,
     })
 }
 
-fn template(pool: &Pool, daemons: &Daemons, demand: &Demand) -> Option<TemplateSetup> {
+fn template(pool: &Pool, demand: &Demand) -> Option<TemplateSetup> {
     let template = pool.template.as_ref().ok()?;
     let mut offer = NodeCapacity::of(template.profile.clone(), template.allocatable.clone());
-    let profile = &template.profile;
-    daemons.on(profile).for_each(|daemon| offer.reserve(daemon, demand));
+    offer.reserve(template, demand, &Present::default());
     let NodeCapacity { profile, free, ports, increments } = offer;
     Some(TemplateSetup { profile: Arc::new(profile), free, ports, increments })
 }
@@ -107,20 +109,6 @@ fn pods_by_node(demand: &Demand, nodes: usize) -> Vec<Vec<(PodClassId, usize)>> 
         classes.chunk_by(PartialEq::eq).map(|like| (like[0], like.len())).collect()
     };
     classes.into_iter().map(counted).collect()
-}
-
-/// The daemons, by namespace and name, that already have a pod on each node.
-fn running_daemons(source: SnapshotInput<'_>) -> Vec<BTreeSet<(&str, &str)>> {
-    let mut running = vec![BTreeSet::new(); source.input.nodes.len()];
-    if source.demand.daemon_sets.is_empty() {
-        return running;
-    }
-    for (pod, placed) in source.input.pods.iter().zip(&source.demand.placed) {
-        if let (Some((_, node)), Some(daemon)) = (placed, pods::daemon_set(pod)) {
-            running[*node].insert(daemon);
-        }
-    }
-    running
 }
 
 /// The pool a node belongs to.
@@ -154,37 +142,78 @@ impl NodeCapacity {
         Self { profile, free, ports: Vec::new(), increments: Vec::new() }
     }
 
+    /// Reserves places for what runs on each node of the template and is not `present` yet: static pods, and then those daemons
+    /// that fit, one after the other in their order, beside the pods that are there. A daemon that does not fit takes
+    /// nothing, whatever it lacks: kube-scheduler leaves its pod pending. One that preempts does not see pods of a lower priority.
+    fn reserve(&mut self, template: &Template, demand: &Demand, present: &Present<'_>) {
+        for agent in template.agents.iter().filter(|agent| !agent.is_daemon) {
+            if !present.agents.contains(&agent.key()) {
+                self.free.take(&agent.request, 1);
+                self.ports.extend(agent.ports.iter().cloned());
+                self.increments.extend(&agent.increments);
+            }
+        }
+        let daemons: Vec<&Daemon> = demand.daemon_sets.on(&self.profile).collect();
+        for daemon in daemons {
+            let key = AgentKey { kind: DAEMON_SET, namespace: &daemon.namespace, name: &daemon.name };
+            let seen = template.agents.iter().find(|agent| agent.is_daemon && agent.key() == key);
+            let request = seen.map_or(&daemon.request, |agent| &agent.request);
+            if !present.agents.contains(&key) && self.has_room(daemon, request, &present.pods, demand) {
+                self.take(daemon, request, demand);
+            }
+        }
+    }
+
+    fn has_room(
+        &self,
+        daemon: &Daemon,
+        request: &Amounts,
+        present: &[(i32, PodClassId)],
+        demand: &Demand,
+    ) -> bool {
+        let clear = |taken: &[HostPort]| {
+            !taken.iter().any(|taken| daemon.ports.iter().any(|port| conflict(port, taken)))
+        };
+        let stays = |pod: &&(i32, PodClassId)| !daemon.preempts || pod.0 >= daemon.priority;
+        let mut free = self.free.clone();
+        for &(_, class) in present.iter().filter(stays) {
+            let class = &demand.classes[class];
+            if !clear(&class.ports) {
+                return false;
+            }
+            free.take(&class.request, 1);
+        }
+        clear(&self.ports) && free.fits(request, 1) == 1
+    }
+
     /// Reserves a place for a pod of the daemon, which counts for other pods like any pod.
-    fn reserve(&mut self, daemon: &Daemon, demand: &Demand) {
-        self.free.take(&daemon.request, 1);
+    fn take(&mut self, daemon: &Daemon, request: &Amounts, demand: &Demand) {
+        self.free.take(request, 1);
         self.ports.extend(daemon.ports.iter().cloned());
         let raised = demand.daemons.get(&(daemon.namespace.clone(), daemon.name.clone()));
         self.increments.extend(raised.into_iter().flatten());
     }
 }
 
-/// A node that is up counts with its own capacity; while it starts, with its pool's template (minus the daemons whose
-/// pods do not exist yet); one that has been down for too long counts with none.
+/// A node that is up counts with its own capacity; while it starts, with its pool's template (minus the daemons and other
+/// agents whose pods do not exist yet); one that has been down for too long counts with none.
 fn offer(
     source: SnapshotInput<'_>,
-    node: &Node,
+    index: usize,
     pool: Option<&Pool>,
-    running: &BTreeSet<(&str, &str)>,
     names: &mut ResourceNames,
     warnings: &mut Vec<String>,
 ) -> Option<NodeCapacity> {
-    let starting =
-        pool.and_then(|pool| nodes::starting_until(node, &pool.object).zip(pool.template.as_ref().ok()));
-    if let Some((_, template)) = starting.filter(|(until, _)| *until > source.input.observed.now) {
+    let SnapshotInput { input, demand, agents, .. } = source;
+    let node: &Node = &input.nodes[index];
+    let now = input.observed.now;
+    let starting = pool.and_then(|pool| pool.starting_until(node, now).zip(pool.template.as_ref().ok()));
+    if let Some((_, template)) = starting.filter(|(until, _)| *until > now) {
         if nodes::is_cordoned(node) {
             return None;
         }
-        let profile = template.profile.worn_by(node);
-        let mut offer = NodeCapacity::of(profile.clone(), template.allocatable.clone());
-        let missing =
-            |daemon: &&Daemon| !running.contains(&(daemon.namespace.as_str(), daemon.name.as_str()));
-        let missing = source.demand.daemon_sets.on(&profile).filter(missing);
-        missing.for_each(|daemon| offer.reserve(daemon, source.demand));
+        let mut offer = NodeCapacity::of(template.profile.worn_by(node), template.allocatable.clone());
+        offer.reserve(template, demand, agents.present(index).unwrap_or(&Present::default()));
         return Some(offer);
     }
     if !nodes::is_ready(node) {

@@ -21,6 +21,8 @@ pub(super) enum UndoEntry {
     Opened,
     /// An open node was closed.
     Closed(NodeIndex),
+    /// A node was cordoned.
+    Cordoned(NodeIndex),
     /// A node was retired.
     Retired(NodeIndex),
 }
@@ -48,6 +50,7 @@ impl ClusterSnapshot {
                     self.nodes[node].closed &= !CLOSED;
                     self.reindex(node);
                 }
+                Some(UndoEntry::Cordoned(node)) => self.set_cordoned(node, false),
                 Some(UndoEntry::Retired(node)) => {
                     self.nodes[node].gone = false;
                     self.join(node);
@@ -90,6 +93,44 @@ impl ClusterSnapshot {
             self.reindex(node);
             self.journal.push(UndoEntry::Closed(node));
         }
+    }
+
+    /// Closes the node as a drain does, which only cordons it: it is still there, with the taints of a drain.
+    /// A spread constraint with `nodeTaintsPolicy: Ignore` (the default) goes on counting its domain, also when no pod
+    /// is left there; one with `Honor` does not, unless the pods tolerate the taints. Source: the inclusion policies in
+    /// kube-scheduler 1.36's plugin `PodTopologySpread`. Every affinity counts the pods that are still on it.
+    pub fn cordon(&mut self, node: NodeIndex) {
+        if self.nodes[node].cordoned || self.nodes[node].gone {
+            return;
+        }
+        self.close(node);
+        self.set_cordoned(node, true);
+        self.journal.push(UndoEntry::Cordoned(node));
+    }
+
+    fn set_cordoned(&mut self, node: NodeIndex, cordoned: bool) {
+        if !self.node_classes.list[self.nodes[node].class].leaves_when_cordoned() {
+            self.nodes[node].cordoned = cordoned;
+            return;
+        }
+        let pods = self.nodes[node].pods.clone();
+        for &(class, count) in &pods {
+            self.count_class(node, class, count, false);
+        }
+        self.count_raised(node, false);
+        self.leave(node);
+        self.nodes[node].cordoned = cordoned;
+        self.join(node);
+        self.count_raised(node, true);
+        for &(class, count) in &pods {
+            self.count_class(node, class, count, true);
+        }
+        self.reindex(node);
+    }
+
+    /// Keeps places for pods on a node that has room for them, although a constraint keeps them off it for now.
+    pub fn hold(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
+        self.put(node, class, count);
     }
 
     /// Removes the node, with the pods that are still on it; a domain is removed with its last node.
@@ -137,6 +178,7 @@ impl ClusterSnapshot {
             pods: Vec::new(),
             increments,
             closed: 0,
+            cordoned: false,
             gone: false,
         });
         self.join(ix);
@@ -163,6 +205,7 @@ impl ClusterSnapshot {
             Err(at) => pods.insert(at, (class, count)),
         }
         self.count_class(node, class, count, true);
+        self.draw(node, class, count);
     }
 
     /// The reverse of [`Self::lay`].
@@ -176,6 +219,20 @@ impl ClusterSnapshot {
             }
         }
         self.count_class(node, class, count, false);
+        if !self.classes[class].needs.is_empty() {
+            self.supplies.give_back(node, class, count);
+        }
+    }
+
+    /// Takes from the supplies what pods need.
+    fn draw(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
+        let needs = &self.classes[class].needs;
+        if !needs.is_empty() {
+            let node_class = self.nodes[node].class;
+            for _ in 0..count {
+                self.supplies.draw(needs, (node, node_class), class);
+            }
+        }
     }
 
     fn count_class(&mut self, node: NodeIndex, class: PodClassId, count: usize, up: bool) {
@@ -195,7 +252,7 @@ impl ClusterSnapshot {
     /// Changes a topology count in the domain of a node, if the node counts for it.
     pub(super) fn count(&mut self, node: NodeIndex, topology_count: TopologyCountId, by: u32, up: bool) {
         let node_class = &self.node_classes.list[self.nodes[node].class];
-        if !node_class.counts(topology_count) {
+        if !node_class.counts_while(self.nodes[node].cordoned, topology_count) {
             return;
         }
         let moved = |before: u32| if up { before.saturating_add(by) } else { before.saturating_sub(by) };
@@ -224,7 +281,9 @@ impl ClusterSnapshot {
     /// Adds the node to the nodes of its domains.
     fn join(&mut self, node: NodeIndex) {
         let node_class = &self.node_classes.list[self.nodes[node].class];
-        for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
+        let cordoned = self.nodes[node].cordoned;
+        for &topology_count in
+            self.spread.iter().filter(|&&topology_count| node_class.counts_while(cordoned, topology_count))
         {
             let counts = &mut self.counts[topology_count];
             counts.joined(node_class.domain(counts.domain_kind));
@@ -233,7 +292,9 @@ impl ClusterSnapshot {
 
     fn leave(&mut self, node: NodeIndex) {
         let node_class = &self.node_classes.list[self.nodes[node].class];
-        for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
+        let cordoned = self.nodes[node].cordoned;
+        for &topology_count in
+            self.spread.iter().filter(|&&topology_count| node_class.counts_while(cordoned, topology_count))
         {
             let counts = &mut self.counts[topology_count];
             counts.left(node_class.domain(counts.domain_kind));

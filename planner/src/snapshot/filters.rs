@@ -54,14 +54,17 @@ impl ClusterSnapshot {
             .or_else(|| free.shortage(&rule.request).map(PlacementError::Short))
             .or_else(|| self.too_uneven(rule, node_class, target).map(PlacementError::Rejected))
             .or_else(|| self.too_near_or_far(rule, node_class, target).map(PlacementError::Rejected))
+            .or_else(|| self.supplies.used_up(&rule.needs, node_class).cloned().map(PlacementError::Rejected))
     }
 
-    /// Whether an empty new node of the pool would take a pod of this class if there were no other pods.
+    /// Whether an empty new node of the pool would take a pod of this class if there were no other pods; `false` if the
+    /// pool does not grow for such pods.
     pub fn could_take(&mut self, class: PodClassId, pool: usize) -> bool {
         let rule = std::sync::Arc::clone(&self.classes[class]);
         let Some(Some(template)) = self.templates.get(pool) else { return false };
         let node_class = template.node_class;
-        template.free.fits(&rule.request, 1) == 1
+        !rule.barred.contains(pool)
+            && template.free.fits(&rule.request, 1) == 1
             && self.node_classes.admitting(rule.constraint_set, &self.constraint_sets)[node_class]
     }
 
@@ -88,6 +91,7 @@ impl ClusterSnapshot {
         self.taken_port(rule, target).is_none()
             && self.too_uneven(rule, node_class, target).is_none()
             && self.too_near_or_far(rule, node_class, target).is_none()
+            && self.supplies.used_up(&rule.needs, node_class).is_none()
     }
 
     /// A topology count over single nodes, on the target.

@@ -12,6 +12,7 @@ pub mod index;
 mod node_class;
 mod place;
 mod rules;
+mod supplies;
 mod topology_spread;
 
 #[cfg(test)]
@@ -31,9 +32,12 @@ use self::change::UndoEntry;
 use self::domain_counts::DomainCounts;
 use self::node_class::NodeClasses;
 use self::rules::{PlacementRule, PlacementRules};
+use self::supplies::Supplies;
 use crate::requirements::constraints::Constraints;
 use crate::requirements::node_profile::NodeProfile;
-use crate::requirements::pod_class::{HostPort, PodClass, PodClassId, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{
+    HostPort, PodClass, PodClassId, Supply, TopologyCount, TopologyCountId,
+};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
 
@@ -60,6 +64,8 @@ pub struct Setup<'a> {
     pub classes: &'a [PodClass],
     /// All topology counts.
     pub topology_counts: &'a [TopologyCount],
+    /// All supplies.
+    pub supplies: &'a [Supply],
     /// For each constraint set, whether pending pods have it: nodes that the fewest of these can use are filled first.
     pub pending: &'a [bool],
     /// The nodes: existing ones first, in the order of the pass.
@@ -115,6 +121,7 @@ pub struct ClusterSnapshot {
     /// The topology counts that a spread constraint uses.
     spread: Vec<TopologyCountId>,
     templates: Vec<Option<Template>>,
+    supplies: Supplies,
     bits: Bits,
     journal: Vec<UndoEntry>,
 }
@@ -134,6 +141,8 @@ struct Node {
     increments: Vec<TopologyCountId>,
     /// What it is closed to, as bits of [`Bits`].
     closed: u64,
+    /// Whether it has been cordoned in the snapshot, whatever its profile says.
+    cordoned: bool,
     /// Whether it has been retired.
     gone: bool,
 }
@@ -161,7 +170,7 @@ struct Template {
 impl ClusterSnapshot {
     /// The snapshot of a pass before anything is placed.
     pub fn new(setup: Setup<'_>) -> Self {
-        let Setup { constraint_sets, classes, topology_counts, pending, nodes, templates } = setup;
+        let Setup { constraint_sets, classes, topology_counts, supplies, pending, nodes, templates } = setup;
         let taken = nodes.iter().flat_map(|node| &node.ports);
         let of_templates = templates.iter().flatten().flat_map(|template| &template.ports);
         let mut rules = PlacementRules::of(classes, topology_counts, taken.chain(of_templates));
@@ -179,7 +188,10 @@ impl ClusterSnapshot {
                 DomainCounts::new(domain_kind, domains, rules.spread[topology_count])
             })
             .collect();
+        let profiles = node_classes.list.iter().map(|node_class| &node_class.profile);
+        let supplies = Supplies::of(supplies, constraint_sets, profiles);
         let mut snapshot = Self {
+            supplies,
             constraint_sets: constraint_sets.to_vec(),
             classes: std::mem::take(&mut rules.classes).into_iter().map(Arc::new).collect(),
             counts,
@@ -250,7 +262,10 @@ impl ClusterSnapshot {
     /// Whether pods of this class affect other pods only by the capacity they use.
     pub fn is_plain(&self, class: PodClassId) -> bool {
         let rule = &self.classes[class];
-        !rule.waits && rule.anti_affinity_on_host.is_empty() && rule.increments.is_empty()
+        !rule.waits
+            && rule.anti_affinity_on_host.is_empty()
+            && rule.increments.is_empty()
+            && rule.needs.is_empty()
     }
 
     /// Whether pods of this class have spread constraints, for which new nodes can add domains.
@@ -266,6 +281,14 @@ impl ClusterSnapshot {
     /// The number of domains that all spread constraints see together: increases when a node adds a domain.
     pub fn domains(&self) -> usize {
         self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
+    }
+
+    /// Whether placing pods can depend on a node that takes none: on its domain, or on pods that stay on it. If not, it
+    /// makes no difference whether a drained node is still there.
+    pub fn sees_closed_nodes(&self) -> bool {
+        !self.spread.is_empty()
+            || self.counts.iter().any(|counts| matches!(counts.domain_kind, rules::DomainKind::Key(_)))
+            || self.classes.iter().any(|rule| rule.affinity.is_some())
     }
 
     fn add_node(&mut self, node: NodeSetup, node_class: usize, buckets: &mut BTreeMap<BucketKey, usize>) {

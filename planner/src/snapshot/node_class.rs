@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::rules::{DomainKind, PlacementRules};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-use crate::requirements::node_profile::NodeProfile;
+use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId};
 use crate::requirements::predicates::{self, node_affinity, selector, taints};
 
@@ -19,6 +19,8 @@ pub(super) struct NodeClass {
     pub(super) domains: Vec<Option<usize>>,
     /// Whether its nodes count for each topology count.
     counts: Vec<bool>,
+    /// Whether they do while they are cordoned; `None` if that is the same.
+    counts_cordoned: Option<Vec<bool>>,
 }
 
 /// All node classes.
@@ -76,14 +78,14 @@ impl NodeClasses {
             let next = values.len();
             domains.push(reduced.labels.get(key).map(|value| *values.entry(value.clone()).or_insert(next)));
         }
-        let mut node_class = NodeClass { profile: reduced.clone(), host, domains, counts: Vec::new() };
-        let of_classes = topology_counts.iter().zip(&rules.domain_kinds);
-        node_class.counts = of_classes
-            .map(|(topology_count, &domain_kind)| {
-                node_class.eligible(topology_count, domain_kind, constraint_sets, rules)
-            })
-            .collect();
-        node_class.counts.resize(rules.domain_kinds.len(), true);
+        let mut node_class =
+            NodeClass { profile: reduced.clone(), host, domains, counts: Vec::new(), counts_cordoned: None };
+        let mut cordoned = reduced.taints.clone();
+        cordoned.extend(RepellingTaint::of_drain());
+        let counts = node_class.all_counts(&reduced.taints, topology_counts, constraint_sets, rules);
+        let while_cordoned = node_class.all_counts(&cordoned, topology_counts, constraint_sets, rules);
+        node_class.counts_cordoned = (while_cordoned != counts).then_some(while_cordoned);
+        node_class.counts = counts;
         let id = self.list.len();
         self.list.push(node_class);
         self.ids.insert((reduced, host), id);
@@ -119,6 +121,17 @@ impl NodeClass {
         self.counts[topology_count]
     }
 
+    /// Whether a node of the node class that is, or is not, `cordoned` in the snapshot counts for a topology count.
+    pub(super) fn counts_while(&self, cordoned: bool, topology_count: TopologyCountId) -> bool {
+        let differs = self.counts_cordoned.as_ref().filter(|_| cordoned);
+        differs.map_or_else(|| self.counts(topology_count), |counts| counts[topology_count])
+    }
+
+    /// Whether some topology count no longer counts its nodes once they are cordoned.
+    pub(super) const fn leaves_when_cordoned(&self) -> bool {
+        self.counts_cordoned.is_some()
+    }
+
     /// The domain of a topology count over a key other than the host name's.
     pub(super) fn domain(&self, domain_kind: DomainKind) -> Option<usize> {
         match domain_kind {
@@ -136,8 +149,27 @@ impl NodeClass {
         }
     }
 
+    /// Whether its nodes count for each topology count if these are their taints; ports count everywhere.
+    fn all_counts(
+        &self,
+        taints: &[RepellingTaint],
+        topology_counts: &[TopologyCount],
+        constraint_sets: &[Constraints],
+        rules: &PlacementRules,
+    ) -> Vec<bool> {
+        let of_classes = topology_counts.iter().zip(&rules.domain_kinds);
+        let mut counts: Vec<_> = of_classes
+            .map(|(topology_count, &domain_kind)| {
+                self.eligible(taints, topology_count, domain_kind, constraint_sets, rules)
+            })
+            .collect();
+        counts.resize(rules.domain_kinds.len(), true);
+        counts
+    }
+
     fn eligible(
         &self,
+        its_taints: &[RepellingTaint],
         topology_count: &TopologyCount,
         domain_kind: DomainKind,
         constraint_sets: &[Constraints],
@@ -155,11 +187,8 @@ impl NodeClass {
                         && labels_of
                             .is_none_or(|constraint_set| self.has_labels(&constraint_sets[constraint_set]))
                         && taints_of.is_none_or(|constraint_set| {
-                            taints::tolerated(
-                                &constraint_sets[constraint_set].tolerations,
-                                &self.profile.taints,
-                            )
-                            .is_ok()
+                            taints::tolerated(&constraint_sets[constraint_set].tolerations, its_taints)
+                                .is_ok()
                         })
                 }
             }

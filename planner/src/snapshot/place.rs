@@ -26,7 +26,8 @@ struct Cursor {
 }
 
 impl ClusterSnapshot {
-    /// Places up to `wanted` pods of a class, and returns how many were placed on which node.
+    /// Places up to `wanted` pods of a class, and returns how many were placed on which node. They do not go to new nodes
+    /// of pools that do not grow for them.
     pub fn place(&mut self, class: PodClassId, wanted: usize, scope: Scope) -> Vec<(NodeIndex, usize)> {
         let rule = Arc::clone(&self.classes[class]);
         let mut cursors = self.cursors(&rule, scope);
@@ -76,6 +77,7 @@ impl ClusterSnapshot {
             let of = &buckets[bucket];
             let from = match scope {
                 Scope::Existing if matches!(of.sample, Place::Planned(_)) => return None,
+                _ if matches!(of.sample, Place::Planned(pool) if rule.barred.contains(pool)) => return None,
                 Scope::Anywhere | Scope::Existing => 0,
                 Scope::From(first) => of.nodes.partition_point(|&node| node < first),
             };
@@ -164,6 +166,7 @@ impl ClusterSnapshot {
                 .all(|&topology_count| self.in_domain(topology_count, node_class) == 0)
             && rule.spreads.iter().all(|spread| self.keeps_skew(spread, node_class))
             && (rule.spreads_here.is_empty() || self.node_classes.list[node_class].host)
+            && self.supplies.used_up(&rule.needs, node_class).is_none()
     }
 
     /// Whether the domain has the pods that affinity requires. If the host name is the key, the single node decides

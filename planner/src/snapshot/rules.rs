@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{
-    CountedNodes, HostPort, PodClass, TopologyCount, TopologyCountId, TopologySpread,
+    BarredPools, CountedNodes, HostPort, Need, PodClass, TopologyCount, TopologyCountId, TopologySpread,
 };
 use crate::resources::Amounts;
 
@@ -22,6 +22,10 @@ pub(super) struct PlacementRule {
     pub(super) spreads: Vec<TopologySpread>,
     pub(super) spreads_here: Vec<TopologySpread>,
     pub(super) increments: Vec<TopologyCountId>,
+    /// What it needs of the supplies.
+    pub(super) needs: Vec<Need>,
+    /// The pools that do not grow for such pods.
+    pub(super) barred: BarredPools,
     /// Whether one such pod can exclude the next, so that they are placed one at a time.
     pub(super) alone: bool,
     /// Whether pods or nodes that are added later can make a place for such a pod.
@@ -118,6 +122,8 @@ impl PlacementRules {
             spreads,
             increments,
             preferred: _,
+            needs,
+            barred,
         } = class;
         let here = |topology_count: TopologyCountId| {
             !matches!(self.domain_kinds[topology_count], DomainKind::Key(_))
@@ -143,7 +149,8 @@ impl PlacementRules {
         let alone = spread
             .chain(&anti_affinity)
             .chain(&anti_affinity_on_host)
-            .any(|topology_count| increments.binary_search(topology_count).is_ok());
+            .any(|topology_count| increments.binary_search(topology_count).is_ok())
+            || !needs.is_empty();
         let waits = affinity.is_some()
             || !anti_affinity.is_empty()
             || !spreads.is_empty()
@@ -157,6 +164,8 @@ impl PlacementRules {
             spreads,
             spreads_here,
             increments,
+            needs: needs.clone(),
+            barred: barred.clone(),
             alone,
             waits,
         }
@@ -179,7 +188,7 @@ fn topology_keys(topology_counts: &[TopologyCount]) -> Vec<String> {
 }
 
 /// Whether two pods with these ports cannot share a node.
-fn conflict(a: &HostPort, b: &HostPort) -> bool {
+pub(super) fn conflict(a: &HostPort, b: &HostPort) -> bool {
     const ALL: &str = "0.0.0.0";
     let HostPort { port, protocol, address } = a;
     *port == b.port

@@ -8,7 +8,7 @@ use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, NodeSetup, Place, Scope,
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{
-    CountedNodes, HostPort, PodAffinity, PodClass, PodClassId, TopologyCount, TopologySpread,
+    BarredPools, CountedNodes, HostPort, PodAffinity, PodClass, PodClassId, TopologyCount, TopologySpread,
 };
 use crate::resources::{Amounts, Basic, Resource};
 
@@ -94,6 +94,7 @@ pub(crate) fn class() -> impl Strategy<Value = PodClass> {
                     PodClass {
                         request: amounts(cpu, memory, 1),
                         constraint_set,
+                        barred: BarredPools::default(),
                         ports: ports.into_iter().map(port).collect(),
                         anti_affinity: anti_affinity.iter().copied().collect(),
                         spreads: spread
@@ -113,6 +114,7 @@ pub(crate) fn class() -> impl Strategy<Value = PodClass> {
                         }),
                         increments,
                         preferred: Vec::new(),
+                        needs: Vec::new(),
                     }
                 })
             },
@@ -127,6 +129,7 @@ enum Step {
     Open(usize),
     Evict(NodeIndex, PodClassId, usize),
     Close(NodeIndex),
+    Cordon(NodeIndex),
     Retire(NodeIndex),
 }
 
@@ -138,6 +141,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0_usize..2).prop_map(Step::Open),
         2 => (node(), class(), 1_usize..4).prop_map(|(n, k, c)| Step::Evict(n, k, c)),
         1 => node().prop_map(Step::Close),
+        1 => node().prop_map(Step::Cordon),
         1 => node().prop_map(Step::Retire),
     ]
 }
@@ -210,6 +214,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                 constraint_sets: &constraint_sets,
                 classes: &classes,
                 topology_counts: &topology_counts,
+                supplies: &[],
                 pending: &[true; 3],
                 nodes: setups,
                 templates: templates
@@ -269,13 +274,19 @@ impl SnapshotPair {
                 self.snapshot.close(node % nodes);
                 self.naive.nodes[node % nodes].open = false;
             }
+            Step::Cordon(node) if nodes > 0 => {
+                self.snapshot.cordon(node % nodes);
+                let node = &mut self.naive.nodes[node % nodes];
+                node.open = false;
+                node.profile.taints.extend(RepellingTaint::of_drain());
+            }
             Step::Retire(node) if nodes > 0 => {
                 self.snapshot.retire(node % nodes);
                 let node = &mut self.naive.nodes[node % nodes];
                 (node.gone, node.open) = (true, false);
                 node.pods.clear();
             }
-            Step::PlaceOn(..) | Step::Evict(..) | Step::Close(_) | Step::Retire(_) => {}
+            Step::PlaceOn(..) | Step::Evict(..) | Step::Close(_) | Step::Cordon(_) | Step::Retire(_) => {}
         }
         Ok(())
     }
@@ -293,7 +304,7 @@ impl SnapshotPair {
         let nodes: Vec<_> = snapshot
             .nodes
             .iter()
-            .map(|n| (n.place, &n.free, &n.here, &n.pods, n.closed & super::bits::CLOSED, n.gone))
+            .map(|n| (n.place, &n.free, &n.here, &n.pods, n.closed & super::bits::CLOSED, n.cordoned, n.gone))
             .collect();
         let buckets: Vec<_> = snapshot.buckets.iter().map(|b| (&b.nodes, b.index.len())).collect();
         format!("{nodes:?} {:?} {buckets:?}", snapshot.counts)
@@ -321,7 +332,7 @@ pub(crate) fn replay(
             }
             UndoEntry::Closed(node) => naive.nodes[node].open = false,
             UndoEntry::Retired(node) => naive.nodes[node].gone = true,
-            UndoEntry::Evicted(..) => panic!("{change:?}"),
+            UndoEntry::Cordoned(_) | UndoEntry::Evicted(..) => panic!("{change:?}"),
         }
     }
     Ok(())

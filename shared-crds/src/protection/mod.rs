@@ -1,5 +1,5 @@
 //! The annotations by which pods and nodes ask to be left alone: Cluster Autoscaler's and Karpenter's. Both operators
-//! read them the same way.
+//! read them the same way. And the one by which a pending pod asks that its nodes come later.
 
 mod duration;
 
@@ -12,6 +12,8 @@ pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 /// Karpenter's annotation of a pod: `true`, or for how long after `status.startTime` it must not be disrupted. On a Node
 /// `true`.
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// Cluster Autoscaler's annotation of a pending pod: how long after its creation pools begin to grow for it.
+pub const POD_SCALE_UP_DELAY: &str = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay";
 /// Annotations of a Node that protect it from scale-down, with the value that does.
 const OF_NODES: [(&str, &str); 2] =
     [("cluster-autoscaler.kubernetes.io/scale-down-disabled", "true"), (DO_NOT_DISRUPT, "true")];
@@ -57,6 +59,12 @@ pub fn do_not_disrupt(
     };
     let until = started.checked_add(period).unwrap_or(Timestamp::MAX);
     (now < until).then_some(PodProtection { until: Some(until), ..lasting })
+}
+
+/// How long after its creation pools begin to grow for a pod, by the value of [`POD_SCALE_UP_DELAY`]; `None` if that is no
+/// duration in Go's format, or below zero.
+pub fn scale_up_delay(value: &str) -> Option<SignedDuration> {
+    duration::parse(value).filter(|delay| !delay.is_negative())
 }
 
 /// What the annotations of `pod` ask for; `None` for a pod that is being deleted, and for one with
@@ -113,6 +121,22 @@ mod tests {
         ] {
             assert_eq!(asked(annotations, false).map(|it| it.until), expected, "{annotations:?}");
             assert_eq!(asked(annotations, true), None, "{annotations:?}");
+        }
+    }
+
+    #[test]
+    fn a_delay_is_a_duration_that_is_not_negative() {
+        for (value, seconds) in [
+            ("300s", Some(300)),
+            ("5m", Some(300)),
+            ("1h30m", Some(5400)),
+            ("0", Some(0)),
+            ("-5m", None),
+            ("300", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(scale_up_delay(value), seconds.map(SignedDuration::from_secs), "{value}");
         }
     }
 

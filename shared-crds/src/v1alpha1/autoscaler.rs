@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 
 /// spec says which pools are planned, and how.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tandem.dev",
     version = "v1alpha1",
@@ -89,6 +89,12 @@ pub struct NodePoolAutoscalerSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub headroom: Vec<Headroom>,
+    /// expendablePodsPriorityCutoff is the priority below which pods are expendable: no pool grows for them, and they keep
+    /// no node, unless an annotation of theirs asks for that. Where there is headroom, they keep nodes as other pods do.
+    /// Pods without a priority have 0.
+    #[serde(default = "cutoff")]
+    #[schemars(range(min = -2_147_483_648, max = 1_000_000_000))]
+    pub expendable_pods_priority_cutoff: i32,
     /// behavior limits how quickly pools grow and shrink, as that of a HorizontalPodAutoscaler does. An absent direction
     /// is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,6 +109,27 @@ pub struct NodePoolAutoscalerSpec {
     pub schedules: Vec<Schedule>,
 }
 
+/// Cluster Autoscaler's `--expendable-pods-priority-cutoff`.
+const fn cutoff() -> i32 {
+    -10
+}
+
+impl Default for NodePoolAutoscalerSpec {
+    fn default() -> Self {
+        Self {
+            node_pool_selector: LabelSelector::default(),
+            mode: AutoscalerMode::default(),
+            on_contested: OnContested::default(),
+            expander: Expander::default(),
+            headroom: Vec::new(),
+            expendable_pods_priority_cutoff: cutoff(),
+            behavior: None,
+            scale_down: None,
+            schedules: Vec::new(),
+        }
+    }
+}
+
 /// What happens to a pool whose replicas another writer has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum OnContested {
@@ -114,10 +141,11 @@ pub enum OnContested {
     Reclaim,
 }
 
-/// Which pool grows when several could. The names are those of Cluster Autoscaler's expanders.
+/// Which pool grows when several could. The names are those of Cluster Autoscaler's expanders. A pool whose new nodes would
+/// have GPUs for pods that ask for none comes after the others, except by Random, and by Priority where weights differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Expander {
-    /// The pool whose new nodes would have the least cpu and memory left unused.
+    /// The pool whose new nodes would have the least cpu, memory and GPUs left unused.
     #[default]
     LeastWaste,
     /// The pool with the highest spec.weight.
@@ -263,8 +291,8 @@ pub enum AutoscalerMode {
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDownSpec {
     /// utilizationThresholdPercent is the share of a node's cpu, and of its memory, below which the node is removed if
-    /// its pods fit on other nodes; pods of a DaemonSet count. 0 means that only nodes whose pods request nothing are
-    /// removed.
+    /// its pods fit on other nodes; of a node with GPUs, the share of these alone. 0 means that only nodes whose pods
+    /// request nothing are removed.
     #[serde(default = "half")]
     #[schemars(range(min = 0, max = 100))]
     pub utilization_threshold_percent: i32,
@@ -281,6 +309,10 @@ pub struct ScaleDownSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_nodes: Option<i32>,
+    /// ignoreDaemonSetsUtilization leaves pods of DaemonSets and static pods out of what utilizationThresholdPercent
+    /// measures: neither they nor what they request of the node count.
+    #[serde(default)]
+    pub ignore_daemon_sets_utilization: bool,
 }
 
 /// Cluster Autoscaler's `--scale-down-unneeded-time` and `--scale-down-delay-after-add`.
@@ -300,6 +332,7 @@ impl Default for ScaleDownSpec {
             unneeded_seconds: ten_minutes(),
             delay_after_add_seconds: ten_minutes(),
             max_nodes: None,
+            ignore_daemon_sets_utilization: false,
         }
     }
 }
@@ -346,4 +379,16 @@ pub struct PoolSummary {
     /// reason is machine-readable.
     #[schemars(length(max = 64))]
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_the_same_in_code_and_on_the_api_server() {
+        let spec: NodePoolAutoscalerSpec = serde_json::from_str(r#"{ "nodePoolSelector": {} }"#).unwrap();
+        assert_eq!(spec, NodePoolAutoscalerSpec::default());
+        assert_eq!(serde_json::from_str::<ScaleDownSpec>("{}").unwrap(), ScaleDownSpec::default());
+    }
 }

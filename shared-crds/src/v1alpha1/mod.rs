@@ -28,7 +28,7 @@ pub use repair::{ConditionStatus, RepairCondition, RepairSpec};
 pub use rollout::{RolloutSpec, RolloutType};
 pub use scale_down::ScaleDownPlan;
 pub use status::{
-    ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedMachines, ContestedReplicas, Decision,
+    ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedMachines, ContestedReplicas, Decision, DiscoveredPod,
     DiscoveredResources, DisruptedNodes, NodePoolStatus, NodesSummary, ProvisioningStatus, Recommendation,
     RolloutStatus, ScaleEvent, UnneededNode,
 };

@@ -241,7 +241,7 @@ pub struct AutoscalingStatus {
     /// Yield if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_contested: Option<OnContested>,
-    /// discovered is what the pool's nodes give pods, where that is less than the template says. New nodes are planned with it.
+    /// discovered is what the pool's nodes have and run, where the template does not say so. New nodes are planned with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovered: Option<DiscoveredResources>,
     /// scaleDown names the nodes to remove once the Autoscaler has set replicas to its targetReplicas. The NodePool
@@ -280,20 +280,53 @@ pub struct ContestedReplicas {
     pub since_time: Time,
 }
 
-/// What the pool's nodes give pods, where that is less than the template says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// What the pool's Ready nodes have and run, where the template does not say so.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiscoveredResources {
-    /// allocatable is the largest amount that a Ready node of the template has, for each resource of which the template leaves
-    /// more to pods.
+    /// allocatable is what a Ready node of the template gives pods: the largest amount that one has, for each resource of which
+    /// the template leaves more to pods, and the smallest, for each that the template does not name.
     #[schemars(schema_with = "schema::reserved")]
     pub allocatable: BTreeMap<String, Quantity>,
+    /// labels are those that all Ready nodes of the template share and that the template does not set.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::node_labels")]
+    pub labels: BTreeMap<String, String>,
+    /// varying names labels, and resources that the template does not name, which the nodes once shared and no longer do. New
+    /// nodes are not expected to have them while the template stays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128), inner(length(max = 317)), extend("x-kubernetes-list-type" = "set"))]
+    pub varying: Vec<String>,
+    /// pods run on every Ready node of the template and ask for something that no DaemonSet's template says: static pods, pods
+    /// that count as those of a DaemonSet, and a DaemonSet's own pods if they ask for other amounts than its template.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
+    pub pods: Vec<DiscoveredPod>,
     /// templateHash is that of the nodes' template.
     #[schemars(length(max = 64))]
     pub template_hash: String,
-    /// untilTime is when it no longer counts: an hour after the last such node. Absent while there is one.
+    /// untilTime is when pods and the amounts below the template's no longer count: an hour after the last such node. Absent
+    /// while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_time: Option<Time>,
+}
+
+/// A pod that every node of a pool runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiscoveredPod {
+    /// kind is that of the pod's controller; Node for a static pod, Pod for one without a controller.
+    #[schemars(length(max = 63))]
+    pub kind: String,
+    /// namespace is that of the pod.
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// name is that of the pod's controller. That of a pod without one, or of a static pod, is its own without its node's.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// requests are what the one that started last asks for.
+    #[schemars(schema_with = "schema::reserved")]
+    pub requests: BTreeMap<String, Quantity>,
 }
 
 /// A number of nodes that was wanted from some time on.

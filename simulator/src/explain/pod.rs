@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use planner::demand::nominations::Nominations;
 use planner::{Observed, PoolRejection, SchedulingResult, plan};
 use serde::Serialize;
 use shared_crds::QualifiedName;
@@ -11,6 +12,8 @@ use super::picture::{Picture, find, id, result_of};
 use crate::pod_state::PodState;
 use crate::text::aligned;
 
+/// Reasons of pools that could take a pod and do not grow for it, because of the pod itself.
+const KEEPS_WAITING: [&str; 2] = ["Expendable", "ScaleUpDelayed"];
 /// Number of pools that are tried one after another for the same pod.
 const MOST_ALTERNATIVES: usize = 16;
 
@@ -47,7 +50,8 @@ pub(super) struct Reply {
 pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PodFacts, ExplainError> {
     let (namespace, name) = find("pod", wanted, picture.observed.pods.iter().map(|pod| pod.key()))?;
     let pod = picture.observed.pods.iter().find(|pod| pod.key() == (namespace, name));
-    let state = pod.map_or(PodState::Unmarked, |pod| PodState::of(pod));
+    let nominations = Nominations::of(&picture.observed.nodes, &picture.observed.pods);
+    let state = pod.map_or(PodState::Unmarked, |pod| PodState::of(pod, &nominations));
     let result = picture.result_of((namespace, name));
     let facts = PodFacts {
         kind: "Pod",
@@ -126,7 +130,10 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &SchedulingResult) -
                 _ if pools.iter().all(|pool| pool.answer == "NotPlanned") => {
                     "no NodePool grows for it, because no NodePoolAutoscaler plans one".to_owned()
                 }
-                _ => "no NodePool can take it".to_owned(),
+                _ => match pools.iter().find(|pool| KEEPS_WAITING.contains(&pool.reason.as_str())) {
+                    Some(pool) => format!("no NodePool grows for it: {}", pool.message),
+                    None => "no NodePool can take it".to_owned(),
+                },
             };
             PodFacts { outcome: "Unschedulable", message, pools, ..facts }
         }

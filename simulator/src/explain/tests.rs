@@ -46,7 +46,7 @@ Pod apps/new-000 waits for a node: NodePool ns/a grows for it and for others lik
 POOL             ANSWER          WHY
 elsewhere/lone   not asked       NotSelected: no NodePoolAutoscaler of this namespace selects this pool
 ns/a             takes it        1 node for 1 pending pod
-ns/b             refuses it      UntoleratedTaint: the pod does not tolerate the taint gpu:NoSchedule of the pool's nodes
+ns/b             refuses it      UntoleratedTaint: the pod does not tolerate the taint gpu:NoSchedule of the pool's template
 ns/c             could take it   could grow for it as well
 "
     );
@@ -63,9 +63,34 @@ fn a_pod_that_no_pool_takes_is_explained_with_the_reasons() {
     let text = text(&cluster, Kind::Pod, "big-000");
     assert!(text.starts_with("Pod apps/big-000 waits for a node: no NodePool can take it.\n"), "{text}");
     assert!(
-        text.contains("InsufficientCpu: the pod asks for 64 of cpu; an empty node of the pool offers 4"),
+        text.contains(
+            "InsufficientCpu: the pod asks for 64 of cpu; an empty node of the pool's template offers 4"
+        ),
         "{text}"
     );
+}
+
+#[test]
+fn a_pod_that_pools_could_take_and_do_not_grow_for_is_explained_with_what_keeps_it_waiting() {
+    let delayed = json!({ "metadata": { "creationTimestamp": "2026-01-01T11:59:00Z",
+        "annotations": { "cluster-autoscaler.kubernetes.io/pod-scale-up-delay": "5m" } } });
+    for (change, reason, part) in [
+        (
+            json!({ "spec": { "priority": -11 } }),
+            "Expendable",
+            "below spec.expendablePodsPriorityCutoff (-10)",
+        ),
+        (delayed, "ScaleUpDelayed", "younger than its annotation"),
+    ] {
+        let cluster = cluster().pending("new", 1, "4", &change);
+        let facts = json_of(&cluster, Kind::Pod, "new-000");
+        assert_eq!(facts["outcome"], "Unschedulable");
+        let message = facts["message"].as_str().unwrap();
+        assert!(message.starts_with("no NodePool grows for it: ") && message.contains(part), "{message}");
+        let reasons: Vec<_> =
+            facts["pools"].as_array().unwrap().iter().map(|pool| pool["reason"].clone()).collect();
+        assert_eq!(reasons, ["NotSelected", reason, "UntoleratedTaint", reason]);
+    }
 }
 
 #[test]

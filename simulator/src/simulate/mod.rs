@@ -37,7 +37,7 @@ pub struct SimulateArgs {
 
 /// The format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// One JSON object with `pools`, `pods` and `nodes`
     Json,
     /// Tables for people
@@ -71,7 +71,11 @@ pub async fn run(args: &SimulateArgs, now: Timestamp) -> Result<(), SimulateErro
     print(&printed).map_err(SimulateError::Output)
 }
 
-fn simulated(input: Input, edits: &EditArgs, format: Format) -> Result<(String, Messages), SimulateError> {
+pub(crate) fn simulated(
+    input: Input,
+    edits: &EditArgs,
+    format: Format,
+) -> Result<(String, Messages), SimulateError> {
     let (observed, mut messages) = prepared(input, edits)?;
     let plan = plan(&observed);
     messages.warnings.extend(plan.warnings.iter().cloned());

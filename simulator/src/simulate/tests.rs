@@ -71,7 +71,7 @@ fn the_json_has_exactly_the_documented_fields() {
     assert_eq!(warnings, Vec::<String>::new());
     let pod = |name: &str, outcome: &str, pool: &str, node: &str, reasons: Value| json!({ "namespace": "default", "name": name, "outcome": outcome, "nodePool": pool, "node": node, "reasons": reasons });
     let too_large = json!([{ "nodePool": "demo/small", "reason": "InsufficientCpu",
-        "message": "the pod asks for 64 of cpu; an empty node of the pool offers 4" }]);
+        "message": "the pod asks for 64 of cpu; an empty node of the pool's template offers 4" }]);
     assert_eq!(
         serde_json::from_str::<Value>(&json).unwrap(),
         json!({
@@ -117,7 +117,7 @@ fn what_plays_no_part_is_named() {
     let text = format!(
         "{CLUSTER}---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{ name: d }}\n{}",
         pod("a", "1")
-            .replace("containers:", "hostNetwork: false, resourceClaims: [{ name: r }], containers:")
+            .replace("containers:", "hostNetwork: false, volumes: [{ name: v, ephemeral: {} }], containers:")
     )
     .replace("maxReplicas: 3", "maxReplicas: 3\n  wieght: 10");
     let (_, warnings) = simulated(&text, Format::Json);
@@ -126,7 +126,7 @@ fn what_plays_no_part_is_named() {
         [
             "test.yaml, document 1: NodePool small: spec.wieght is not a field of this version and plays no part",
             "apps/v1 Deployment plays no part in this version's plan: 1 object left aside",
-            "this version does not plan with resource claims; planned as if they had none: default/a",
+            "this version does not plan with how many volumes a node can attach, and how much storage is left; planned as if they had none: default/a",
         ]
     );
 }

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::keep_read;
 use crate::input::pod_info::{PodInfo, PodShapes};
 use crate::input::pods;
+use crate::requirements::requests;
 
 /// Conditions that the planner reads.
 const READ_CONDITIONS: [&str; 3] = ["PodScheduled", "PodResizePending", "Ready"];
@@ -103,15 +104,18 @@ fn volumes(mut volumes: Vec<Volume>) -> Vec<Volume> {
 
 fn status(status: &mut PodStatus, spec: &PodSpec) {
     let whole = mem::take(status);
+    let (resources, allocated_resources) = in_force_at_pod_level(&whole, spec).unzip();
     *status = PodStatus {
         phase: whole.phase,
         conditions: whole.conditions.map(conditions),
         nominated_node_name: whole.nominated_node_name,
         start_time: whole.start_time,
-        container_statuses: in_force(whole.container_statuses, &spec.containers),
+        resources,
+        allocated_resources: allocated_resources.flatten(),
+        container_statuses: in_force(whole.container_statuses, spec.containers.iter()),
         init_container_statuses: in_force(
             whole.init_container_statuses,
-            spec.init_containers.as_deref().unwrap_or_default(),
+            spec.init_containers.iter().flatten().filter(|container| is_sidecar(container)),
         ),
         ..PodStatus::default()
     };
@@ -130,16 +134,45 @@ fn conditions(conditions: Vec<PodCondition>) -> Vec<PodCondition> {
     .collect()
 }
 
+/// The resources of a pod as a whole that its node has in force, actual and allocated, if the pod requests any and one
+/// of these differs: they matter during a resize.
+fn in_force_at_pod_level(
+    status: &PodStatus,
+    spec: &PodSpec,
+) -> Option<(ResourceRequirements, Option<BTreeMap<String, Quantity>>)> {
+    let of_pod = spec.resources.as_ref()?;
+    let actual = status.resources.as_ref()?;
+    let named = of_pod.requests.iter().chain(&of_pod.limits).flatten();
+    let mut named = named.filter(|(name, _)| requests::is_at_pod_level(name));
+    let is_in_force = |(name, asked): (&String, &Quantity)| {
+        let requested = of_pod.requests.as_ref().is_some_and(|requests| requests.contains_key(name));
+        requested
+            && actual.requests.as_ref().and_then(|requests| requests.get(name)) == Some(asked)
+            && status.allocated_resources.as_ref().is_none_or(|granted| granted.get(name) == Some(asked))
+    };
+    if named.all(is_in_force) {
+        return None;
+    }
+    let kept = ResourceRequirements { requests: actual.requests.clone(), ..ResourceRequirements::default() };
+    Some((kept, status.allocated_resources.clone()))
+}
+
+fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
 /// The resources allocated to containers matter during a resize: they are kept if they differ from the requests.
-fn in_force(
+fn in_force<'a>(
     statuses: Option<Vec<ContainerStatus>>,
-    containers: &[Container],
+    containers: impl Iterator<Item = &'a Container>,
 ) -> Option<Vec<ContainerStatus>> {
+    let statuses = statuses?;
+    let containers: Vec<&Container> = containers.collect();
     let is_read = |status: &ContainerStatus| {
         let container = containers.iter().find(|container| container.name == status.name);
         status.resources.is_some() && container.is_some_and(|container| !is_as_asked(status, container))
     };
-    let read = statuses?.into_iter().filter(is_read).map(|whole| ContainerStatus {
+    let read = statuses.into_iter().filter(is_read).map(|whole| ContainerStatus {
         name: whole.name,
         resources: whole.resources,
         allocated_resources: whole.allocated_resources,
@@ -164,19 +197,20 @@ fn is_as_asked(status: &ContainerStatus, container: &Container) -> bool {
 mod tests {
     use k8s_openapi::jiff::Timestamp;
     use serde_json::{Value, json};
+    use shared_crds::protection::POD_SCALE_UP_DELAY;
 
     use super::*;
-    use crate::decision::unplanned;
     use crate::input::pods;
+    use crate::input::unplanned;
     use crate::requirements::constraints::Constraints;
-    use crate::requirements::requests;
     use crate::resources::ResourceNames;
     use crate::scale_down::{budgets, drainability};
 
     #[test]
     fn the_planner_reads_the_same_from_a_pruned_pod() {
         let whole: Pod = serde_json::from_value(json!({
-            "metadata": { "name": "p", "namespace": "ns", "uid": "u", "annotations": { "x": "y", "kubernetes.io/config.mirror": "z" } },
+            "metadata": { "name": "p", "namespace": "ns", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": { "x": "y", "kubernetes.io/config.mirror": "z", POD_SCALE_UP_DELAY: "5m" } },
             "spec": {
                 "priority": 7, "terminationGracePeriodSeconds": 60, "nodeSelector": { "zone": "a" }, "overhead": { "cpu": "1" },
                 "tolerations": [{ "key": "k", "operator": "Exists" }],
@@ -199,12 +233,14 @@ mod tests {
                 Constraints::of(pod.shape().pod()),
                 pods::priority(pod),
                 pod.unschedulable_since(),
+                pods::scale_up_from(pod).unwrap(),
                 pods::keeps_node(pod, Timestamp::UNIX_EPOCH),
-                unplanned::constraints(pod.shape().pod()),
+                (unplanned::constraints(pod.shape().pod()), unplanned::obstacle(pod.shape().pod())),
             )
         };
         assert_eq!(read(&pruned), read(&whole));
         assert_eq!(pruned.unschedulable_since(), Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(pods::scale_up_from(&pruned), Ok("2026-01-01T00:05:00Z".parse().ok()));
         let going = |mut pod: PodInfo| {
             pod.set_deleted(Some(Timestamp::UNIX_EPOCH));
             pods::keeps_until(&pod)
@@ -293,6 +329,42 @@ mod tests {
         let cpu = |pod: &PodInfo| requests::exact_of(pod.shape().pod()).unwrap()["cpu"];
         assert_eq!(cpu(resized), cpu(&PodInfo::from(running("r", "n", "2"))), "what was granted counts");
         assert!(cpu(resized) > cpu(p));
+    }
+
+    #[test]
+    fn what_a_node_has_in_force_for_a_pod_as_a_whole_is_kept_during_a_resize() {
+        let of = |actual: &str, allocated: &str| -> Pod {
+            let object = json!({ "metadata": { "name": "p", "namespace": "ns" },
+                "spec": { "nodeName": "n", "containers": [],
+                    "resources": { "requests": { "cpu": "1" }, "limits": { "cpu": "1" } } },
+                "status": { "phase": "Running", "allocatedResources": { "cpu": allocated },
+                    "resources": { "requests": { "cpu": actual }, "limits": { "cpu": actual } } } });
+            serde_json::from_value(object).unwrap()
+        };
+        let mut keep = pods();
+        for (actual, allocated, is_kept) in
+            [("1", "1", false), ("3", "3", true), ("1", "3", true), ("3", "1", true)]
+        {
+            let pruned = keep(of(actual, allocated));
+            let cpu = |pod: &PodInfo| requests::exact_of(pod.shape().pod()).unwrap()["cpu"];
+            assert_eq!(cpu(&pruned), cpu(&PodInfo::from(of(actual, allocated))), "{actual} {allocated}");
+            assert_eq!(pruned.status().unwrap().resources.is_some(), is_kept, "{actual} {allocated}");
+        }
+    }
+
+    #[test]
+    fn the_status_of_an_init_container_that_ends_is_not_kept() {
+        let status = |name: &str| {
+            json!({ "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "resources": { "requests": { "cpu": "2" } } })
+        };
+        let whole: Pod = serde_json::from_value(json!({ "metadata": { "name": "p" },
+            "spec": { "containers": [], "initContainers": [{ "name": "i" }, { "name": "s", "restartPolicy": "Always" }] },
+            "status": { "initContainerStatuses": [status("i"), status("s")] } }))
+        .unwrap();
+        let pruned = pods()(whole);
+        let kept = pruned.status().unwrap().init_container_statuses.as_ref().unwrap();
+        assert_eq!(kept.iter().map(|status| status.name.as_str()).collect::<Vec<_>>(), ["s"]);
     }
 
     #[test]

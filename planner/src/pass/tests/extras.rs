@@ -85,6 +85,93 @@ fn a_starting_node_keeps_room_only_for_daemons_that_are_not_there_yet() {
     }
 }
 
+/// A `DaemonSet` whose pods have these requests and this priority.
+fn requesting(requests: &Value, priority: i32) -> Value {
+    in_template(&json!({ "priority": priority,
+        "containers": [{ "name": "c", "resources": { "requests": requests } }] }))
+}
+
+#[test]
+fn a_daemon_takes_no_room_where_it_does_not_fit() {
+    let core = |change: Value| requesting(&merged(json!({ "cpu": "1" }), change), 0);
+    for (what, daemons, desired) in [
+        ("it fits", vec![core(none())], 2),
+        ("no such resource", vec![core(json!({ "example.com/gpu": "1" }))], 1),
+        ("none of that resource is no request", vec![core(json!({ "example.com/gpu": "0" }))], 2),
+        ("larger than the node", vec![core(json!({ "cpu": "5" }))], 1),
+        ("short of one resource only", vec![core(json!({ "memory": "17Gi" }))], 1),
+        (
+            "one by one, not together: the first by name",
+            vec![core(json!({ "cpu": "3" })), core(json!({ "cpu": "2" }))],
+            4,
+        ),
+        ("the second beside the first", vec![core(json!({ "cpu": "5" })), core(json!({ "cpu": "2" }))], 2),
+        (
+            "the one of the higher priority",
+            vec![requesting(&json!({ "cpu": "3" }), 0), requesting(&json!({ "cpu": "2" }), 1)],
+            2,
+        ),
+    ] {
+        let cluster = TestCluster::eager().pool("a", none()).pending("p", 4, "1", &none());
+        let names = ["d", "e"].into_iter();
+        let cluster =
+            names.zip(daemons).fold(cluster, |cluster, (name, change)| daemon(cluster, name, change));
+        assert_eq!(cluster.plan().desired("a"), desired, "{what}");
+    }
+}
+
+#[test]
+fn of_two_daemons_with_one_host_port_the_second_takes_nothing() {
+    let port =
+        in_template(&json!({ "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } },
+        "ports": [{ "containerPort": 1, "hostPort": 9100 }] }] }));
+    let cluster = TestCluster::eager().pool("a", none()).pending("p", 3, "1", &none());
+    let plan = daemon(daemon(cluster, "d", port.clone()), "e", port).plan();
+    assert_eq!(plan.desired("a"), 1);
+}
+
+#[test]
+fn an_empty_node_never_offers_less_than_nothing() {
+    let cluster = TestCluster::eager().pool("a", none()).pending("p", 1, "5", &none());
+    let plan = daemon(cluster, "d", requesting(&json!({ "cpu": "6" }), 0)).plan();
+    let crate::SchedulingResult::Unschedulable { reasons } = &plan.pods[0].result else { panic!("it fits") };
+    assert!(reasons[0].message.contains("offers 4"), "{}", reasons[0].message);
+}
+
+#[test]
+fn a_daemon_of_a_starting_node_fits_beside_the_pods_that_it_does_not_preempt() {
+    let starting = json!({ "metadata": { "creationTimestamp": "2026-01-01T11:59:00Z" },
+        "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
+    let three = json!({ "cpu": "3" });
+    let polite = merged(requesting(&three, 9), in_template(&json!({ "preemptionPolicy": "Never" })));
+    for (what, change, fits) in [
+        ("a lower priority waits", requesting(&three, 0), 2),
+        ("so does an equal one", requesting(&three, 5), 2),
+        ("a higher one preempts", requesting(&three, 9), 0),
+        ("unless its policy forbids it", polite, 2),
+    ] {
+        let cluster = TestCluster::eager()
+            .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": 1 } }))
+            .node("a", "n1", starting.clone())
+            .running("there", "n1", "2", json!({ "spec": { "priority": 5 } }))
+            .pending("p", 4, "1", &none());
+        let plan = daemon(cluster, "d", change).plan();
+        assert_eq!(plan.results().iter().filter(|f| *f == "fits n1").count(), fits, "{what}");
+    }
+}
+
+#[test]
+fn an_init_container_of_a_daemon_keeps_no_host_port() {
+    let port = json!([{ "containerPort": 1, "hostPort": 9100 }]);
+    let user = json!({ "spec": { "containers": [{ "name": "c", "ports": port }] } });
+    for (restart, result) in [(Value::Null, "grows ns/a"), (json!("Always"), "no HostPortConflict")] {
+        let init = json!({ "initContainers": [{ "name": "i", "restartPolicy": restart, "ports": port }] });
+        let cluster = TestCluster::eager().pool("a", none()).pending("p", 1, "1", &user);
+        let plan = daemon(cluster, "d", in_template(&init)).plan();
+        assert_eq!(plan.results(), [result]);
+    }
+}
+
 #[test]
 fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
     let labelled = json!({ "spec": { "template": { "metadata": { "labels": { "app": "d" } } } } });
@@ -139,7 +226,10 @@ fn a_pod_that_is_too_large_beside_the_daemons_is_told_what_is_left_for_it() {
     let plan = daemon(cluster, "d", none()).plan();
     assert_eq!(plan.results(), ["no InsufficientCpu"]);
     let crate::SchedulingResult::Unschedulable { reasons } = &plan.pods[0].result else { panic!("{plan:?}") };
-    assert_eq!(reasons[0].message, "the pod asks for 4 of cpu; an empty node of the pool offers 3");
+    assert_eq!(
+        reasons[0].message,
+        "the pod asks for 4 of cpu; an empty node of the pool's template offers 3"
+    );
 }
 
 #[test]
@@ -213,4 +303,39 @@ fn headroom_that_makes_no_sense_is_named_and_left_out() {
     let plan = with_headroom(&headroom).pool("a", none()).plan();
     assert_eq!(plan.desired("a"), 1);
     assert!(plan.warnings[0].contains("spec.headroom[0].requests"), "{:?}", plan.warnings);
+}
+
+#[test]
+fn a_nomination_to_a_node_that_cannot_take_the_pod_holds_up_no_scale_up() {
+    let named = |node: &str| json!({ "status": { "nominatedNodeName": node } });
+    for (what, node, pod, result) in [
+        ("gone", none(), named("n9"), vec!["fits n1"]),
+        ("ready", none(), named("n1"), vec![]),
+        ("cordoned", json!({ "spec": { "unschedulable": true } }), named("n1"), vec!["grows ns/a"]),
+        (
+            "down",
+            json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } }),
+            named("n1"),
+            vec!["grows ns/a"],
+        ),
+    ] {
+        let pool = json!({ "spec": { "replicas": 1 } });
+        let cluster = TestCluster::eager().pool("a", pool).node("a", "n1", node);
+        let busy = cluster.running("f", "n1", "2", none());
+        assert_eq!(busy.pending("p", 1, "2", &pod).plan().results(), result, "{what}");
+    }
+}
+
+/// What a pod with a resource claim, or of a scheduling group, needs is not known here.
+#[test]
+fn nothing_is_promised_to_a_pod_with_a_constraint_that_is_not_planned() {
+    for (spec, result, desired) in [
+        (json!({}), "grows ns/a", 1),
+        (json!({ "resourceClaims": [{ "name": "r" }] }), "no NotPlanned", 0),
+        (json!({ "schedulingGroup": { "podGroupName": "g" } }), "no NotPlanned", 0),
+    ] {
+        let pod = json!({ "spec": spec });
+        let plan = TestCluster::eager().pool("a", json!({})).pending("p", 1, "1", &pod).plan();
+        assert_eq!((plan.results(), plan.desired("a")), (vec![result.to_owned()], desired), "{spec}");
+    }
 }

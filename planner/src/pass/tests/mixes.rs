@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::demand::daemons::Daemons;
+use crate::demand::node_agents::NodeAgents;
 use crate::demand::{Demand, PendingGroup, order};
 use crate::fixtures;
 use crate::input::observed::{Observed, PassInput};
@@ -113,7 +114,8 @@ impl Pods {
         let daemons = Daemons::of(observed, &mut names, &mut warnings);
         let demand = Demand { daemon_sets: daemons, ..self.ordered(observed, &pools) };
         let input = PassInput { observed, nodes: &observed.nodes, pods: &[] };
-        let source = SnapshotInput { input, demand: &demand, waiting };
+        let agents = NodeAgents::default();
+        let source = SnapshotInput { input, demand: &demand, agents: &agents, waiting };
         let mut snapshot = capacity::snapshot(source, &pools, &mut names, &mut warnings);
         let pending: Vec<_> =
             demand.groups.iter().map(|g| PendingPods { class: g.class, count: g.pods.len() }).collect();
@@ -121,6 +123,7 @@ impl Pods {
             pools: &pools,
             classes: &demand.classes,
             pending: &pending,
+            leaving: &[],
             seed: observed.seed,
         };
         let scale_up = scale_up::scale_up(&pass, &mut snapshot);

@@ -1,6 +1,7 @@
 //! Tests of the decisions of a pass.
 
 mod extras;
+mod gpus;
 mod mixes;
 mod oscillation;
 mod owed;
@@ -8,4 +9,5 @@ mod pass;
 mod properties;
 mod scale_up;
 mod scale_up_properties;
+mod supplies;
 mod together;

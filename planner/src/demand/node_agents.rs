@@ -1,0 +1,220 @@
+//! What runs on every node of a pool and is not the pod of a `DaemonSet` as its template says, learnt from the pool's nodes:
+//! static pods, which no object announces; pods that an annotation makes a `DaemonSet`'s; pods of a `DaemonSet` that ask for
+//! other amounts than its template, because a `LimitRange`, an autoscaler or another webhook has changed them. Without this, a
+//! pod that fits beside the templates' daemons only would have the pool grow for as long as it is pending.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::Demand;
+use crate::input::observed::{PassInput, key};
+use crate::input::pod_info::PodInfo;
+use crate::input::pods;
+use crate::pools::Pool;
+use crate::pools::agents::{Agent, AgentKey, DAEMON_SET, record};
+use crate::pools::discovered::Teachers;
+use crate::requirements::pod_class::PodClassId;
+use crate::resources::ResourceNames;
+
+/// What is already on the nodes that are starting, by the index of the node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeAgents<'a> {
+    starting: BTreeMap<usize, Present<'a>>,
+}
+
+/// What is already on a node that is starting.
+#[derive(Clone, Debug, Default)]
+pub struct Present<'a> {
+    /// The agents that have a pod there.
+    pub agents: BTreeSet<AgentKey<'a>>,
+    /// Priority and class of each pod.
+    pub pods: Vec<(i32, PodClassId)>,
+}
+
+/// What a node is looked at for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Role {
+    /// The pool for which it shows what new nodes will run.
+    teaches: Option<usize>,
+    /// Whether it is starting: what it does not run yet is still to come.
+    starts: bool,
+}
+
+/// The pods of one agent on the nodes that show what new nodes of a pool will run.
+#[derive(Clone, Debug)]
+struct Sightings {
+    /// When the last one started, and its class: what admission and autoscalers give it now.
+    newest: (Option<Timestamp>, PodClassId),
+    /// The nodes, one for each pod.
+    nodes: Vec<usize>,
+}
+
+impl<'a> NodeAgents<'a> {
+    /// Gives the pools' templates the agents that their nodes have shown, in one pass over the pods.
+    ///
+    /// An agent counts if each settled node runs it; while there is none, if each young one does, or if it is remembered: the
+    /// kubelet creates static pods some time after the node is Ready. The pods of a known `DaemonSet` need not be everywhere,
+    /// since its template says where they run.
+    pub fn learn(
+        input: PassInput<'a>,
+        demand: &Demand,
+        pools: &mut [Pool],
+        names: &mut ResourceNames,
+    ) -> Self {
+        let roles = roles(input, pools);
+        let mut starting: BTreeMap<usize, Present<'a>> = BTreeMap::new();
+        let mut seen: Vec<HashMap<AgentKey<'a>, Sightings>> = vec![HashMap::new(); pools.len()];
+        if roles.iter().any(|role| *role != Role::default()) {
+            for (pod, placed) in input.pods.iter().zip(&demand.placed) {
+                let Some((class, node)) = *placed else { continue };
+                let Role { teaches, starts } = roles[node];
+                if teaches.is_none() && !starts {
+                    continue;
+                }
+                let agent = agent(pod);
+                if starts {
+                    let here = starting.entry(node).or_default();
+                    here.agents.extend(agent);
+                    here.pods.push((pods::priority(pod), class));
+                }
+                let Some(agent) = agent else { continue };
+                if let (Some(pool), None) = (teaches, pod.deleted()) {
+                    note(seen[pool].entry(agent), demand, (pod.started(), class), node);
+                }
+            }
+        }
+        let all_daemon_sets: BTreeSet<_> =
+            input.observed.daemon_sets.iter().map(|object| key(&object.metadata)).collect();
+        for (pool, seen) in pools.iter_mut().zip(seen) {
+            let Ok(template) = &mut pool.template else { continue };
+            let remembered = template.discovered.as_ref().map(|known| known.pods.clone()).unwrap_or_default();
+            let lesson =
+                AgentLesson { demand, all_daemon_sets: &all_daemon_sets, teachers: &template.teachers };
+            let mut agents = lesson.seen(&seen, names);
+            if template.teachers.settled.is_empty() {
+                for pod in &remembered {
+                    let daemon = demand.daemon_sets.named(&pod.namespace, &pod.name);
+                    let is_daemon = pod.kind == DAEMON_SET && daemon.is_some();
+                    let Some(known) = Agent::remembered(pod, is_daemon, names) else { continue };
+                    let is_seen = agents.iter().any(|agent| agent.key() == known.key());
+                    // A daemon that is there and not among them asks for what its template says.
+                    if !(is_seen || is_daemon && seen.contains_key(&known.key())) {
+                        agents.push(known);
+                    }
+                }
+            }
+            agents.sort_by(|a, b| a.key().cmp(&b.key()));
+            template.set_agents(agents);
+        }
+        Self { starting }
+    }
+
+    /// What is on a node that is starting; `None` if nothing is, or it is up.
+    pub fn present(&self, node: usize) -> Option<&Present<'a>> {
+        self.starting.get(&node)
+    }
+}
+
+/// What the agents of a pool are learnt from.
+struct AgentLesson<'l> {
+    demand: &'l Demand,
+    /// Namespaces and names of all `DaemonSet`s, also of those that are being deleted.
+    all_daemon_sets: &'l BTreeSet<(&'l str, &'l str)>,
+    teachers: &'l Teachers,
+}
+
+impl AgentLesson<'_> {
+    /// The agents that new nodes will run.
+    fn seen(&self, seen: &HashMap<AgentKey<'_>, Sightings>, names: &ResourceNames) -> Vec<Agent> {
+        let Teachers { settled, young } = self.teachers;
+        let required = if settled.is_empty() { young } else { settled };
+        let mut agents = Vec::new();
+        for (&key, Sightings { newest: (_, class), nodes }) in seen {
+            let class = &self.demand.classes[*class];
+            let AgentKey { kind, namespace, name } = key;
+            let is_daemon_set = kind == DAEMON_SET && self.all_daemon_sets.contains(&(namespace, name));
+            let daemon = if is_daemon_set { self.demand.daemon_sets.named(namespace, name) } else { None };
+            let counts = match daemon {
+                Some(daemon) => daemon.request != class.request,
+                // One that is being deleted, or whose template cannot be read, creates no pods on new nodes.
+                None if is_daemon_set => false,
+                None => run_on_all(nodes, required),
+            };
+            if counts {
+                agents.push(Agent {
+                    pod: record(key, &class.request, names),
+                    request: class.request.clone(),
+                    is_daemon: daemon.is_some(),
+                    ports: class.ports.clone(),
+                    increments: class.increments.clone(),
+                });
+            }
+        }
+        agents
+    }
+}
+
+fn roles(input: PassInput<'_>, pools: &[Pool]) -> Vec<Role> {
+    let now = input.observed.now;
+    let mut roles = vec![Role::default(); input.nodes.len()];
+    for (index, pool) in pools.iter().enumerate() {
+        let Ok(template) = &pool.template else { continue };
+        for &node in &pool.staying {
+            roles[node].starts =
+                pool.starting_until(&input.nodes[node], now).is_some_and(|until| until > now);
+        }
+        for &node in template.teachers.settled.iter().chain(&template.teachers.young) {
+            roles[node].teaches = Some(index);
+        }
+    }
+    roles
+}
+
+/// Notes a pod of an agent. Of pods that started at the same time the one that asks for most counts.
+fn note(
+    entry: Entry<'_, AgentKey<'_>, Sightings>,
+    demand: &Demand,
+    pod: (Option<Timestamp>, PodClassId),
+    node: usize,
+) {
+    let sightings = entry.or_insert_with(|| Sightings { newest: pod, nodes: Vec::new() });
+    let age = |(started, class): (Option<Timestamp>, PodClassId)| (started, &demand.classes[class].request);
+    if age(pod) > age(sightings.newest) {
+        sightings.newest = pod;
+    }
+    sightings.nodes.push(node);
+}
+
+/// Whether each of the `required` nodes is among `nodes`.
+fn run_on_all(nodes: &[usize], required: &[usize]) -> bool {
+    let nodes: BTreeSet<usize> = nodes.iter().copied().collect();
+    !required.is_empty() && required.iter().all(|node| nodes.contains(node))
+}
+
+/// What has the pod run on its node, if it runs on each node of a pool.
+fn agent(pod: &PodInfo) -> Option<AgentKey<'_>> {
+    let (namespace, name) = pod.key();
+    if pods::is_mirror(pod) {
+        return Some(AgentKey { kind: "Node", namespace, name: without_node(name, pod.node()) });
+    }
+    if !pods::is_daemon(pod.shape().pod()) {
+        return None;
+    }
+    let daemon_set = pod.owners().iter().find(|owner| owner.kind == DAEMON_SET);
+    Some(match daemon_set.or_else(|| pods::controller(pod)) {
+        Some(owner) => AgentKey { kind: &owner.kind, namespace, name: &owner.name },
+        None => AgentKey { kind: "Pod", namespace, name: without_node(name, pod.node()) },
+    })
+}
+
+/// The name of a static pod as its file has it: the kubelet appends that of the node.
+fn without_node<'a>(name: &'a str, node: Option<&str>) -> &'a str {
+    let own = node.and_then(|node| name.strip_suffix(node)).and_then(|name| name.strip_suffix('-'));
+    own.unwrap_or(name)
+}
+
+#[cfg(test)]
+#[path = "node_agents_tests.rs"]
+mod tests;

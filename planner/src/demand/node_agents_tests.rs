@@ -1,0 +1,173 @@
+//! Tests of what is learnt from the pods of a pool's nodes, and of what new nodes are planned with.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+use shared_crds::v1alpha1::{DiscoveredPod, DiscoveredResources};
+
+use crate::fixtures::{Read as _, TestCluster, merged};
+
+/// A cluster with pool `a` of four cores, and its node `n` of that template.
+fn cluster(created: &str, change: Value) -> TestCluster {
+    node(TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })), "n", created, change)
+}
+
+/// A Ready node of the first pool's template.
+fn node(cluster: TestCluster, name: &str, created: &str, change: Value) -> TestCluster {
+    let hash = cluster.observed.pools[0].spec.template_hash();
+    let base = json!({ "metadata": { "creationTimestamp": format!("2026-01-01T{created}:00Z"),
+        "annotations": { "tandem.dev/template-hash": hash } } });
+    cluster.node("a", name, merged(base, change))
+}
+
+fn owned(kind: &str, name: &str) -> Value {
+    json!({ "metadata": { "namespace": "kube-system", "ownerReferences": [
+        { "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true }] } })
+}
+
+fn mirror() -> Value {
+    merged(
+        owned("Node", "n"),
+        json!({ "metadata": { "annotations": { "kubernetes.io/config.mirror": "x" } } }),
+    )
+}
+
+/// Adds a `DaemonSet` whose template asks for `cpu`.
+fn daemon_set(mut cluster: TestCluster, name: &str, cpu: &str) -> TestCluster {
+    let object = json!({ "metadata": { "name": name, "namespace": "kube-system" }, "spec": { "selector": {},
+        "template": { "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }] } } } });
+    cluster.observed.daemon_sets.push(Arc::new(serde_json::from_value::<DaemonSet>(object).unwrap()));
+    cluster
+}
+
+/// What is learnt of the pool's pods, as `kind name cpu`.
+fn learnt(cluster: &TestCluster) -> Vec<String> {
+    let plan = cluster.plan();
+    let pods = plan.pool("a").discovered.iter().flat_map(|known| &known.pods);
+    let cpu = |pod: &DiscoveredPod| pod.requests.get("cpu").map(|cpu| cpu.0.clone());
+    pods.map(|pod| format!("{} {} {}", pod.kind, pod.name, cpu(pod).unwrap_or_default())).collect()
+}
+
+/// Has the pool remember what `plan` would write.
+fn remembering(mut cluster: TestCluster, discovered: Option<&DiscoveredResources>) -> TestCluster {
+    let mut pool: Value = serde_json::to_value(&*cluster.observed.pools[0]).unwrap();
+    pool["status"] = json!({ "autoscaling": { "discovered": discovered } });
+    cluster.observed.pools[0] = Arc::new(serde_json::from_value::<NodePool>(pool).unwrap());
+    cluster
+}
+
+#[test]
+fn a_pool_does_not_grow_for_a_pod_that_does_not_fit_beside_what_its_nodes_run() {
+    let none = json!({});
+    for (what, change, expected) in [
+        ("a static pod", mirror(), vec!["Node proxy 500m"]),
+        (
+            "a pod like a DaemonSet's",
+            merged(
+                owned("ReplicaSet", "agent"),
+                json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/daemonset-pod": "true" } } }),
+            ),
+            vec!["ReplicaSet agent 500m"],
+        ),
+        ("a DaemonSet of another API", owned("DaemonSet", "advanced"), vec!["DaemonSet advanced 500m"]),
+        ("a daemon that admission changed", owned("DaemonSet", "agent"), vec!["DaemonSet agent 500m"]),
+    ] {
+        let full = cluster("11:00", none.clone()).running("proxy-n", "n", "500m", change);
+        let full = daemon_set(full, "agent", "0").running("app", "n", "3500m", none.clone());
+        let full = if what.starts_with("a daemon") {
+            full
+        } else {
+            full.running("agent-n", "n", "0", owned("DaemonSet", "agent"))
+        };
+        assert_eq!(learnt(&full), expected, "{what}");
+        let plan = full.pending("p", 1, "3800m", &none).plan();
+        assert_eq!((plan.desired("a"), plan.results()), (1, vec!["no InsufficientCpu".to_owned()]), "{what}");
+        let full = cluster("11:00", none.clone()).running("app", "n", "3500m", none.clone());
+        let plan = full.pending("p", 1, "3800m", &none).plan();
+        assert_eq!(plan.desired("a"), 2, "{what}: the control");
+    }
+}
+
+#[test]
+fn a_daemon_that_asks_for_less_than_its_template_leaves_the_rest_to_pods() {
+    let none = json!({});
+    let full = cluster("11:00", none.clone())
+        .running("agent-n", "n", "100m", owned("DaemonSet", "agent"))
+        .running("app", "n", "3500m", none.clone());
+    let plan = daemon_set(full, "agent", "2").pending("p", 1, "3", &none).plan();
+    assert_eq!(plan.desired("a"), 2);
+}
+
+#[test]
+fn only_what_all_settled_nodes_run_is_learnt_and_a_young_node_unlearns_nothing() {
+    let none = json!({});
+    let one = || cluster("11:00", json!({})).running("proxy-n", "n", "500m", mirror());
+    let learns = ["Node proxy 500m"].map(str::to_owned);
+    assert_eq!(learnt(&one()), learns);
+    assert_eq!(learnt(&node(one(), "young", "11:59", none.clone())), learns);
+    assert_eq!(learnt(&node(one(), "bare", "11:00", none.clone())), Vec::<String>::new());
+    let both = node(one(), "m", "11:00", none.clone()).running("proxy-m", "m", "700m", mirror());
+    assert_eq!(learnt(&both), ["Node proxy 700m"], "of two that started at once the larger");
+    let other = node(one(), "m", "11:00", none).running("other-m", "m", "700m", mirror());
+    assert_eq!(learnt(&other), Vec::<String>::new());
+}
+
+#[test]
+fn a_pool_without_nodes_knows_for_an_hour_what_they_ran() {
+    let none = json!({});
+    let plan = cluster("11:00", none.clone()).running("proxy-n", "n", "500m", mirror()).plan();
+    let known = plan.pool("a").discovered.clone();
+    let empty = || TestCluster::eager().pool("a", json!({}));
+    let grows = |cluster: TestCluster| cluster.pending("p", 1, "3800m", &json!({})).plan().desired("a");
+    assert_eq!(grows(empty()), 1);
+    let remembers = remembering(empty(), known.as_ref());
+    let after = remembers.plan().pool("a").discovered.clone().unwrap();
+    assert!(after.until_time.is_some());
+    assert_eq!(grows(remembers), 0);
+    let mut later = remembering(empty(), Some(&after));
+    later.observed.now = "2026-01-01T13:00:00Z".parse().unwrap();
+    assert_eq!(grows(later), 1);
+    let young = remembering(cluster("11:59", none), known.as_ref());
+    assert_eq!(learnt(&young), ["Node proxy 500m"], "its static pods have not come yet");
+    let settled = cluster("11:00", json!({}));
+    let plan = remembering(settled.running("proxy-n", "n", "500m", mirror()), known.as_ref()).plan();
+    assert_eq!(plan.pool("a").discovered, known, "nothing changes, so that nothing is written");
+}
+
+#[test]
+fn a_young_node_without_what_its_template_promises_is_on_its_way() {
+    let gpus = |capacity: Value| json!({ "spec": { "replicas": 1, "template": { "spec": { "capacity": capacity } } } });
+    let pod = json!({ "spec": { "containers": [{ "name": "c",
+        "resources": { "requests": { "cpu": "1", "example.com/gpu": "1" } } }] } });
+    for (what, created, allocatable, desired) in [
+        ("no GPU yet", "11:59", json!({}), 1),
+        ("none of its GPUs yet", "11:59", json!({ "example.com/gpu": "0" }), 1),
+        ("its time is over", "11:00", json!({}), 2),
+    ] {
+        let cluster = TestCluster::eager().pool("a", gpus(json!({ "example.com/gpu": "1" })));
+        let cluster = node(cluster, "n", created, json!({ "status": { "allocatable": allocatable } }));
+        let plan = cluster.pending("p", 1, "1", &pod).plan();
+        assert_eq!(plan.desired("a"), desired, "{what}");
+        if desired == 1 {
+            assert_eq!(plan.verdict("n"), "NeededByPendingPods", "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_young_node_without_a_label_that_others_have_is_on_its_way() {
+    let labelled = json!({ "metadata": { "labels": { "topology.csi.example.com/rack": "r1" } } });
+    let pod = json!({ "spec": { "nodeSelector": { "topology.csi.example.com/rack": "r1" } } });
+    let full = |replicas: i32| {
+        let cluster = TestCluster::eager().pool("a", json!({ "spec": { "replicas": replicas } }));
+        node(cluster, "n", "11:00", labelled.clone()).running("app", "n", "4", json!({}))
+    };
+    let plan = full(1).pending("p", 1, "2", &pod).plan();
+    assert_eq!(plan.desired("a"), 2, "a new node will have the label");
+    let plan = node(full(2), "m", "11:59", json!({})).pending("p", 1, "2", &pod).plan();
+    assert_eq!((plan.desired("a"), plan.results()), (2, vec!["fits m".to_owned()]));
+    let plan = node(full(2), "m", "11:00", json!({})).pending("p", 1, "2", &pod).plan();
+    assert_eq!(plan.results(), ["no NodeSelectorMismatch"], "its time is over: the pool's nodes differ");
+}

@@ -1,0 +1,172 @@
+//! Things of which the cluster has few, whatever the node, and for which pending pods compete: free volumes that no
+//! class would make more of, and claims that only one pod may use. Without competition there is no supply, and nothing
+//! to count.
+//!
+//! A claim that several pending pods share takes no volume here: one volume serves all of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::storage::{Choice, Storage};
+use super::volumes::VolumeTerms;
+use crate::input::claim_info::ClaimInfo;
+use crate::input::pod_info::PodInfo;
+use crate::reasons::Rejection;
+use crate::requirements::pod_class::{Need, SupplyId};
+
+/// Where the volumes of a pod can be, and what it needs of the supplies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct PodVolumes {
+    /// One of the terms of each must match a node.
+    pub(super) places: Vec<VolumeTerms>,
+    /// One unit of one of the supplies of each; those with the fewest alternatives first.
+    pub(super) needs: Vec<Need>,
+}
+
+/// A supply, before its places are a constraint set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LimitedSupply {
+    /// One of these must match a node; `None` is everywhere.
+    pub(super) places: Option<VolumeTerms>,
+    /// How many pods, or claims, it is enough for.
+    pub(super) units: usize,
+    /// What a pod is told for which none is left.
+    pub(super) used_up: Rejection,
+}
+
+/// The supplies that the pending pods of a pass compete for.
+#[derive(Debug, Default)]
+pub(super) struct Supplies<'a> {
+    pub(super) all: Vec<LimitedSupply>,
+    /// The supply of a claim that only one pod may use, by namespace and name.
+    exclusive: HashMap<(&'a str, &'a str), SupplyId>,
+    /// What claims without a volume need, by namespace and name.
+    unbound: HashMap<(String, String), Need>,
+}
+
+/// Claims without a volume that could use the same volumes.
+struct Wish<'a> {
+    claims: BTreeSet<(String, String)>,
+    example: ClaimInfo,
+    choice: Choice<'a>,
+}
+
+impl<'a> Supplies<'a> {
+    /// Finds out what `pending` pods compete for.
+    pub(super) fn of<'p>(storage: &Storage<'a>, pending: impl Iterator<Item = &'p PodInfo>) -> Self {
+        let mut supplies = Self::default();
+        if !storage.can_run_short() {
+            return supplies;
+        }
+        let mut exclusive: BTreeMap<(&'a str, &'a str), usize> = BTreeMap::new();
+        let mut unbound: BTreeMap<(String, String), (ClaimInfo, usize)> = BTreeMap::new();
+        for pod in pending {
+            let claims: BTreeSet<_> = storage.exclusive(pod).map(ClaimInfo::key).collect();
+            for claim in claims {
+                *exclusive.entry(claim).or_default() += 1;
+            }
+            for claim in storage.without_volume(pod) {
+                let key = (claim.namespace.to_string(), claim.name.to_string());
+                unbound.entry(key).or_insert((claim, 0)).1 += 1;
+            }
+        }
+        for (claim, _) in exclusive.into_iter().filter(|(_, users)| *users > 1) {
+            let used_up = Rejection::ClaimInUse(claim.1.to_owned());
+            supplies.exclusive.insert(claim, supplies.all.len());
+            supplies.all.push(LimitedSupply { places: None, units: 1, used_up });
+        }
+        let alone = unbound.into_iter().filter(|(_, (_, users))| *users == 1);
+        let wishes = wishes(storage, alone.map(|(key, (claim, _))| (key, claim)));
+        supplies.share_out(&wishes);
+        supplies
+    }
+
+    /// Makes supplies of the volumes that more than one claim could use. Volumes that the same claims can use in the
+    /// same places are one supply.
+    fn share_out(&mut self, wishes: &[Wish<'a>]) {
+        let mut wished_by: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, wish) in wishes.iter().enumerate() {
+            wish.choice.volumes.iter().for_each(|volume| wished_by.entry(&volume.name).or_default().push(at));
+        }
+        let mut known: BTreeMap<(Option<VolumeTerms>, Vec<usize>), SupplyId> = BTreeMap::new();
+        for wish in wishes {
+            let claims = |volume: &str| -> usize {
+                wished_by.get(volume).into_iter().flatten().map(|&at| wishes[at].claims.len()).sum()
+            };
+            if !wish.choice.volumes.iter().any(|volume| claims(&volume.name) > 1) {
+                continue;
+            }
+            let mut need = Need::new();
+            for volume in &wish.choice.volumes {
+                let by = wished_by.get(&*volume.name).cloned().unwrap_or_default();
+                let supply = *known.entry((volume.places.clone(), by)).or_insert_with(|| {
+                    let used_up = Rejection::VolumesUsedUp(wish.choice.class.to_owned());
+                    self.all.push(LimitedSupply { places: volume.places.clone(), units: 0, used_up });
+                    self.all.len() - 1
+                });
+                need.push(supply);
+            }
+            need.sort_unstable();
+            need.dedup();
+            if let Some(made) = &wish.choice.made {
+                let used_up = Rejection::VolumesUsedUp(wish.choice.class.to_owned());
+                need.push(self.all.len());
+                self.all.push(LimitedSupply { places: Some(made.clone()), units: usize::MAX, used_up });
+            }
+            self.unbound.extend(wish.claims.iter().map(|claim| (claim.clone(), need.clone())));
+        }
+        let volumes: BTreeMap<&str, &Option<VolumeTerms>> = wishes
+            .iter()
+            .flat_map(|wish| &wish.choice.volumes)
+            .map(|volume| (&*volume.name, &volume.places))
+            .collect();
+        for (name, places) in volumes {
+            let by = wished_by.get(name).cloned().unwrap_or_default();
+            if let Some(&supply) = known.get(&(places.clone(), by)) {
+                self.all[supply].units += 1;
+            }
+        }
+    }
+
+    /// What a pending pod needs.
+    pub(super) fn needs(&self, storage: &Storage<'a>, pod: &PodInfo) -> Vec<Need> {
+        if self.all.is_empty() {
+            return Vec::new();
+        }
+        let exclusive = storage.exclusive(pod).filter_map(|claim| self.exclusive.get(&claim.key()).copied());
+        let exclusive: BTreeSet<SupplyId> = exclusive.collect();
+        let mut needs: Vec<Need> = exclusive.into_iter().map(|supply| vec![supply]).collect();
+        for claim in storage.without_volume(pod) {
+            let key = (claim.namespace.to_string(), claim.name.to_string());
+            needs.extend(self.unbound.get(&key).cloned());
+        }
+        needs.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        needs
+    }
+}
+
+/// Claims that ask for the same are one wish, so that volumes are compared once for all pods of a `StatefulSet`.
+fn wishes<'a>(
+    storage: &Storage<'a>,
+    claims: impl Iterator<Item = ((String, String), ClaimInfo)>,
+) -> Vec<Wish<'a>> {
+    let mut wishes: Vec<Wish<'a>> = Vec::new();
+    for (key, claim) in claims {
+        if storage.has_reserved(&claim) {
+            continue;
+        }
+        if let Some(wish) = wishes.iter_mut().find(|wish| asks_the_same(&wish.example, &claim)) {
+            wish.claims.insert(key);
+        } else if let Some(choice) = storage.choice(&claim) {
+            wishes.push(Wish { claims: BTreeSet::from([key]), example: claim, choice });
+        }
+    }
+    wishes
+}
+
+fn asks_the_same(a: &ClaimInfo, b: &ClaimInfo) -> bool {
+    a.class == b.class
+        && a.storage == b.storage
+        && a.mode == b.mode
+        && a.access_modes == b.access_modes
+        && a.selector == b.selector
+}

@@ -1,0 +1,193 @@
+//! Tests of what nodes show.
+
+use serde_json::{Value, json};
+use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
+
+use super::*;
+use crate::resources::exact;
+
+const NOW: &str = "2026-01-01T12:00:00Z";
+
+fn pool(capacity: &Value) -> NodePool {
+    serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": {
+        "maxReplicas": 9, "provider": { "simulated": {} }, "template": { "spec": { "capacity": capacity } } } }))
+    .unwrap()
+}
+
+/// A node of the pool's template, with these allocatable resources.
+fn node(pool: &NodePool, allocatable: &Value) -> Node {
+    let hash = pool.spec.template_hash();
+    serde_json::from_value(
+        json!({ "metadata": { "name": "n", "annotations": { TEMPLATE_HASH_ANNOTATION: hash } },
+        "status": { "allocatable": allocatable } }),
+    )
+    .unwrap()
+}
+
+fn found(
+    pool: &NodePool,
+    settled: &[Node],
+    remembered: Option<&DiscoveredResources>,
+    now: &str,
+) -> Option<DiscoveredResources> {
+    shown(pool, (settled, &[]), remembered, now)
+}
+
+/// What settled and young nodes show.
+fn shown(
+    pool: &NodePool,
+    (settled, young): (&[Node], &[Node]),
+    remembered: Option<&DiscoveredResources>,
+    now: &str,
+) -> Option<DiscoveredResources> {
+    let promised = exact(&pool.spec.template.spec.capacity).unwrap();
+    let profile = NodeProfile::of_template(pool);
+    let template_hash = pool.spec.template_hash().unwrap();
+    let remembered = remembered.filter(|known| known.template_hash == template_hash);
+    let now = now.parse().unwrap();
+    let lesson = Lesson { pool, promised: &promised, profile: &profile, remembered, now };
+    let (settled, young): (Vec<_>, Vec<_>) = (settled.iter().collect(), young.iter().collect());
+    lesson.learn(&template_hash, &settled, &young)
+}
+
+fn texts(found: Option<DiscoveredResources>) -> Vec<(String, String)> {
+    found.into_iter().flat_map(|it| it.allocatable).map(|(name, amount)| (name, amount.0)).collect()
+}
+
+#[test]
+fn what_ready_nodes_lack_is_found_and_the_largest_of_them_counts() {
+    let pool = pool(&json!({ "cpu": "4", "memory": "16Gi", "pods": "110" }));
+    let node = |allocatable: &Value| node(&pool, allocatable);
+    let all = |cpu: &str, memory: &str| node(&json!({ "cpu": cpu, "memory": memory, "pods": "110" }));
+    for (what, nodes, expected) in [
+        ("as promised", vec![all("4", "16Gi")], vec![]),
+        ("more than promised", vec![all("8", "32Gi")], vec![]),
+        ("less memory", vec![all("4", "15Gi")], vec![("memory", "15Gi")]),
+        (
+            "the larger of two",
+            vec![all("3", "14Gi"), all("3900m", "13Gi")],
+            vec![("cpu", "3900m"), ("memory", "14Gi")],
+        ),
+        ("one as promised", vec![all("3", "15Gi"), all("4", "16Gi")], vec![]),
+        ("nothing said", vec![node(&json!({}))], vec![]),
+        ("not a quantity", vec![node(&json!({ "cpu": "many" }))], vec![]),
+    ] {
+        let expected: Vec<_> = expected.iter().map(|(n, a)| ((*n).to_owned(), (*a).to_owned())).collect();
+        assert_eq!(texts(found(&pool, &nodes, None, NOW)), expected, "{what}");
+    }
+}
+
+#[test]
+fn only_ready_and_complete_nodes_of_the_template_show_anything() {
+    let (before, pool) = (pool(&json!({ "cpu": "4" })), pool(&json!({ "cpu": "8", "example.com/gpu": "1" })));
+    let at = |object: &NodePool, minute: u8, ready: &str, taint: &str, gpu: &str| {
+        let mut node = node(object, &json!({ "cpu": "8", "example.com/gpu": gpu }));
+        let change = json!({ "spec": { "taints": [{ "key": taint, "effect": "NoSchedule" }] },
+            "metadata": { "creationTimestamp": format!("2026-01-01T11:{minute:02}:00Z") },
+            "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
+        node = serde_json::from_value(crate::fixtures::merged(serde_json::to_value(&node).unwrap(), change))
+            .unwrap();
+        Arc::new(node)
+    };
+    let nodes = [
+        at(&pool, 0, "True", "x", "1"),
+        at(&pool, 0, "True", "x", "0"),
+        at(&pool, 59, "True", "x", "1"),
+        at(&pool, 59, "True", "x", "0"),
+        at(&pool, 59, "True", "readiness.k8s.io/net", "1"),
+        at(&pool, 0, "True", "readiness.k8s.io/net", "1"),
+        at(&pool, 0, "False", "x", "1"),
+        at(&before, 0, "True", "x", "1"),
+    ];
+    let promise = Promise {
+        template_hash: pool.spec.template_hash(),
+        resources: vec!["example.com/gpu".to_owned()],
+        labels: Vec::new(),
+    };
+    let teachers = Teachers::of(&pool, &promise, (&[0, 1, 2, 3, 4, 5, 6, 7], &nodes), NOW.parse().unwrap());
+    assert_eq!(teachers, Teachers { settled: vec![0, 1, 5], young: vec![2] });
+}
+
+#[test]
+fn what_is_remembered_of_another_template_says_nothing_of_new_nodes() {
+    let (before, now) = (pool(&json!({ "cpu": "4" })), pool(&json!({ "cpu": "8" })));
+    let known = found(&before, &[node(&before, &json!({ "cpu": "3" }))], None, NOW).unwrap();
+    assert_eq!(found(&now, &[], Some(&known), NOW), None);
+}
+
+#[test]
+fn what_all_nodes_have_and_the_template_does_not_name_is_added_and_the_smallest_of_them_counts() {
+    let pool = pool(&json!({ "cpu": "4", "memory": "16Gi" }));
+    let disk = |disk: &str, nic: &str| {
+        node(
+            &pool,
+            &json!({ "cpu": "4", "memory": "16Gi", "pods": "110", "ephemeral-storage": disk,
+            "example.com/nic": nic, "hugepages-2Mi": "0", "kubernetes.io/batch-cpu": "3", "attachable-volumes-x": "39" }),
+        )
+    };
+    let bare = node(&pool, &json!({ "cpu": "4", "memory": "16Gi" }));
+    let pair = |name: &str, amount: &str| (name.to_owned(), amount.to_owned());
+    let known = found(&pool, &[disk("100Gi", "1")], None, NOW);
+    let both = vec![pair("ephemeral-storage", "100Gi"), pair("example.com/nic", "1")];
+    assert_eq!(texts(known.clone()), both);
+    let two = [disk("100Gi", "0"), disk("90Gi", "1")];
+    assert_eq!(texts(found(&pool, &two, None, NOW)), [pair("ephemeral-storage", "90Gi")]);
+    let later = shown(&pool, (&[], std::slice::from_ref(&bare)), known.as_ref(), NOW);
+    assert_eq!(texts(later), both, "a young node may get them");
+    assert_eq!(texts(found(&pool, &[], known.as_ref(), NOW)), both, "a pool without nodes will have them");
+    assert_eq!(found(&pool, &[], known.as_ref(), NOW).unwrap().until_time, None, "for as long as it is so");
+    let gone = found(&pool, &[bare], known.as_ref(), NOW).unwrap();
+    assert_eq!(gone.varying, ["ephemeral-storage", "example.com/nic"]);
+    assert!(gone.allocatable.is_empty());
+    let again = found(&pool, &[disk("100Gi", "1")], Some(&gone), NOW);
+    assert!(texts(again).is_empty(), "it is not counted on twice");
+}
+
+#[test]
+fn a_device_is_missing_when_two_settled_nodes_have_none() {
+    let pool = pool(&json!({ "cpu": "4", "example.com/gpu": "8" }));
+    let gpus = |gpus: &str| node(&pool, &json!({ "cpu": "4", "example.com/gpu": gpus }));
+    let none = node(&pool, &json!({ "cpu": "4" }));
+    let pair = |amount: &str| vec![("example.com/gpu".to_owned(), amount.to_owned())];
+    let known = found(&pool, &[none.clone(), gpus("0")], None, NOW);
+    for (what, nodes, remembered, expected) in [
+        ("one may have failed", vec![gpus("0")], None, vec![]),
+        ("two have none", vec![none.clone(), gpus("0")], None, pair("0")),
+        ("two have fewer", vec![gpus("4"), gpus("0")], None, pair("4")),
+        ("one has all", vec![gpus("8"), gpus("0")], None, vec![]),
+        ("one is left of two", vec![none], known.as_ref(), pair("0")),
+        ("a better one has come", vec![gpus("8")], known.as_ref(), vec![]),
+    ] {
+        assert_eq!(texts(found(&pool, &nodes, remembered, NOW)), expected, "{what}");
+    }
+}
+
+#[test]
+fn what_was_found_outlives_the_last_node_for_an_hour_and_a_better_node_ends_it_at_once() {
+    let pool = pool(&json!({ "cpu": "4" }));
+    let known = found(&pool, &[node(&pool, &json!({ "cpu": "3" }))], None, NOW).unwrap();
+    assert_eq!(known.until_time, None);
+    let after = found(&pool, &[], Some(&known), NOW).unwrap();
+    assert_eq!(after.until_time, Some(Time("2026-01-01T13:00:00Z".parse().unwrap())));
+    let later = found(&pool, &[], Some(&after), "2026-01-01T12:59:59Z");
+    assert_eq!(later.as_ref(), Some(&after), "the hour does not begin anew");
+    assert_eq!(found(&pool, &[], Some(&after), "2026-01-01T13:00:00Z"), None);
+    let again = found(&pool, &[node(&pool, &json!({ "cpu": "3" }))], Some(&after), NOW);
+    assert_eq!(again, Some(known));
+    assert_eq!(found(&pool, &[node(&pool, &json!({ "cpu": "4" }))], Some(&after), NOW), None);
+}
+
+#[test]
+fn a_template_is_lowered_and_never_raised_in_what_it_names() {
+    let pool = pool(&json!({ "cpu": "4", "memory": "16Gi" }));
+    let mut known = found(&pool, &[node(&pool, &json!({ "cpu": "3", "memory": "1Gi" }))], None, NOW).unwrap();
+    let less = json!({ "cpu": "8", "memory": "1Gi", "pods": "5", "ephemeral-storage": "9Gi" });
+    known.allocatable = serde_json::from_value(less).unwrap();
+    let mut promised = exact(&pool.spec.template.spec.capacity).unwrap();
+    apply(&mut promised, &known);
+    let expected = exact(
+        &serde_json::from_value(json!({ "cpu": "4", "memory": "1Gi", "ephemeral-storage": "9Gi" })).unwrap(),
+    )
+    .unwrap();
+    assert_eq!(promised, expected);
+}

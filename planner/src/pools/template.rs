@@ -1,0 +1,142 @@
+//! A new node of a pool: what its template says, corrected by what its nodes have shown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use shared_crds::NodePool;
+use shared_crds::quantity::Exact;
+use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, DiscoveredResources, NodeTemplateSpec, validity};
+
+use crate::input::observed::Observed;
+use crate::input::promise::Promise;
+use crate::pools::agents::Agent;
+use crate::pools::discovered::{self, Lesson, Teachers};
+use crate::requirements::node_profile::NodeProfile;
+use crate::resources::{Amounts, ExactAmounts, InvalidAmount, Resource, ResourceNames, counted, exact};
+
+/// `maxItems` of `status.autoscaling.discovered.pods`.
+const MAX_PODS: usize = 32;
+
+/// A new node of a pool.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// Labels and taints: what the template says, and the labels that its nodes have shown to share.
+    pub profile: NodeProfile,
+    /// The labels that the pool declares, without those of its nodes.
+    pub declared_labels: BTreeMap<String, String>,
+    /// Its allocatable resources: what the template leaves to pods, or what its nodes have turned out to give them.
+    pub allocatable: Amounts,
+    /// Those of its allocatable resources that are GPUs.
+    pub gpus: Vec<Resource>,
+    /// What the template leaves to pods.
+    pub promised: Amounts,
+    /// What its nodes have shown, where the template does not say so.
+    pub discovered: Option<DiscoveredResources>,
+    /// The pods that run on each of its nodes and that no `DaemonSet`'s template describes.
+    pub agents: Vec<Agent>,
+    /// What a node of it gets some time after it is Ready.
+    pub promise: Promise,
+    /// The nodes that show what new ones will have.
+    pub teachers: Teachers,
+    /// Its capacity; expanders measure waste against it, as Cluster Autoscaler's do.
+    pub capacity: Amounts,
+}
+
+impl Template {
+    /// The template of `pool`, whose nodes that are not being removed are `staying`.
+    ///
+    /// # Errors
+    ///
+    /// A message, if the `NodePool` operator creates no node of such a pool.
+    pub fn of(
+        pool: &NodePool,
+        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        observed: &Observed,
+        names: &mut ResourceNames,
+    ) -> Result<Self, String> {
+        let valid = validity::check(pool).and_then(|()| validity::check_capacity(pool));
+        valid.map_err(|problem| problem.to_string())?;
+        Self::read(pool, (staying, all_nodes), observed, names).map_err(|problem| problem.to_string())
+    }
+
+    /// Has each new node run `agents`. They are remembered unless they are a memory themselves.
+    pub fn set_agents(&mut self, agents: Vec<Agent>) {
+        self.agents = agents;
+        let Some(template_hash) = self.promise.template_hash.clone().filter(|_| !self.teachers.is_empty())
+        else {
+            return;
+        };
+        let new = || DiscoveredResources { template_hash, ..DiscoveredResources::default() };
+        let pods = self.agents.iter().take(MAX_PODS).map(|agent| agent.pod.clone()).collect();
+        let known = DiscoveredResources { pods, ..self.discovered.take().unwrap_or_else(new) };
+        self.discovered = Some(known).filter(|known| !discovered::is_empty(known));
+    }
+
+    fn read(
+        pool: &NodePool,
+        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        observed: &Observed,
+        names: &mut ResourceNames,
+    ) -> Result<Self, InvalidAmount> {
+        let NodeTemplateSpec { reserved, .. } = &pool.spec.template.spec;
+        let mut capacity = exact(&pool.capacity())?;
+        let unlimited = Exact::parse(&ASSUMED_POD_CAPACITY.to_string()).unwrap_or(Exact::ZERO);
+        capacity.entry("pods".to_owned()).or_insert(unlimited);
+        let promised = less(&capacity, &exact(reserved)?);
+        let mut profile = NodeProfile::of_template(pool);
+        let declared_labels = profile.labels.clone();
+        let template_hash = pool.spec.template_hash();
+        let remembered = observed
+            .remembered(pool)
+            .and_then(|status| status.discovered.as_ref())
+            .filter(|known| Some(&known.template_hash) == template_hash.as_ref());
+        let declared = pool.spec.template.metadata.iter().flat_map(|metadata| metadata.labels.keys());
+        let mut promise =
+            Promise { template_hash, resources: Vec::new(), labels: declared.cloned().collect() };
+        let mut allocatable = promised.clone();
+        if let Some(known) = remembered {
+            discovered::apply(&mut allocatable, known);
+        }
+        promise.resources = devices(&allocatable);
+        let teachers = Teachers::of(pool, &promise, (staying, all_nodes), observed.now);
+        let lesson = Lesson { pool, promised: &promised, profile: &profile, remembered, now: observed.now };
+        let discovered = promise.template_hash.as_ref().and_then(|hash| {
+            lesson.learn(hash, &teachers.of_settled(all_nodes), &teachers.of_young(all_nodes))
+        });
+        allocatable.clone_from(&promised);
+        if let Some(known) = &discovered {
+            discovered::apply(&mut allocatable, known);
+            profile.labels.extend(known.labels.clone());
+            promise.labels.extend(known.labels.keys().cloned());
+        }
+        promise.resources = devices(&allocatable);
+        let allocatable = counted(&allocatable, names);
+        Ok(Self {
+            profile,
+            declared_labels,
+            gpus: names.gpus_of(&allocatable),
+            allocatable,
+            promised: counted(&promised, names),
+            discovered,
+            agents: Vec::new(),
+            promise,
+            teachers,
+            capacity: counted(&capacity, names),
+        })
+    }
+}
+
+/// The resources that a node may get some time after it is Ready.
+fn devices(allocatable: &ExactAmounts) -> Vec<String> {
+    let all =
+        allocatable.iter().filter(|(name, amount)| discovered::is_device(name) && **amount > Exact::ZERO);
+    all.map(|(name, _)| name.clone()).collect()
+}
+
+fn less(capacity: &ExactAmounts, reserved: &ExactAmounts) -> ExactAmounts {
+    let left = |name: &String, amount: Exact| {
+        amount.minus(reserved.get(name).copied().unwrap_or(Exact::ZERO)).max(Exact::ZERO)
+    };
+    capacity.iter().map(|(name, &amount)| (name.clone(), left(name, amount))).collect()
+}

@@ -1,0 +1,78 @@
+//! Which pods count on a node, as the autoscaler of its pool says: which of them are expendable, and whether daemons are
+//! left out of its utilization.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::input::pod_info::PodInfo;
+use crate::input::pods;
+use crate::pools::Pool;
+
+/// Which pods count on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountingRules {
+    /// Pods of a lower priority are expendable.
+    cutoff: i32,
+    /// Whether pods of `DaemonSet`s and mirror pods are left out of the utilization.
+    ignores_daemons: bool,
+}
+
+/// How the request of a pod counts in the utilization of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// It is a part of what is used.
+    Used,
+    /// What it asks for is no part of the node that could be used.
+    Reserved,
+    /// Not at all.
+    Not,
+}
+
+impl CountingRules {
+    /// The rules for a node of no pool: every pod counts.
+    const EVERY_POD: Self = Self { cutoff: i32::MIN, ignores_daemons: false };
+
+    /// The rules for each of `nodes` nodes.
+    ///
+    /// Where an autoscaler has headroom, no pod is expendable to the nodes of its pools. Pods that run in the headroom make
+    /// it grow by a node; if they kept nothing, the node that they are on would go, they would run on the new one, and so
+    /// on without end.
+    pub fn of_nodes(pools: &[Pool], nodes: usize) -> Vec<Self> {
+        let mut rules = vec![Self::EVERY_POD; nodes];
+        for pool in pools {
+            let of_pool = Self {
+                cutoff: if pool.assignment.has_headroom() {
+                    i32::MIN
+                } else {
+                    pool.assignment.priority_cutoff()
+                },
+                ignores_daemons: pool.assignment.scale_down().ignore_daemon_sets_utilization,
+            };
+            pool.staying.iter().chain(&pool.leaving).for_each(|&node| rules[node] = of_pool);
+        }
+        rules
+    }
+
+    /// Whether pods of this priority are expendable.
+    pub const fn is_below_cutoff(self, priority: i32) -> bool {
+        priority < self.cutoff
+    }
+
+    /// Whether a pod on the node is expendable: it keeps no node, counts in no utilization, and needs no place elsewhere.
+    /// A pod that asks by an annotation not to be evicted is not, unlike in Cluster Autoscaler: the `NodePool` operator
+    /// would wait for such a pod, and the node would be cordoned in vain.
+    pub fn is_expendable(self, pod: &PodInfo, now: Timestamp) -> bool {
+        self.is_below_cutoff(pods::priority(pod)) && !pods::asks_to_stay(pod, now)
+    }
+
+    /// How the request of a pod on the node counts. Pods that should have terminated long ago do not count, as in
+    /// Cluster Autoscaler.
+    pub(super) fn counted(self, pod: &PodInfo, now: Timestamp) -> Counted {
+        if self.ignores_daemons && (pods::is_daemon(pod.shape().pod()) || pods::is_mirror(pod)) {
+            Counted::Reserved
+        } else if pods::keeps_until(pod).is_some_and(|until| until < now) || self.is_expendable(pod, now) {
+            Counted::Not
+        } else {
+            Counted::Used
+        }
+    }
+}
