@@ -357,3 +357,7 @@ mod tests;
 #[cfg(test)]
 #[path = "restart_tests.rs"]
 mod restart_tests;
+
+#[cfg(test)]
+#[path = "loops/mod.rs"]
+mod loops;

@@ -1,0 +1,178 @@
+//! Loops: with a load that stays the same no pool goes up and down again and again, and none grows for a pod that its nodes cannot
+//! take. The planner, a model of kube-scheduler and one of the `NodePool` operator, over random clusters in virtual time.
+
+mod world;
+
+use shared_crds::v1alpha1::NodePoolStatus;
+
+use self::world::{App, Daemon, Pool, STEP, World, ZONE};
+
+/// Virtual seconds of a cluster. What is learnt of a pool is tried anew an hour after its last node: that is no loop.
+const LONG: i64 = 50 * 60;
+/// Growths of one pool after it has shrunk. A first one may come from how kube-scheduler, which knows no plan, places evicted pods.
+const MOST: usize = 1;
+
+/// `SplitMix64`: clusters by number, without a dependency.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    fn one_in(&mut self, limit: u64) -> bool {
+        self.below(limit) == 0
+    }
+
+    fn among(&mut self, values: &[i64]) -> i64 {
+        values[usize::try_from(self.below(u64::try_from(values.len()).unwrap())).unwrap()]
+    }
+}
+
+fn pool(name: &'static str, zone: &'static str) -> Pool {
+    Pool {
+        name,
+        zone,
+        lacks: 0,
+        static_pod: 0,
+        gpu: false,
+        boots: (30, 0),
+        tainted: false,
+        replicas: 0,
+        generation: 1,
+        status: NodePoolStatus::default(),
+        history: Vec::new(),
+    }
+}
+
+fn app(name: &str, replicas: usize, cpu: i64) -> App {
+    App {
+        name: name.to_owned(),
+        replicas,
+        cpu,
+        gpu: false,
+        spread: None,
+        apart: false,
+        tolerates: false,
+        budget: false,
+    }
+}
+
+fn cluster(number: u64) -> World {
+    let mut random = Random(number);
+    let mut pools = Vec::new();
+    for (name, zone) in [("a", "z1"), ("b", "z2"), ("c", "z1")] {
+        if name == "a" || !random.one_in(3) {
+            pools.push(Pool {
+                lacks: random.among(&[0, 0, 100, 600]),
+                static_pod: random.among(&[0, 0, 100, 500]),
+                gpu: name == "c" && random.one_in(2),
+                boots: (random.among(&[15, 60, 240]), random.among(&[0, 30, 120])),
+                tainted: name == "c" && random.one_in(2),
+                replicas: i32::try_from(random.below(4)).unwrap(),
+                ..pool(name, zone)
+            });
+        }
+    }
+    let mut apps = Vec::new();
+    for at in 0..=random.below(4) {
+        let replicas = 1 + usize::try_from(random.below(5)).unwrap();
+        let spread = match random.below(5) {
+            0 => Some(("kubernetes.io/hostname", random.one_in(2))),
+            1 => Some((ZONE, random.one_in(2))),
+            _ => None,
+        };
+        apps.push(App {
+            gpu: random.one_in(5),
+            spread,
+            apart: random.one_in(5),
+            tolerates: random.one_in(2),
+            budget: random.one_in(2),
+            ..app(&format!("app{at}"), replicas, random.among(&[200, 500, 900, 1700, 2600, 3300, 3800]))
+        });
+    }
+    let said = random.among(&[0, 100, 200]);
+    World::new(pools, apps, Daemon { said, real: said + random.among(&[0, 0, 100, 500]) })
+}
+
+/// The pools that went up after they had gone down, more than once.
+fn loops(world: &World) -> Vec<String> {
+    let mut found = Vec::new();
+    for pool in &world.pools {
+        let (mut fell, mut again) = (false, 0);
+        for &(_, by) in &pool.history {
+            again += usize::from(by > 0 && fell);
+            fell = by < 0 || (fell && by == 0);
+        }
+        if again > MOST {
+            found.push(format!("{}: {:?}", pool.name, pool.history));
+        }
+    }
+    found
+}
+
+fn lived(mut world: World) -> World {
+    while world.now < LONG {
+        world.step();
+    }
+    world
+}
+
+#[test]
+fn with_a_load_that_stays_the_same_no_pool_goes_up_and_down_again_and_again() {
+    let (mut changes, mut waiting, mut wrong) = (0, 0, Vec::new());
+    let clusters = std::env::var("TANDEM_LOOP_CLUSTERS").ok().and_then(|it| it.parse().ok()).unwrap_or(40);
+    for number in 0..clusters {
+        let world = lived(cluster(number));
+        changes += world.pools.iter().map(|pool| pool.history.len()).sum::<usize>();
+        waiting += world.pending();
+        for pool in loops(&world) {
+            wrong.push(format!("cluster {number}, {pool}\n  {:?}\n  {:?}", world.apps, world.daemon));
+        }
+    }
+    let hours = i64::try_from(clusters).unwrap() * LONG / 3600;
+    println!(
+        "{clusters} clusters, {hours} virtual hours in steps of {STEP} s, {changes} changes of a pool, {waiting} pods left pending"
+    );
+    assert!(changes > usize::try_from(clusters).unwrap(), "nothing happens in these clusters");
+    assert!(wrong.is_empty(), "{} loops:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// How many nodes came for one pod that needs one.
+fn came_for_one(pool: Pool, mut app: App, daemon: Daemon) -> i32 {
+    app.replicas = 1;
+    let world = lived(World::new(vec![pool], vec![app], daemon));
+    world.pools[0].history.iter().map(|&(_, by)| by.max(0)).sum()
+}
+
+#[test]
+fn one_pod_makes_one_node_come() {
+    let none = Daemon { said: 0, real: 0 };
+    // A GPU that its plugin registers two minutes after the node is Ready.
+    let late = Pool { gpu: true, boots: (30, 120), ..pool("gpu", "z1") };
+    assert_eq!(came_for_one(late, App { gpu: true, ..app("train", 1, 500) }, none), 1);
+    // Pods that its real nodes do not take, because of static pods, of daemons that ask for more than is said, or of a kernel that
+    // takes its part: the first node is wrong, and no other one comes.
+    for (pool, daemon) in [
+        (Pool { static_pod: 600, ..pool("static", "z1") }, none),
+        (pool("admission", "z1"), Daemon { said: 0, real: 600 }),
+        (Pool { lacks: 600, ..pool("kernel", "z1") }, none),
+    ] {
+        let name = pool.name;
+        assert_eq!(came_for_one(pool, app("large", 1, 3600), daemon), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_node_that_is_drained_under_a_spread_does_not_come_back() {
+    for (honor, expected) in [(false, 0), (true, 0)] {
+        let pool = Pool { replicas: 3, ..pool("a", "z1") };
+        let spread = App { spread: Some(("kubernetes.io/hostname", honor)), ..app("s", 3, 500) };
+        let world = lived(World::new(vec![pool], vec![spread], Daemon { said: 0, real: 0 }));
+        let grown: i32 = world.pools[0].history.iter().map(|&(_, by)| by.max(0)).sum();
+        assert_eq!(grown, expected, "nodeTaintsPolicy Honor: {honor}: {:?}", world.pools[0].history);
+    }
+}
