@@ -67,13 +67,20 @@ impl<'a> NodeAgents<'a> {
         let mut starting: BTreeMap<usize, Present<'a>> = BTreeMap::new();
         let mut seen: Vec<HashMap<AgentKey<'a>, Sightings>> = vec![HashMap::new(); pools.len()];
         if roles.iter().any(|role| *role != Role::default()) {
+            // Pods of one template follow each other, and most are no agents.
+            let mut last = None;
             for (pod, placed) in input.pods.iter().zip(&demand.placed) {
                 let Some((class, node)) = *placed else { continue };
                 let Role { teaches, starts } = roles[node];
                 if teaches.is_none() && !starts {
                     continue;
                 }
-                let agent = agent(pod);
+                let shape = pod.shape().id().without_labels();
+                if last.is_none_or(|(known, _)| known != shape) {
+                    last = Some((shape, agent(pod).is_some()));
+                }
+                let is_agent = last.is_some_and(|(_, is_agent)| is_agent);
+                let agent = if is_agent { agent(pod) } else { None };
                 if starts {
                     let here = starting.entry(node).or_default();
                     here.agents.extend(agent);
