@@ -17,7 +17,7 @@ use crate::workspace;
 /// conflict-retry, and checksums. Publishes nothing
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The directory to write into, which is made anew; by default `release` in Cargo's target directory
+    /// The directory to write into, which is made anew; by default `dist` in Cargo's target directory
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
 
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     if !allow_dirty {
         clean(&root)?;
     }
-    let directory = std::path::absolute(directory.unwrap_or_else(|| target.join("release")))?;
+    let directory = std::path::absolute(directory.unwrap_or_else(|| target.join("dist")))?;
     if directory.exists() {
         std::fs::remove_dir_all(&directory)
             .with_context(|| format!("cannot remove {}", directory.display()))?;
