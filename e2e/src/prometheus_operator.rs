@@ -6,6 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use tokio::process::Command;
 
+use crate::control_plane::go::Go;
+
 /// The Go module that has them as files.
 const MODULE: &str = "github.com/prometheus-operator/prometheus-operator";
 
@@ -16,22 +18,22 @@ struct Downloaded {
     directory: PathBuf,
 }
 
-/// The file with the definition of `plural`, such as `servicemonitors`.
+/// The directory of the definitions, which are downloaded if they are missing.
 ///
 /// # Errors
-/// When Go cannot get the module, or it has no such definition.
-pub async fn definition(plural: &str) -> Result<PathBuf> {
+/// When Go is missing or too old, or cannot get the module.
+pub async fn definitions() -> Result<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("prometheus-operator");
+    Go::find(std::env::var_os("PATH").as_deref(), &own, MODULE)?;
     let output = Command::new("go")
         .args(["mod", "download", "-json", MODULE])
         .env("GOWORK", "off")
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("prometheus-operator"))
+        .current_dir(own)
         .output()
         .await
         .context("cannot run go")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "go cannot get {MODULE}: {said}");
     let Downloaded { directory } = serde_json::from_slice(&output.stdout).context("go said no JSON")?;
-    let file = directory.join(format!("example/prometheus-operator-crd/monitoring.coreos.com_{plural}.yaml"));
-    ensure!(file.is_file(), "{MODULE} has no {}", file.display());
-    Ok(file)
+    Ok(directory.join("example/prometheus-operator-crd"))
 }

@@ -31,6 +31,10 @@ pub fn build(cargo: Command, workspace: &Path, target: &Path) -> Result<Before> 
     let commit = commit(workspace)?;
     let (sources, made) = (target.join("upgrade/sources"), target.join("upgrade/commit"));
     if std::fs::read_to_string(&made).ok().as_ref() != Some(&commit) {
+        // An unpacking that is interrupted must not pass for a complete one of the commit from before.
+        if made.exists() {
+            std::fs::remove_file(&made).with_context(|| format!("cannot remove {}", made.display()))?;
+        }
         unpack(workspace, &commit, &sources)?;
         std::fs::write(&made, &commit)?;
     }

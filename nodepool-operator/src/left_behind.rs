@@ -62,11 +62,12 @@ pub(crate) async fn left_behind(args: LeftBehindArgs) -> Result<(), LeftBehindEr
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
         Err(source) => return Err(LeftBehindError::Read(source)),
     };
-    write!(std::io::stdout().lock(), "{}", said(&pools, refuse))?;
+    write!(std::io::stdout().lock(), "{}", said(&pools, &args.watch_namespace, refuse))?;
     if refuse && !pools.is_empty() { Err(LeftBehindError::Refused(pools.len())) } else { Ok(()) }
 }
 
-fn said(pools: &[NodePool], refuse: bool) -> String {
+/// What is printed of the pools of `namespace`, or of all where that is empty.
+fn said(pools: &[NodePool], namespace: &str, refuse: bool) -> String {
     if pools.is_empty() {
         return "there are no NodePools\n".to_owned();
     }
@@ -81,7 +82,13 @@ fn said(pools: &[NodePool], refuse: bool) -> String {
     } else {
         "They stay with their nodes. Until Tandem is installed again nothing drains, repairs or removes these, and a pool that is deleted waits.\n"
     };
-    text + "To remove them, nodes and machines first: kubectl delete nodepools.tandem.dev --all --all-namespaces\n"
+    let scope = match namespace {
+        "" => "--all-namespaces".to_owned(),
+        namespace => format!("--namespace {namespace}"),
+    };
+    format!(
+        "{text}To remove them, nodes and machines first: kubectl delete nodepools.tandem.dev --all {scope}\n"
+    )
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -103,12 +110,17 @@ mod tests {
 
     #[test]
     fn each_pool_is_named_with_its_nodes_and_what_follows() {
-        assert_eq!(said(&[], true), "there are no NodePools\n");
-        let one = said(&[pool("a", Some(1))], false);
+        assert_eq!(said(&[], "", true), "there are no NodePools\n");
+        let one = said(&[pool("a", Some(1))], "", false);
         assert!(one.starts_with("1 NodePool:\n  team/a: 1 node\nThey stay"), "{one}");
-        let two = said(&[pool("a", Some(3)), pool("new", None)], true);
+        let two = said(&[pool("a", Some(3)), pool("new", None)], "team", true);
         assert!(
             two.starts_with("2 NodePools:\n  team/a: 3 nodes\n  team/new: 0 nodes\nTandem is not"),
+            "{two}"
+        );
+        // Only what was looked at.
+        assert!(
+            one.ends_with("--all --all-namespaces\n") && two.ends_with("--all --namespace team\n"),
             "{two}"
         );
     }

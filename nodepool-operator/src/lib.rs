@@ -154,7 +154,7 @@ pub enum Failure {
     #[error("the release was checked")]
     Check(#[from] CheckError),
     /// There are pools, or they cannot be listed.
-    #[error("NodePools would be left behind")]
+    #[error("NodePools were looked for")]
     LeftBehind(#[from] LeftBehindError),
     /// Standard output is closed or full.
     #[error("cannot write to standard output")]

@@ -1,10 +1,12 @@
 //! `cargo e2e`: the tests of the installed chart.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 
 use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
+use crate::group::Group;
 use crate::ordinary_kind::OrdinaryKind;
 use crate::workspace;
 
@@ -12,7 +14,7 @@ use crate::workspace;
 /// cluster of yours
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Make a kind cluster: with kind and Docker or Podman where these are on PATH, else, on Linux as root, without them and without any
+    /// Make a kind cluster, on Linux: with kind and Docker or Podman where these are on PATH, else, as root, without them and without any
     /// container registry
     #[arg(long, required_unless_present = "kubeconfig", conflicts_with = "kubeconfig")]
     kind: bool,
@@ -40,23 +42,21 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     if let Some(kubeconfig) = kubeconfig {
         let path = std::fs::canonicalize(&kubeconfig);
         let path = path.with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
-        return tests(only, Some(&path), registry).await;
+        return passed(tests(only, Some(&path), registry).status().await);
     }
     let ordinary = if own_engine { None } else { OrdinaryKind::find().await };
     if let Some(ordinary) = ordinary {
-        return ordinary.run(async |kubeconfig| tests(only, Some(kubeconfig), None).await).await;
+        let run =
+            async |kubeconfig: &Path| passed(Group::run(&mut tests(only, Some(kubeconfig), None)).await);
+        return ordinary.run(run).await;
     }
     if let Some(why) = e2e::kind::unavailable() {
         bail!("there can be no kind cluster here: no kind with Docker or Podman on PATH works, and {why}");
     }
-    tests(only, None, None).await
+    passed(tests(only, None, None).status().await)
 }
 
-async fn tests(
-    only: Option<String>,
-    kubeconfig: Option<&Path>,
-    registry: Option<String>,
-) -> anyhow::Result<()> {
+fn tests(only: Option<String>, kubeconfig: Option<&Path>, registry: Option<String>) -> Command {
     let mut command = Command::from(workspace::cargo());
     command
         .args(["test", "--package", "e2e", "--test", "kind", "--"])
@@ -69,6 +69,10 @@ async fn tests(
     if let Some(registry) = registry {
         command.env("TANDEM_E2E_REGISTRY", registry);
     }
-    let status = command.status().await.context("cannot run cargo")?;
+    command
+}
+
+fn passed(status: std::io::Result<ExitStatus>) -> anyhow::Result<()> {
+    let status = status.context("cannot run cargo")?;
     if status.success() { Ok(()) } else { bail!("the tests ended with {status}") }
 }

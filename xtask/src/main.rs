@@ -10,6 +10,7 @@ mod dependencies;
 mod dev;
 mod e2e_suite;
 mod features;
+mod group;
 mod guide;
 mod image;
 mod links;

@@ -2,23 +2,31 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, ensure};
 use e2e::control_plane::go::inform;
 use e2e::control_plane::toolbox::target_directory;
+use images::WrittenImage;
 use images::programs::{Build, build};
 use tokio::process::Command;
+use tokio::time::timeout;
 
+use crate::group::Group;
 use crate::suites::interrupted;
 use crate::workspace;
 
-/// The name of the cluster.
-const NAME: &str = "tandem-e2e";
+/// How long an engine may take to say that it is there.
+const ANSWERS: Duration = Duration::from_secs(10);
+/// How long the deletion of a cluster may take.
+const DELETED: Duration = Duration::from_secs(120);
 
 /// kind, and an engine that answers.
 pub(crate) struct OrdinaryKind {
     /// As kind calls it.
     engine: &'static str,
+    /// The name of the cluster, which no other run has.
+    cluster: String,
 }
 
 impl OrdinaryKind {
@@ -27,14 +35,15 @@ impl OrdinaryKind {
         let works = async |program: &str, argument: &str| {
             let mut command = Command::new(program);
             command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            command.status().await.is_ok_and(|status| status.success())
+            let answer = timeout(ANSWERS, command.kill_on_drop(true).status()).await;
+            answer.is_ok_and(|status| status.is_ok_and(|status| status.success()))
         };
         if !works("kind", "version").await {
             return None;
         }
         for engine in ["docker", "podman"] {
             if works(engine, "info").await {
-                return Some(Self { engine });
+                return Some(Self { engine, cluster: format!("tandem-e2e-{}", std::process::id()) });
             }
         }
         None
@@ -48,50 +57,45 @@ impl OrdinaryKind {
         &self,
         tests: impl AsyncFnOnce(&Path) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let clusters = self.kind(&["get", "clusters"]).stderr(Stdio::inherit()).output().await?;
-        let clusters = String::from_utf8_lossy(&clusters.stdout).into_owned();
-        if clusters.lines().any(|name| name == NAME) {
-            bail!("there is a kind cluster {NAME}; if it is of no use: kind delete cluster --name {NAME}");
-        }
         inform(&format!("using the kind on PATH, with {}; --own-engine makes one without them", self.engine));
+        inform("building the operators' images");
+        let images = build(Build::for_tests(workspace::cargo(), &workspace::root(), &target_directory()))?;
         let directory = tempfile::tempdir()?;
         let kubeconfig = directory.path().join("kubeconfig");
         let work = async {
-            self.make(&kubeconfig).await?;
+            self.make(&kubeconfig, &images).await?;
             tests(&kubeconfig).await
         };
         let result = tokio::select! {
             result = work => result,
-            name = interrupted() => Err(anyhow::anyhow!("ended by {}", name?)),
+            name = interrupted() => Err(name.map_or_else(|error| error, |name| anyhow!("ended by {name}"))),
         };
-        let deleted = self.kind(&["delete", "cluster", "--name", NAME]).status().await;
+        let name = &self.cluster;
+        let deleted = timeout(DELETED, self.kind(&["delete", "cluster", "--name", name])).await;
+        if !matches!(deleted, Ok(Ok(()))) {
+            inform(&format!("the cluster is still there: kind delete cluster --name {name}"));
+        }
         result?;
-        ensure!(deleted?.success(), "kind cannot delete the cluster {NAME}");
-        Ok(())
+        deleted?
     }
 
-    async fn make(&self, kubeconfig: &Path) -> anyhow::Result<()> {
-        let images = tokio::task::spawn_blocking(|| {
-            inform("building the operators' images");
-            build(Build::for_tests(workspace::cargo(), &workspace::root(), &target_directory()))
-        });
-        let images = images.await??;
-        let create = ["create", "cluster", "--name", NAME, "--wait", "120s", "--kubeconfig"];
-        let created = self.kind(&create).arg(kubeconfig).status().await?;
-        ensure!(created.success(), "kind cannot make a cluster");
+    async fn make(&self, kubeconfig: &Path, images: &[WrittenImage]) -> anyhow::Result<()> {
+        let kubeconfig = kubeconfig.display().to_string();
+        let (cluster, file) = (["--name", &self.cluster], ["--kubeconfig", &kubeconfig]);
+        self.kind(&[&["create", "cluster", "--wait", "120s"], &cluster[..], &file].concat()).await?;
         for image in images {
-            let load = ["load", "image-archive", "--name", NAME];
-            let loaded = self.kind(&load).arg(&image.archive).status().await?;
-            ensure!(loaded.success(), "kind cannot load {}", image.archive.display());
+            let archive = image.archive.display().to_string();
+            self.kind(&[&["load", "image-archive", &archive], &cluster[..]].concat()).await?;
         }
         Ok(())
     }
 
-    /// In a process group of its own: Ctrl-C ends this program's work, and the cluster is deleted then.
-    fn kind(&self, args: &[&str]) -> Command {
+    /// Runs kind. In a process group of its own: after Ctrl-C the cluster is deleted, and nothing makes a part of it any more.
+    async fn kind(&self, args: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new("kind");
         command.args(args).env("KIND_EXPERIMENTAL_PROVIDER", self.engine).stdin(Stdio::null());
-        command.process_group(0).kill_on_drop(true);
-        command
+        let status = Group::run(&mut command).await?;
+        ensure!(status.success(), "kind {} ended with {status}", args.join(" "));
+        Ok(())
     }
 }

@@ -58,6 +58,8 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
     let mut events = Vec::new();
     for (nodes, fault) in [(3, Fault::Killed), (4, Fault::Frozen), (5, Fault::CutOff)] {
         let old = leader(cluster, kind).await.unwrap();
+        events.extend(log.read_new().unwrap());
+        assert!(events.iter().any(|event| wrote(event, &old)), "no write of {} is recognised", old.pod);
         fault.begin(kind, &old).await.unwrap();
         let new = taken_over(cluster, &old).await;
         inform(&format!("{fault:?}: {} took over after {:.1} s", new.0, new.1.as_secs_f64()));
@@ -76,6 +78,12 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
             assert!(late.is_empty(), "{fault:?}: {late:#?}");
         }
     }
+    // Two at the beginning, and one more after each fault.
+    let created = |event: &&Event| {
+        let node = event.object.as_ref().is_some_and(|object| object.resource == "nodes");
+        node && event.verb == "create" && event.succeeded() && event.user_agent.contains("nodepool-operator")
+    };
+    assert_eq!(events.iter().filter(created).count(), 5);
     let pool = ObjectKey::node_pool("kept", "kept");
     WriteEffects::of(&events, &pool).check_owned().unwrap();
     LostUpdateCheck::of(&events, &pool).check_unbroken().unwrap();

@@ -8,8 +8,8 @@ use e2e::wait::eventually;
 use serde_json::Value;
 
 use crate::release::{
-    NAMESPACE, PATIENCE, POOL, install, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
-    upgrade, what_runs,
+    NAMESPACE, PATIENCE, POOL, UNINSTALL, install, json, make_namespace, node_uids, nodes_are_ready, scale,
+    uninstall, upgrade, what_runs,
 };
 use crate::{Turn, begin};
 
@@ -49,8 +49,10 @@ async fn the_test_of_the_chart_says_why_a_release_does_not_work() {
     let may =
         ["auth", "can-i", "get", "leases/tandem-autoscaler-operator", "--namespace", NAMESPACE, &account];
     let refused = eventually(PATIENCE, "the API server knows that the right is gone", || async {
-        // It answers no with an exit status.
-        Ok(cluster.kubectl(&may).await.is_err().then_some(()))
+        // It answers with an exit status, too, which says less.
+        let mut kubectl = cluster.command(Tool::Kubectl).await?;
+        let answer = kubectl.args(may).output().await?;
+        Ok((answer.stdout.trim_ascii() == b"no").then_some(()))
     });
     refused.await.unwrap();
     let deployment = "deployment/tandem-autoscaler-operator";
@@ -155,18 +157,24 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     // Where it is asked to, an uninstall names the pool first, and does nothing.
     upgrade(cluster, &chart(), &["--set", "uninstall.whilePoolsExist=Refuse"]).await;
     let mut helm = cluster.command(Tool::Helm).await.unwrap();
-    helm.args(["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "90s"]);
+    helm.args(UNINSTALL);
     let refused = helm.output().await.unwrap();
     let said = [refused.stdout, refused.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(!refused.status.success() && said.contains("kept/kept: 3 nodes"), "{said}");
-    nodes_are_ready(cluster, 3).await;
-    // Helm takes the release for one that is being uninstalled, and upgrades it no more.
-    let back = ["rollback", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
+    runs_what_was_made(&turn).await;
+    for kind in ["clusterrole", "clusterrolebinding", "serviceaccount", "job"] {
+        let left = ["get", kind, "tandem-left-behind", "--namespace", NAMESPACE, "--ignore-not-found"];
+        assert_eq!(cluster.kubectl(&left).await.unwrap(), "", "the {kind} of the Job stays");
+    }
+    // Helm takes the release for one that is being uninstalled, and upgrades it no more before it is taken back.
+    let back = ["rollback", "tandem", "3", "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
     cluster.helm(&back).await.unwrap();
-    nodes_are_ready(cluster, 3).await;
+    upgrade(cluster, &chart(), &["--set", "uninstall.whilePoolsExist=Report"]).await;
 
-    uninstall(cluster).await;
+    let said = cluster.helm(&UNINSTALL).await.unwrap();
+    assert!(said.contains("kept/kept: 3 nodes"), "{said}");
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=60s"]).await.unwrap();
     let kept = node_uids(cluster).await;
     assert!(kept.len() == 3 && before.iter().all(|uid| kept.contains(uid)), "{before:?} {kept:?}");
     scale(cluster, 1).await;

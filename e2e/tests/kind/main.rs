@@ -33,7 +33,7 @@ impl Turn {
         let kind = self.place.kind();
         if kind.is_none() {
             inform(
-                "NOT RUN: a test that loads images, or switches a node on: it needs the kind cluster of `cargo e2e --kind`",
+                "NOT RUN: a test that loads images, or switches a node on: it needs the cluster of `cargo e2e --kind --own-engine`",
             );
         }
         kind

@@ -73,11 +73,12 @@ pub(crate) async fn what_runs(cluster: &Cluster) -> String {
     text
 }
 
+/// As a user types it.
+pub(crate) const UNINSTALL: [&str; 7] =
+    ["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "90s"];
+
 pub(crate) async fn uninstall(cluster: &Cluster) {
-    cluster
-        .helm(&["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "60s"])
-        .await
-        .unwrap();
+    cluster.helm(&UNINSTALL).await.unwrap();
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=60s"]).await.unwrap();
 }
 

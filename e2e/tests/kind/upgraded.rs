@@ -58,6 +58,7 @@ async fn a_live_pool_outlives_an_upgrade_from_the_commit_before_and_the_way_back
     // All of the first release.
     let back = ["rollback", "tandem", "1", "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
     cluster.helm(&back).await.unwrap();
+    run_images_of(&turn, before::TAG).await;
     let last = node_uids(cluster).await;
     assert!(first.iter().all(|uid| last.contains(uid)), "{first:?} {last:?}");
     scale(cluster, 0).await;

@@ -53,8 +53,9 @@ async fn what_the_chart_renders_passes_strict_validation() {
     let account =
         "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: tandem-test, namespace: tandem-system}";
     cluster.kubectl_with_input(&["apply", "-f", "-"], account).await.unwrap();
+    let definitions = prometheus_operator::definitions().await.unwrap();
     for plural in ["servicemonitors", "podmonitors"] {
-        let file = prometheus_operator::definition(plural).await.unwrap();
+        let file = definitions.join(format!("monitoring.coreos.com_{plural}.yaml"));
         // An annotation cannot hold a definition of that size.
         cluster.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
         let name = format!("crd/{plural}.monitoring.coreos.com");

@@ -49,6 +49,7 @@ async fn go() -> anyhow::Result<()> {
         return Ok(());
     }
     Toolbox::from_environment().find(&Tool::ORDINARY).await?;
+    e2e::prometheus_operator::definitions().await?;
     e2e::karpenter::binary().await?;
     e2e::cluster_api::build().await?;
     if let Some(why) = e2e::real_nodes::unavailable() {

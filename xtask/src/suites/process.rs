@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use e2e::waiting::Announcement;
-use nix::sys::signal::{SIGKILL, kill, killpg};
+use nix::sys::signal::{SIGKILL, kill};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
-use tokio::process::Child;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::lines::{Output, Said};
+use crate::group::Group;
 
 /// How long what a program has started may take to end after it: a supervisor takes at most 20 s.
 const AFTERWARDS: Duration = Duration::from_secs(30);
@@ -41,9 +41,9 @@ pub(super) struct Ending {
     pub(super) left_behind: Vec<String>,
 }
 
-/// A started test program in a process group of its own. Dropping it kills the group.
+/// A started test program.
 pub(super) struct Process {
-    pub(super) child: Child,
+    pub(super) group: Group,
     pub(super) output: Receiver,
     /// An entry of the environment that it and all that it starts have, and no other process.
     pub(super) mark: String,
@@ -68,7 +68,7 @@ impl Process {
         loop {
             let read = tokio::select! {
                 () = end.notified(), if killed_at.is_none() => {
-                    self.kill();
+                    self.group.kill();
                     killed_at = Some(Instant::now());
                     continue;
                 }
@@ -96,20 +96,7 @@ impl Process {
             Some(at) => end_what_is_left(&self.mark, at + AFTERWARDS).await,
             None => Vec::new(),
         };
-        Ok(Ending { status: self.child.wait().await?.code(), left_behind })
-    }
-
-    fn kill(&self) {
-        // None after its end was waited for: then the number may be another's.
-        if let Some(group) = self.child.id().and_then(|id| i32::try_from(id).ok()) {
-            killpg(Pid::from_raw(group), SIGKILL).ok();
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
+        Ok(Ending { status: self.group.leader.wait().await?.code(), left_behind })
     }
 }
 

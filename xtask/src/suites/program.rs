@@ -13,6 +13,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::process::Process;
+use crate::group::Group;
 use crate::workspace;
 
 /// The variable by which a test program and all that it starts are told from other processes.
@@ -117,11 +118,11 @@ impl Program {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
         let mut command = self.command();
-        command.env(ANNOUNCE, "1").env(MARK, &mark).process_group(0);
+        command.env(ANNOUNCE, "1").env(MARK, &mark);
         command.stdout(writer.try_clone()?).stderr(writer);
-        let child = command.spawn().with_context(|| format!("cannot run {}", self.label))?;
+        let group = Group::spawn(&mut command).with_context(|| format!("cannot run {}", self.label))?;
         let output = Receiver::from_owned_fd(reader.into())?;
-        Ok(Process { child, output, mark: format!("{MARK}={mark}") })
+        Ok(Process { group, output, mark: format!("{MARK}={mark}") })
     }
 
     /// A program in the form of an executable file.
