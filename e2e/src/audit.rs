@@ -136,13 +136,13 @@ impl AuditLog {
         self.follow_from(0).read_new()
     }
 
-    /// The current end of the log in bytes, for [`AuditLog::follow_from`].
+    /// The end of the last complete line in bytes, for [`AuditLog::follow_from`]. The API server may be writing the next one.
     ///
     /// # Errors
-    /// When the file's metadata cannot be read.
+    /// When the file cannot be read.
     pub fn end(&self) -> Result<u64> {
-        match std::fs::metadata(&self.path) {
-            Ok(metadata) => Ok(metadata.len()),
+        match std::fs::File::open(&self.path) {
+            Ok(file) => end_of_lines(&file).with_context(|| format!("cannot read {}", self.path.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", self.path.display())),
         }
@@ -195,13 +195,32 @@ impl Follower {
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", self.path.display())),
         };
         file.seek(SeekFrom::Start(self.offset))?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        // The last line may be incomplete; it is left for the next call.
-        let complete = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        // The last line may be incomplete, also within a character; it is left for the next call.
+        bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+        let complete =
+            String::from_utf8(bytes).with_context(|| format!("{} is not text", self.path.display()))?;
         self.offset += complete.len() as u64;
         complete.lines().filter_map(|line| parse(line).transpose()).collect()
     }
+}
+
+/// Where the last complete line of a file ends.
+fn end_of_lines(mut file: &std::fs::File) -> std::io::Result<u64> {
+    const CHUNK: u64 = 64 * 1024;
+    let mut end = file.metadata()?.len();
+    while end > 0 {
+        let start = end.saturating_sub(CHUNK);
+        file.seek(SeekFrom::Start(start))?;
+        let mut chunk = Vec::new();
+        file.take(end - start).read_to_end(&mut chunk)?;
+        if let Some(newline) = chunk.iter().rposition(|&byte| byte == b'\n') {
+            return Ok(start + newline as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
 }
 
 /// Parses one line; `None` for stages other than `ResponseComplete`.
@@ -401,9 +420,11 @@ pub(crate) mod tests {
         let mut follower = log.follow_from(0);
         write!(file, "{line}\n{half}").unwrap();
         assert_eq!(follower.read_new().unwrap().len(), 1);
+        assert_eq!(log.end().unwrap(), line.len() as u64 + 1, "before the half");
         writeln!(file, "{rest}").unwrap();
         assert_eq!(follower.read_new().unwrap().len(), 1);
         assert_eq!(follower.read_new().unwrap().len(), 0);
         assert_eq!(log.read_all().unwrap().len(), 2);
+        assert_eq!(log.end().unwrap(), file.as_file().metadata().unwrap().len());
     }
 }

@@ -15,6 +15,7 @@ mod guide;
 mod image;
 mod links;
 mod modules;
+mod named_tests;
 mod ordinary_kind;
 mod package;
 mod purity;

@@ -18,6 +18,24 @@ impl Cluster {
         self.run(Tool::Kubectl, args, "").await
     }
 
+    /// Whether `account`, a service account of `namespace`, may do what `args` say (`kubectl auth can-i`), as the API server
+    /// knows it: shortly after a right is taken away, it may not know yet.
+    ///
+    /// # Errors
+    /// When kubectl cannot be started, or answers neither yes nor no.
+    pub async fn can_i(&self, (namespace, account): (&str, &str), args: &[&str]) -> Result<bool> {
+        let account = format!("--as=system:serviceaccount:{namespace}:{account}");
+        let mut kubectl = self.command(Tool::Kubectl).await?;
+        let answer = kubectl.args(["auth", "can-i"]).args(args).arg(account).output().await?;
+        // "no" comes with an exit status that an error has as well, and with a reason: "no - RBAC: role … not found".
+        let said = String::from_utf8_lossy(&answer.stdout);
+        match said.split_whitespace().next() {
+            Some("yes") => Ok(true),
+            Some("no") => Ok(false),
+            _ => bail!("kubectl says {said}{}", String::from_utf8_lossy(&answer.stderr)),
+        }
+    }
+
     /// Like [`Cluster::kubectl`], with `input` on standard input (`kubectl apply -f -`).
     ///
     /// # Errors

@@ -45,16 +45,13 @@ async fn the_test_of_the_chart_says_why_a_release_does_not_work() {
     // Without its right to the lease, the operator runs and is not ready. What it waits for stands nowhere in the API.
     let role = "tandem-autoscaler-operator-lease";
     cluster.kubectl(&["delete", "role", role, "--namespace", NAMESPACE]).await.unwrap();
-    let account = format!("--as=system:serviceaccount:{NAMESPACE}:tandem-autoscaler-operator");
-    let may =
-        ["auth", "can-i", "get", "leases/tandem-autoscaler-operator", "--namespace", NAMESPACE, &account];
-    let refused = eventually(PATIENCE, "the API server knows that the right is gone", || async {
-        // It answers with an exit status, too, which says less.
-        let mut kubectl = cluster.command(Tool::Kubectl).await?;
-        let answer = kubectl.args(may).output().await?;
-        Ok((answer.stdout.trim_ascii() == b"no").then_some(()))
-    });
-    refused.await.unwrap();
+    let may = ["get", "leases/tandem-autoscaler-operator", "--namespace", NAMESPACE];
+    eventually(PATIENCE, "the API server knows that the right is gone", || async {
+        let may = cluster.can_i((NAMESPACE, "tandem-autoscaler-operator"), &may).await?;
+        Ok((!may).then_some(()))
+    })
+    .await
+    .unwrap();
     let deployment = "deployment/tandem-autoscaler-operator";
     cluster.kubectl(&["rollout", "restart", deployment, "--namespace", NAMESPACE]).await.unwrap();
     let test = ["test", "tandem", "--namespace", NAMESPACE, "--timeout", "120s"];

@@ -2,6 +2,7 @@
 
 use anyhow::ensure;
 use e2e::cluster::Cluster;
+use e2e::kind::{Kind, MachineService};
 use e2e::tandem::chart;
 use e2e::wait::eventually;
 
@@ -63,11 +64,8 @@ spec:
           resources: {requests: {cpu: 100m, memory: 32Mi}}
 "#;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_fits_nowhere_runs_on_a_real_kubelet_that_the_autoscaler_asked_for() {
-    let Some(turn) = begin().await else { return };
-    let cluster = &turn.cluster;
-    let Some(kind) = turn.kind() else { return };
+/// Installs the chart with the program, and starts what makes the machines, which ends when this is dropped.
+pub(crate) async fn install_with_machines(cluster: &Cluster, kind: &Kind, more: &[&str]) -> MachineService {
     let machines = kind.machines().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -82,7 +80,16 @@ async fn a_pod_that_fits_nowhere_runs_on_a_real_kubelet_that_the_autoscaler_aske
         .await
         .unwrap();
     let values = file("values.yaml", &VALUES.replace("ADDRESS", &machines.address.to_string()));
-    install_with(cluster, &chart(), &["--values", &values]).await;
+    install_with(cluster, &chart(), &[&["--values", &*values], more].concat()).await;
+    machines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_fits_nowhere_runs_on_a_real_kubelet_that_the_autoscaler_asked_for() {
+    let Some(turn) = begin().await else { return };
+    let cluster = &turn.cluster;
+    let Some(kind) = turn.kind() else { return };
+    let _machines = install_with_machines(cluster, kind, &[]).await;
     cluster.kubectl(&["create", "namespace", "real"]).await.unwrap();
     cluster.kubectl_with_input(&["apply", "--namespace", "real", "--filename", "-"], MANIFEST).await.unwrap();
 
