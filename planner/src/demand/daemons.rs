@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::ptr;
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -65,12 +66,17 @@ pub struct Daemon {
 pub struct Daemons(Vec<Daemon>);
 
 impl Daemons {
-    /// Reads the `DaemonSet`s of a pass. A `DaemonSet` that is being deleted creates no pods.
-    pub fn of(observed: &Observed, names: &mut ResourceNames, warnings: &mut Vec<String>) -> Self {
+    /// Reads the `DaemonSet`s of a pass, whose pods are `all_pods`. A `DaemonSet` that is being deleted creates no pods.
+    pub fn of(
+        observed: &Observed,
+        all_pods: &[Arc<PodInfo>],
+        names: &mut ResourceNames,
+        warnings: &mut Vec<String>,
+    ) -> Self {
         let mut objects: Vec<_> =
             observed.daemon_sets.iter().filter(|d| d.metadata.deletion_timestamp.is_none()).collect();
         objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
-        let admitted = admitted_priorities(observed, &objects);
+        let admitted = admitted_priorities(all_pods, &objects);
         let resolved = |object: &Arc<DaemonSet>| {
             let mut daemon = daemon(object, names, warnings)?;
             if let Some(&priority) = admitted.get(&key(&object.metadata)) {
@@ -163,10 +169,11 @@ fn template_priority(spec: &PodSpec) -> Option<i32> {
 }
 
 /// The priorities of those `DaemonSet`s whose templates do not tell them, by namespace and name: the highest that
-/// admission has written into one of their pods. Without pods there is none. All pods are looked at only where such a
-/// `DaemonSet` exists.
+/// admission has written into one of their pods. Without pods there is none. Pods are looked at only where such a
+/// `DaemonSet` exists, and of those that follow each other and have one template only the first: both the `DaemonSet`
+/// and the priority are the template's.
 fn admitted_priorities<'a>(
-    observed: &'a Observed,
+    all_pods: &'a [Arc<PodInfo>],
     objects: &[&'a Arc<DaemonSet>],
 ) -> HashMap<(&'a str, &'a str), i32> {
     let is_unknown = |object: &&&Arc<DaemonSet>| {
@@ -178,7 +185,8 @@ fn admitted_priorities<'a>(
     if unknown.is_empty() {
         return found;
     }
-    for pod in &observed.pods {
+    let are_alike = |a: &Arc<PodInfo>, b: &Arc<PodInfo>| ptr::eq(a.shape().pod(), b.shape().pod());
+    for pod in all_pods.chunk_by(are_alike).map(|alike| &alike[0]) {
         if let Some(daemon_set) = pods::daemon_set(pod).filter(|daemon_set| unknown.contains(daemon_set)) {
             let highest = found.entry(daemon_set).or_insert(i32::MIN);
             *highest = pods::priority(pod).max(*highest);
@@ -215,7 +223,7 @@ mod tests {
     }
 
     fn read(observed: &Observed) -> Daemons {
-        Daemons::of(observed, &mut ResourceNames::default(), &mut Vec::new())
+        Daemons::of(observed, &observed.pods, &mut ResourceNames::default(), &mut Vec::new())
     }
 
     #[test]

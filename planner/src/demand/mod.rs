@@ -118,7 +118,7 @@ impl Demand {
         order::order(&mut demand.groups, &demand.classes, &demand.topology_counts, &reference);
         barred::bar_expendable(&mut demand, pools);
         headroom::add(&mut demand, pools, names);
-        demand.daemon_sets = Daemons::of(input.observed, names, &mut demand.warnings);
+        demand.daemon_sets = Daemons::of(input.observed, input.pods, names, &mut demand.warnings);
         demand
     }
 

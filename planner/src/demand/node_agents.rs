@@ -3,18 +3,23 @@
 //! other amounts than its template, because a `LimitRange`, an autoscaler or another webhook has changed them. Without this, a
 //! pod that fits beside the templates' daemons only would have the pool grow for as long as it is pending.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ptr;
 
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::DiscoveredPod;
 
 use super::Demand;
+use crate::input::last_template::LastTemplate;
 use crate::input::observed::{PassInput, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::Pool;
 use crate::pools::agents::{Agent, AgentKey, DAEMON_SET, record};
 use crate::pools::discovered::Teachers;
+use crate::pools::learnt_labels::are_most;
 use crate::requirements::pod_class::PodClassId;
 use crate::resources::ResourceNames;
 
@@ -51,12 +56,33 @@ struct Sightings {
     nodes: Vec<usize>,
 }
 
+/// The agents with pods on the nodes that show what new nodes of a pool will run.
+#[derive(Clone, Debug, Default)]
+struct SeenAgents<'a> {
+    all: Vec<(AgentKey<'a>, Sightings)>,
+    /// The index of each.
+    indexes: HashMap<AgentKey<'a>, usize>,
+    /// The controller of the pod that was noted last, and the index of the agent. The pods of a controller follow each other, and
+    /// most share one object for it.
+    last: Option<(&'a OwnerReference, usize)>,
+}
+
+/// What has the pods of a template run on each node.
+#[derive(Clone, Copy, Debug)]
+enum Runner<'a> {
+    /// A controller.
+    Controller(&'a OwnerReference),
+    /// Nothing but the pod itself; its name tells its node. With the kind of agents that such pods are.
+    Itself(&'static str),
+}
+
 impl<'a> NodeAgents<'a> {
     /// Gives the pools' templates the agents that their nodes have shown, in one pass over the pods.
     ///
-    /// An agent counts if each settled node runs it; while there is none, if each young one does, or if it is remembered: the
-    /// kubelet creates static pods some time after the node is Ready. The pods of a known `DaemonSet` need not be everywhere,
-    /// since its template says where they run.
+    /// An agent counts if each settled node runs it, and one that is remembered for as long as most of several do: a node may
+    /// have lost it. While there is no settled node, it counts if each young one runs it, or if it is remembered: the kubelet
+    /// creates static pods some time after the node is Ready. The pods of a known `DaemonSet` need not be everywhere, since its
+    /// template says where they run.
     pub fn learn(
         input: PassInput<'a>,
         demand: &Demand,
@@ -65,40 +91,39 @@ impl<'a> NodeAgents<'a> {
     ) -> Self {
         let roles = roles(input, pools);
         let mut starting: BTreeMap<usize, Present<'a>> = BTreeMap::new();
-        let mut seen: Vec<HashMap<AgentKey<'a>, Sightings>> = vec![HashMap::new(); pools.len()];
+        let mut seen = vec![SeenAgents::default(); pools.len()];
         if roles.iter().any(|role| *role != Role::default()) {
-            // Pods of one template follow each other, and most are no agents.
-            let mut last = None;
+            let mut last = LastTemplate::default();
             for (pod, placed) in input.pods.iter().zip(&demand.placed) {
                 let Some((class, node)) = *placed else { continue };
                 let Role { teaches, starts } = roles[node];
                 if teaches.is_none() && !starts {
                     continue;
                 }
-                let shape = pod.shape().id().without_labels();
-                if last.is_none_or(|(known, _)| known != shape) {
-                    last = Some((shape, agent(pod).is_some()));
-                }
-                let is_agent = last.is_some_and(|(_, is_agent)| is_agent);
-                let agent = if is_agent { agent(pod) } else { None };
+                let runner = last.of(pod, Runner::of);
                 if starts {
                     let here = starting.entry(node).or_default();
-                    here.agents.extend(agent);
+                    here.agents.extend(runner.map(|runner| runner.key(pod)));
                     here.pods.push((pods::priority(pod), class));
                 }
-                let Some(agent) = agent else { continue };
+                let Some(runner) = runner else { continue };
                 if let (Some(pool), None) = (teaches, pod.deleted()) {
-                    note(seen[pool].entry(agent), demand, (pod.started(), class), node);
+                    seen[pool].note((runner, pod), demand, class, node);
                 }
             }
         }
         let all_daemon_sets: BTreeSet<_> =
             input.observed.daemon_sets.iter().map(|object| key(&object.metadata)).collect();
+        let seen = seen.into_iter().map(|seen| seen.all.into_iter().collect::<HashMap<_, _>>());
         for (pool, seen) in pools.iter_mut().zip(seen) {
             let Ok(template) = &mut pool.template else { continue };
             let remembered = template.discovered.as_ref().map(|known| known.pods.clone()).unwrap_or_default();
-            let lesson =
-                AgentLesson { demand, all_daemon_sets: &all_daemon_sets, teachers: &template.teachers };
+            let lesson = AgentLesson {
+                demand,
+                all_daemon_sets: &all_daemon_sets,
+                teachers: &template.teachers,
+                remembered: &remembered,
+            };
             let mut agents = lesson.seen(&seen, names);
             if template.teachers.settled.is_empty() {
                 for pod in &remembered {
@@ -130,6 +155,8 @@ struct AgentLesson<'l> {
     /// Namespaces and names of all `DaemonSet`s, also of those that are being deleted.
     all_daemon_sets: &'l BTreeSet<(&'l str, &'l str)>,
     teachers: &'l Teachers,
+    /// Those that the status remembers.
+    remembered: &'l [DiscoveredPod],
 }
 
 impl AgentLesson<'_> {
@@ -147,7 +174,7 @@ impl AgentLesson<'_> {
                 Some(daemon) => daemon.request != class.request,
                 // One that is being deleted, or whose template cannot be read, creates no pods on new nodes.
                 None if is_daemon_set => false,
-                None => run_on_all(nodes, required),
+                None => run_on_all(nodes, required) || self.is_remembered(key) && run_on_most(nodes, settled),
             };
             if counts {
                 agents.push(Agent {
@@ -161,6 +188,11 @@ impl AgentLesson<'_> {
         }
         agents
     }
+
+    fn is_remembered(&self, key: AgentKey<'_>) -> bool {
+        let AgentKey { kind, namespace, name } = key;
+        self.remembered.iter().any(|pod| pod.kind == kind && pod.namespace == namespace && pod.name == name)
+    }
 }
 
 fn roles(input: PassInput<'_>, pools: &[Pool]) -> Vec<Role> {
@@ -169,8 +201,7 @@ fn roles(input: PassInput<'_>, pools: &[Pool]) -> Vec<Role> {
     for (index, pool) in pools.iter().enumerate() {
         let Ok(template) = &pool.template else { continue };
         for &node in &pool.staying {
-            roles[node].starts =
-                pool.starting_until(&input.nodes[node], now).is_some_and(|until| until > now);
+            roles[node].starts = pool.starting_until(node).is_some_and(|until| until > now);
         }
         for &node in template.teachers.settled.iter().chain(&template.teachers.young) {
             roles[node].teaches = Some(index);
@@ -179,19 +210,49 @@ fn roles(input: PassInput<'_>, pools: &[Pool]) -> Vec<Role> {
     roles
 }
 
-/// Notes a pod of an agent. Of pods that started at the same time the one that asks for most counts.
-fn note(
-    entry: Entry<'_, AgentKey<'_>, Sightings>,
-    demand: &Demand,
-    pod: (Option<Timestamp>, PodClassId),
-    node: usize,
-) {
-    let sightings = entry.or_insert_with(|| Sightings { newest: pod, nodes: Vec::new() });
-    let age = |(started, class): (Option<Timestamp>, PodClassId)| (started, &demand.classes[class].request);
-    if age(pod) > age(sightings.newest) {
-        sightings.newest = pod;
+impl<'a> SeenAgents<'a> {
+    /// Notes a pod of an agent. Of pods that started at the same time the one that asks for most counts.
+    fn note(
+        &mut self,
+        (runner, pod): (Runner<'a>, &'a PodInfo),
+        demand: &Demand,
+        class: PodClassId,
+        node: usize,
+    ) {
+        let noted = (pod.started(), class);
+        let index = self.index(runner, pod, noted);
+        let age =
+            |(started, class): (Option<Timestamp>, PodClassId)| (started, &demand.classes[class].request);
+        let (_, sightings) = &mut self.all[index];
+        if age(noted) > age(sightings.newest) {
+            sightings.newest = noted;
+        }
+        sightings.nodes.push(node);
     }
-    sightings.nodes.push(node);
+
+    /// The index of the agent that the pod is of. If it is new, the pod is its newest.
+    fn index(
+        &mut self,
+        runner: Runner<'a>,
+        pod: &'a PodInfo,
+        noted: (Option<Timestamp>, PodClassId),
+    ) -> usize {
+        if let (Runner::Controller(owner), Some((last, index))) = (runner, self.last)
+            && ptr::eq(owner, last)
+        {
+            return index;
+        }
+        let key = runner.key(pod);
+        let next = self.all.len();
+        let index = *self.indexes.entry(key).or_insert(next);
+        if index == next {
+            self.all.push((key, Sightings { newest: noted, nodes: Vec::new() }));
+        }
+        if let Runner::Controller(owner) = runner {
+            self.last = Some((owner, index));
+        }
+        index
+    }
 }
 
 /// Whether each of the `required` nodes is among `nodes`.
@@ -200,20 +261,35 @@ fn run_on_all(nodes: &[usize], required: &[usize]) -> bool {
     !required.is_empty() && required.iter().all(|node| nodes.contains(node))
 }
 
-/// What has the pod run on its node, if it runs on each node of a pool.
-fn agent(pod: &PodInfo) -> Option<AgentKey<'_>> {
-    let (namespace, name) = pod.key();
-    if pods::is_mirror(pod) {
-        return Some(AgentKey { kind: "Node", namespace, name: without_node(name, pod.node()) });
+/// Whether most of the `settled` nodes are among `nodes`.
+fn run_on_most(nodes: &[usize], settled: &[usize]) -> bool {
+    let nodes: BTreeSet<usize> = nodes.iter().copied().collect();
+    are_most(settled.iter().filter(|&node| nodes.contains(node)).count(), settled.len())
+}
+
+impl<'a> Runner<'a> {
+    /// What has the pods of a template run on their nodes, if they run on each node of a pool.
+    fn of(template: &'a Pod) -> Option<Self> {
+        if pods::is_mirror(template) {
+            return Some(Self::Itself("Node"));
+        }
+        if !pods::is_daemon(template) {
+            return None;
+        }
+        let owners = template.metadata.owner_references.as_deref().unwrap_or_default();
+        let daemon_set = owners.iter().find(|owner| owner.kind == DAEMON_SET);
+        let controller = daemon_set.or_else(|| pods::controller_among(owners));
+        Some(controller.map_or(Self::Itself("Pod"), Self::Controller))
     }
-    if !pods::is_daemon(pod.shape().pod()) {
-        return None;
+
+    /// The agent that a pod of the template is of.
+    fn key(self, pod: &'a PodInfo) -> AgentKey<'a> {
+        let (namespace, name) = pod.key();
+        match self {
+            Self::Controller(owner) => AgentKey { kind: &owner.kind, namespace, name: &owner.name },
+            Self::Itself(kind) => AgentKey { kind, namespace, name: without_node(name, pod.node()) },
+        }
     }
-    let daemon_set = pod.owners().iter().find(|owner| owner.kind == DAEMON_SET);
-    Some(match daemon_set.or_else(|| pods::controller(pod)) {
-        Some(owner) => AgentKey { kind: &owner.kind, namespace, name: &owner.name },
-        None => AgentKey { kind: "Pod", namespace, name: without_node(name, pod.node()) },
-    })
 }
 
 /// The name of a static pod as its file has it: the kubelet appends that of the node.

@@ -115,6 +115,21 @@ fn only_what_all_settled_nodes_run_is_learnt_and_a_young_node_unlearns_nothing()
 }
 
 #[test]
+fn what_is_remembered_is_kept_while_most_settled_nodes_run_it() {
+    let running_on = |nodes: &[&str]| {
+        let all = node(cluster("11:00", json!({})), "m", "11:00", json!({}));
+        let all = node(all, "k", "11:00", json!({}));
+        nodes.iter().fold(all, |all, node| all.running(&format!("proxy-{node}"), node, "500m", mirror()))
+    };
+    let learns = ["Node proxy 500m"].map(str::to_owned);
+    let plan = running_on(&["n", "m", "k"]).plan();
+    let known = plan.pool("a").discovered.as_ref();
+    assert_eq!(learnt(&remembering(running_on(&["m", "k"]), known)), learns);
+    assert_eq!(learnt(&remembering(running_on(&["n"]), known)), Vec::<String>::new());
+    assert_eq!(learnt(&running_on(&["m", "k"])), Vec::<String>::new(), "not known before");
+}
+
+#[test]
 fn a_pool_without_nodes_knows_for_an_hour_what_they_ran() {
     let none = json!({});
     let plan = cluster("11:00", none.clone()).running("proxy-n", "n", "500m", mirror()).plan();

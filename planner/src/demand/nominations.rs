@@ -32,9 +32,18 @@ pub struct Nominations<'a> {
 impl<'a> Nominations<'a> {
     /// Reads the nominations of all pods. Only pods of nodes that some pod is nominated to are looked at closely.
     pub fn of(all_nodes: &[Arc<Node>], all_pods: &'a [Arc<PodInfo>]) -> Self {
+        Self::among(all_pods.iter(), all_nodes, all_pods)
+    }
+
+    /// Like [`Self::of`]. `unbound` are those of `all_pods` that are not bound to a node: no other pod can be nominated to one.
+    pub(super) fn among(
+        unbound: impl Iterator<Item = &'a Arc<PodInfo>>,
+        all_nodes: &[Arc<Node>],
+        all_pods: &[Arc<PodInfo>],
+    ) -> Self {
         let mut believed = Self::default();
         let nominated = |pod: &'a Arc<PodInfo>| Some((&**pod, pods::nominated_node(pod)?));
-        let mut nominated: Vec<(&'a PodInfo, &'a str)> = all_pods.iter().filter_map(nominated).collect();
+        let mut nominated: Vec<(&'a PodInfo, &'a str)> = unbound.filter_map(nominated).collect();
         if nominated.is_empty() {
             return believed;
         }

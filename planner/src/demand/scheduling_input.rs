@@ -57,11 +57,12 @@ impl<'p> SchedulingInput<'p> {
         let nodes: HashMap<_, _> =
             all_nodes.iter().enumerate().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         let storage = Storage::of(observed);
-        let nominations = Nominations::of(all_nodes, all_pods);
+        let unbound: Vec<&'p Arc<PodInfo>> = all_pods.iter().filter(|pod| pod.node().is_none()).collect();
+        let nominations = Nominations::among(unbound.iter().copied(), all_nodes, all_pods);
         let occupied = |pod: &'p PodInfo| pods::bound_node(pod).or_else(|| nominations.node_of(pod));
         let taken = storage.taken(all_pods.iter().filter(|pod| occupied(pod).is_some()));
         let is_waiting = |pod: &&'p Arc<PodInfo>| occupied(pod).is_none() && pods::is_pending(pod);
-        let supplies = Supplies::of(&storage, all_pods.iter().filter(is_waiting).map(|pod| &**pod));
+        let supplies = Supplies::of(&storage, unbound.into_iter().filter(is_waiting).map(|pod| &**pod));
         let mut input = Self::default();
         let mut interning = interner.pass();
         for (index, pod) in all_pods.iter().enumerate() {

@@ -2,6 +2,7 @@
 
 pub mod by_name;
 pub mod claim_info;
+pub mod last_template;
 pub mod nodes;
 pub mod observed;
 pub mod pod_info;

@@ -35,7 +35,7 @@ pub fn is_pending(pod: &PodInfo) -> bool {
     pod.node().is_none()
         && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
         && pod.deleted().is_none()
-        && !is_finished(pod)
+        && !is_finished(pod.shape().pod())
         && !is_daemon(pod.shape().pod())
         && status.conditions.iter().flatten().any(|c| {
             c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
@@ -44,13 +44,13 @@ pub fn is_pending(pod: &PodInfo) -> bool {
 
 /// The node the pod is bound to, unless it has finished.
 pub fn bound_node(pod: &PodInfo) -> Option<&str> {
-    pod.node().filter(|_| !is_finished(pod))
+    pod.node().filter(|_| !is_finished(pod.shape().pod()))
 }
 
 /// The node that `status.nominatedNodeName` names, of a pod that still waits for one. No more than a hint: whether it is
 /// believed, `demand::nominations` decides.
 pub fn nominated_node(pod: &PodInfo) -> Option<&str> {
-    if pod.node().is_some() || pod.deleted().is_some() || is_finished(pod) {
+    if pod.node().is_some() || pod.deleted().is_some() || is_finished(pod.shape().pod()) {
         return None;
     }
     pod.status().and_then(nominated)
@@ -63,7 +63,12 @@ pub fn occupied_node(pod: &PodInfo) -> Option<&str> {
 
 /// The controller of the pod, which creates a replacement when this pod is gone. Other owners do not.
 pub fn controller(pod: &PodInfo) -> Option<&OwnerReference> {
-    pod.owners().iter().find(|owner| owner.controller == Some(true))
+    controller_among(pod.owners())
+}
+
+/// The one of `metadata.ownerReferences` that is the [`controller`].
+pub fn controller_among(owners: &[OwnerReference]) -> Option<&OwnerReference> {
+    owners.iter().find(|owner| owner.controller == Some(true))
 }
 
 /// Whether the pod, or its replacement, needs a place when its node is removed. A pod that is being deleted already has
@@ -81,10 +86,17 @@ pub fn is_unready(pod: &PodInfo) -> bool {
 /// Whether the pod, on a node, is a reason to keep that node: every pod except `DaemonSet` pods, mirror pods, finished
 /// pods and those that should have terminated long ago.
 pub fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
-    !is_finished(pod)
-        && !is_daemon(pod.shape().pod())
-        && !is_mirror(pod)
-        && keeps_until(pod).is_none_or(|until| now <= until)
+    is_workload(pod.shape().pod()) && !is_overdue(pod, now)
+}
+
+/// The part of [`keeps_node`] that is the same for all pods of a template, which is a pod's shape without its labels.
+pub fn is_workload(template: &Pod) -> bool {
+    !is_finished(template) && !is_daemon(template) && !is_mirror(template)
+}
+
+/// Whether the pod is being deleted and should have terminated long ago.
+pub fn is_overdue(pod: &PodInfo, now: Timestamp) -> bool {
+    keeps_until(pod).is_some_and(|until| until < now)
 }
 
 /// The last moment at which a pod that is being deleted is a reason to keep its node. The grace period is added once
@@ -98,7 +110,12 @@ pub fn keeps_until(pod: &PodInfo) -> Option<Timestamp> {
 
 /// The priority that admission has resolved; 0 without one.
 pub fn priority(pod: &PodInfo) -> i32 {
-    pod.spec().and_then(|s| s.priority).unwrap_or(0)
+    priority_of(pod.shape().pod())
+}
+
+/// The [`priority`] of the pods of a template.
+pub fn priority_of(template: &Pod) -> i32 {
+    template.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
 }
 
 /// Whether an annotation asks at `now` that the pod is not evicted. It asks for nothing once the pod is being deleted.
@@ -129,8 +146,9 @@ pub fn phase(pod: &PodInfo) -> Option<&str> {
     pod.status()?.phase.as_deref()
 }
 
-fn is_finished(pod: &PodInfo) -> bool {
-    matches!(phase(pod), Some("Succeeded" | "Failed"))
+fn is_finished(template: &Pod) -> bool {
+    let phase = template.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// Whether a `DaemonSet` created the pod, or an annotation has it treated as if one had.
@@ -147,8 +165,8 @@ pub fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
 }
 
 /// Whether the kubelet runs the pod from a file: the object only mirrors it.
-pub fn is_mirror(pod: &PodInfo) -> bool {
-    pod.annotation(MIRROR_ANNOTATION).is_some()
+pub fn is_mirror(pod: &Pod) -> bool {
+    pod.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
 }
 
 fn nominated(status: &PodStatus) -> Option<&str> {

@@ -18,7 +18,7 @@ use shared_crds::v1alpha1::DiscoveredResources;
 
 use crate::input::nodes;
 use crate::input::promise::{Promise, gives};
-use crate::pools::learnt_labels::{LabelledNodes, LearntLabels, MAX_LABELS};
+use crate::pools::learnt_labels::{LabelledNodes, LearntLabels, MAX_LABELS, SEVERAL, are_most};
 use crate::requirements::node_profile::NodeProfile;
 use crate::resources::ExactAmounts;
 use crate::time::later;
@@ -140,8 +140,10 @@ impl Lesson<'_> {
         self.compare_devices(settled, young, &mut amounts);
         self.add_unnamed(settled, young, &mut amounts);
         varying.extend(amounts.varying);
+        let allocatable: BTreeMap<_, _> = amounts.allocatable.into_iter().take(MAX_RESOURCES).collect();
+        varying.retain(|name| !allocatable.contains_key(name));
         let found = DiscoveredResources {
-            allocatable: amounts.allocatable.into_iter().take(MAX_RESOURCES).collect(),
+            allocatable,
             labels,
             varying: varying.into_iter().take(MAX_LABELS).collect(),
             pods: self.remembered.map(|known| known.pods.clone()).unwrap_or_default(),
@@ -200,8 +202,8 @@ impl Lesson<'_> {
         }
     }
 
-    /// The resources that the template does not name and that all nodes have. As for labels, what is remembered is lost when a
-    /// settled node does not have it, and is not counted on again.
+    /// The resources that the template does not name and that all nodes have. As for labels, what is remembered is lost when
+    /// not most of the settled nodes have it, and is counted on again when several have it, and all of them.
     fn add_unnamed(&self, settled: &[&Node], young: &[&Node], found: &mut LearntAmounts) {
         let remembered = self.remembered.map(|known| &known.allocatable);
         let is_varying = |name: &str| {
@@ -214,20 +216,24 @@ impl Lesson<'_> {
         for name in names {
             let is_open = (BASIC.contains(&name) && !NAMED.contains(&name))
                 || (is_device(name) && !name.starts_with(COMPUTED));
-            if !is_open || self.promised.contains_key(name) || is_varying(name) {
+            if !is_open || self.promised.contains_key(name) {
                 continue;
             }
-            if !settled.iter().all(|node| gives(node, name)) {
-                if remembered.is_some_and(|known| known.contains_key(name)) {
+            let known = remembered.and_then(|known| known.get(name));
+            let having = settled.iter().filter(|node| gives(node, name)).count();
+            let all_have = having == settled.len();
+            let counts = if is_varying(name) {
+                all_have && having >= SEVERAL
+            } else {
+                all_have || known.is_some() && are_most(having, settled.len())
+            };
+            if !counts {
+                if known.is_some() {
                     found.varying.insert(name.to_owned());
                 }
                 continue;
             }
-            let having = settled.iter().chain(young).filter(|node| gives(node, name));
-            let quantities = having.filter_map(|node| quantity(node, name));
-            let smallest = most(quantities, |amount, known| amount < known).map(|(_, text)| text);
-            let smallest = smallest.or_else(|| remembered.and_then(|known| known.get(name)));
-            if let Some(text) = smallest {
+            if let Some(text) = unnamed_amount(name, settled, young, known) {
                 found.allocatable.insert(name.to_owned(), text.clone());
             }
         }
@@ -264,6 +270,26 @@ fn allocatable(node: &Node) -> Option<&BTreeMap<String, Quantity>> {
 
 fn quantity<'a>(node: &'a Node, name: &str) -> Option<&'a Quantity> {
     allocatable(node)?.get(name)
+}
+
+/// How much of a resource that the template does not name a new node will have: the smallest amount of those that nodes show and
+/// that are remembered, so that it does not rise and fall as nodes come and go. What is `known` no longer counts when several
+/// settled nodes have the resource, all of them as much.
+fn unnamed_amount<'a>(
+    name: &str,
+    settled: &[&'a Node],
+    young: &[&'a Node],
+    known: Option<&'a Quantity>,
+) -> Option<&'a Quantity> {
+    let given = |nodes: &[&'a Node]| -> Vec<&'a Quantity> {
+        let having = nodes.iter().copied().filter(|node| gives(node, name));
+        having.filter_map(|node| quantity(node, name)).collect()
+    };
+    let settled = given(settled);
+    let is_same = |pair: &[&Quantity]| Exact::parse(&pair[0].0).ok() == Exact::parse(&pair[1].0).ok();
+    let agree = settled.len() >= SEVERAL && settled.windows(2).all(is_same);
+    let shown = settled.into_iter().chain(given(young)).chain(known.filter(|_| !agree));
+    most(shown, |amount, smallest| amount < smallest).map(|(_, text)| text)
 }
 
 /// The amount that is `better` than all others, and how the node says it. Most nodes of a pool say the same.

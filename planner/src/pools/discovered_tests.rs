@@ -140,7 +140,58 @@ fn what_all_nodes_have_and_the_template_does_not_name_is_added_and_the_smallest_
     assert_eq!(gone.varying, ["ephemeral-storage", "example.com/nic"]);
     assert!(gone.allocatable.is_empty());
     let again = found(&pool, &[disk("100Gi", "1")], Some(&gone), NOW);
-    assert!(texts(again).is_empty(), "it is not counted on twice");
+    assert!(texts(again).is_empty(), "one node does not have it counted on again");
+}
+
+/// A node of the pool's template, with as many of a device that the template does not name.
+fn with_nics(pool: &NodePool, nics: &str) -> Node {
+    node(pool, &json!({ "cpu": "4", "memory": "16Gi", "example.com/nic": nics }))
+}
+
+#[test]
+fn a_resource_beyond_the_template_is_unlearnt_and_learnt_again_by_several_nodes() {
+    let pool = pool(&json!({ "cpu": "4", "memory": "16Gi" }));
+    let (has, lacks) = (|| with_nics(&pool, "1"), || with_nics(&pool, "0"));
+    let known = found(&pool, &[has(), has(), has()], None, NOW).unwrap();
+    let gone = found(&pool, &[lacks()], Some(&known), NOW).unwrap();
+    assert_eq!((gone.allocatable.len(), gone.varying.len()), (0, 1));
+    for (what, remembered, settled, young, counts) in [
+        ("one of three lacks it", &known, vec![lacks(), has(), has()], vec![], true),
+        ("one of two does", &known, vec![lacks(), has()], vec![], false),
+        ("two of three do", &known, vec![has(), lacks(), lacks()], vec![], false),
+        ("two of four do", &known, vec![has(), has(), lacks(), lacks()], vec![], false),
+        ("again on several", &gone, vec![has(), has()], vec![lacks()], true),
+        ("again on one", &gone, vec![has()], vec![], false),
+        ("again on one and a young one", &gone, vec![has()], vec![has()], false),
+        ("again on most", &gone, vec![has(), has(), lacks()], vec![], false),
+        ("again on young ones", &gone, vec![], vec![has(), has()], false),
+    ] {
+        let after = shown(&pool, (&settled, &young), Some(remembered), NOW).unwrap();
+        let expected = if counts { (1, 0) } else { (0, 1) };
+        assert_eq!((after.allocatable.len(), after.varying.len()), expected, "{what}");
+    }
+    let new = found(&pool, &[lacks(), has(), has()], None, NOW);
+    assert_eq!(new, None, "what is not remembered has to be on all of them");
+}
+
+#[test]
+fn an_amount_beyond_the_template_falls_and_rises_only_where_several_nodes_agree() {
+    let pool = pool(&json!({ "cpu": "4", "memory": "16Gi" }));
+    let with = |nics: &str| with_nics(&pool, nics);
+    let known = found(&pool, &[with("4")], None, NOW).unwrap();
+    for (what, settled, young, expected) in [
+        ("it falls", vec![with("2")], vec![], "2"),
+        ("it falls by a young one", vec![with("4")], vec![with("3")], "3"),
+        ("one does not raise it", vec![with("8")], vec![], "4"),
+        ("nor do young ones", vec![], vec![with("8"), with("8")], "4"),
+        ("nor do several that differ", vec![with("8"), with("6")], vec![], "4"),
+        ("several that agree do", vec![with("8"), with("8")], vec![], "8"),
+        ("written otherwise", vec![with("8"), with("8000m")], vec![], "8"),
+        ("no more than a young one has", vec![with("8"), with("8")], vec![with("6")], "6"),
+    ] {
+        let after = shown(&pool, (&settled, &young), Some(&known), NOW);
+        assert_eq!(texts(after), [("example.com/nic".to_owned(), expected.to_owned())], "{what}");
+    }
 }
 
 #[test]

@@ -9,9 +9,13 @@ use shared_crds::names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL;
 use shared_crds::v1alpha1::DiscoveredResources;
 
 use crate::requirements::node_profile::NodeProfile;
+use crate::requirements::places::tells_where;
 
 /// `maxProperties` of `status.autoscaling.discovered.labels`, and `maxItems` of `varying`.
 pub const MAX_LABELS: usize = 128;
+
+/// How many settled nodes show what the others of their pool have; one shows what it has itself.
+pub const SEVERAL: usize = 2;
 
 /// Labels that every node has, so that the planner assumes a value where the template names none.
 const ASSUMED: [&str; 2] = ["kubernetes.io/arch", "kubernetes.io/os"];
@@ -58,8 +62,10 @@ pub struct LabelledNodes<'a> {
 
 impl<'a> LabelledNodes<'a> {
     /// What the nodes share. What `remembered` names counts as on one more node that may get more labels, so that a label is
-    /// lost when a node shows the contrary, and not because a new node does not have it yet. A label that was shared and no
-    /// longer is will not be expected again: otherwise each time that one node is left, a pod could add another one in vain.
+    /// lost when a node shows the contrary, and not because a new node does not have it yet, or because one of several has
+    /// lost it. A label that was shared and no longer is will be expected again only when there are several settled nodes and
+    /// all of them share it: otherwise each time that one node is left, a pod could add another one in vain. One that says
+    /// where a node is will never be: nodes that happen to be at one place do not show where the next one will be.
     pub fn learn(&self, remembered: Option<&'a DiscoveredResources>) -> LearntLabels {
         let mut varying: BTreeSet<&str> =
             remembered.into_iter().flat_map(|known| known.varying.iter().map(String::as_str)).collect();
@@ -84,13 +90,16 @@ impl<'a> LabelledNodes<'a> {
             let may_come = self.settled.is_empty() && !differing.contains(key);
             match is_shared {
                 Some(true) => {}
-                None if may_come => {
+                None if may_come || self.most_have(key, value) => {
                     shared.insert(key, value);
                 }
                 Some(false) | None => {
                     varying.insert(key);
                 }
             }
+        }
+        if self.settled.len() >= SEVERAL {
+            varying.retain(|key| !shared.contains_key(*key) || tells_where(key));
         }
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let is_news = |(key, value): &(&str, &str)| {
@@ -100,6 +109,15 @@ impl<'a> LabelledNodes<'a> {
             labels: shared.into_iter().filter(is_news).take(MAX_LABELS).map(owned).collect(),
             varying: varying.into_iter().take(MAX_LABELS).map(str::to_owned).collect(),
         }
+    }
+
+    /// Whether most of the settled nodes have the label, and no node has another value.
+    fn most_have(&self, key: &str, value: &str) -> bool {
+        let differs = |node: &&Node| label(node, key).is_some_and(|its| its != value);
+        let having = self.settled.iter().filter(|node| label(node, key) == Some(value)).count();
+        self.is_open(key)
+            && are_most(having, self.settled.len())
+            && !self.settled.iter().chain(self.young).any(differs)
     }
 
     /// The labels of a node that another one could share, by key.
@@ -121,6 +139,16 @@ impl<'a> LabelledNodes<'a> {
         let metadata = self.pool.spec.template.metadata.as_ref();
         metadata.is_some_and(|metadata| metadata.labels.contains_key(key))
     }
+}
+
+/// Whether `having` of `all` settled nodes are several, and more than half: what they have is the pool's, and those without it
+/// are the exception.
+pub const fn are_most(having: usize, all: usize) -> bool {
+    having >= SEVERAL && having > all / 2
+}
+
+fn label<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
+    node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Keeps what the node has as well. `lacking` says whether it may lack a label.
@@ -250,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_was_shared_once_and_differs_is_not_expected_again() {
+    fn a_label_that_was_shared_once_and_differs_is_not_expected_again_of_one_node() {
         let with = |value: &str| node(&format!("n{value}"), &json!({ "zone": value }));
         let before = known(&json!({ "zone": "1" }), &json!([]));
         for (what, settled, young) in [
@@ -264,5 +292,59 @@ mod tests {
         }
         let after = known(&json!({}), &json!(["zone"]));
         assert_eq!(texts(&learnt(&[with("1")], &[], Some(&after))), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_label_that_differed_is_learnt_again_of_several_nodes_unless_it_says_where_they_are() {
+        let rack = "topology.csi.example.com/rack";
+        let with =
+            |name: &str, value: &str| node(name, &json!({ "feature": value, "zone": value, rack: value }));
+        let (a, b, c) = (with("a", "1"), with("b", "1"), with("c", "2"));
+        let bare = node("d", &json!({}));
+        let after = known(&json!({}), &json!(["feature", rack, "zone"]));
+        for (what, settled, young, expected) in [
+            ("several", vec![a.clone(), b.clone()], vec![], vec!["feature=1"]),
+            ("a young one lacks it", vec![a.clone(), b.clone()], vec![bare.clone()], vec!["feature=1"]),
+            ("one", vec![a.clone()], vec![], vec![]),
+            ("one and a young one", vec![a.clone()], vec![b.clone()], vec![]),
+            ("they differ", vec![a.clone(), b.clone(), c.clone()], vec![], vec![]),
+            ("a young one differs", vec![a.clone(), b.clone()], vec![c], vec![]),
+            ("one lacks it", vec![a, b, bare], vec![], vec![]),
+        ] {
+            let found = learnt(&settled, &young, Some(&after));
+            assert_eq!(texts(&found), expected, "{what}");
+            assert_eq!(found.varying.len(), 3 - expected.len(), "{what}");
+        }
+    }
+
+    #[test]
+    fn several_nodes_that_all_show_another_value_teach_it_at_once() {
+        let with = |name: &str| node(name, &json!({ "feature": "2", "zone": "2" }));
+        let before = known(&json!({ "feature": "1", "zone": "1" }), &json!([]));
+        let found = learnt(&[with("a"), with("b")], &[], Some(&before));
+        assert_eq!((texts(&found), found.varying.len()), (vec!["feature=2".to_owned()], 1));
+    }
+
+    #[test]
+    fn one_lacking_node_of_three_unlearns_nothing_and_two_or_another_value_do() {
+        let has = |name: &str| node(name, &json!({ "feature": "1" }));
+        let lacks = |name: &str| node(name, &json!({}));
+        let other = || node("o", &json!({ "feature": "2" }));
+        let before = known(&json!({ "feature": "1" }), &json!([]));
+        for (what, settled, young, keeps) in [
+            ("one of three lacks it", vec![lacks("a"), has("b"), has("c")], vec![], true),
+            ("the last one does", vec![has("a"), has("b"), lacks("c")], vec![lacks("d")], true),
+            ("one of two does", vec![lacks("a"), has("b")], vec![], false),
+            ("two of three do", vec![lacks("a"), lacks("b"), has("c")], vec![], false),
+            ("two of four do", vec![lacks("a"), lacks("b"), has("c"), has("d")], vec![], false),
+            ("one has another value", vec![has("a"), has("b"), has("c"), other()], vec![], false),
+            ("a young one has", vec![has("a"), has("b")], vec![other()], false),
+        ] {
+            let found = learnt(&settled, &young, Some(&before));
+            let expected = if keeps { (1, 0) } else { (0, 1) };
+            assert_eq!((found.labels.len(), found.varying.len()), expected, "{what}");
+        }
+        let new = learnt(&[lacks("a"), has("b"), has("c")], &[], None);
+        assert!(new.labels.is_empty(), "what is not remembered has to be on all of them");
     }
 }

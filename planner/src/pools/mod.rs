@@ -43,6 +43,8 @@ pub struct Pool {
     pub staying: Vec<usize>,
     /// Its nodes that are being removed.
     pub leaving: Vec<usize>,
+    /// What [`Self::starting_until`] returns, by the index of the node. A pass asks for it several times.
+    starting: BTreeMap<usize, Timestamp>,
     /// Whether its provider creates the requested nodes.
     pub health: PoolHealth,
     /// Why its replicas cannot be written for now; `None` if they can. Nodes that were requested before are still
@@ -134,9 +136,14 @@ impl Pool {
         matches!(self.assignment, AutoscalerAssignment::Planned(_)) && self.is_live()
     }
 
-    /// Until when one of the pool's nodes counts as starting, and as what its template promises, if it is not up yet or lacks a
-    /// part of that. `None` if it is up and complete, if the time for the rest is over, or if its age is unknown.
-    pub fn starting_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
+    /// Until when one of the pool's staying nodes counts as starting, and as what its template promises, if it is not up yet or
+    /// lacks a part of that. `None` if it is up and complete, if the time for the rest is over, or if its age is unknown.
+    pub fn starting_until(&self, node: usize) -> Option<Timestamp> {
+        self.starting.get(&node).copied()
+    }
+
+    /// The value of [`Self::starting_until`] for the node.
+    fn starts_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
         nodes::starting_until(node, &self.object).or_else(|| {
             let until = nodes::provisioned_until(node, &self.object).filter(|&until| until > now)?;
             let template = self.template.as_ref().ok()?;
@@ -208,7 +215,7 @@ pub fn pools(
             let assignment = assignment(&object, &autoscalers, options.recommendations);
             let (bounds, limits) =
                 limits((observed, options), &all_scheduled, &object, &assignment, staying.len());
-            Pool {
+            let mut pool = Pool {
                 assignment,
                 health: health(
                     &object,
@@ -231,11 +238,15 @@ pub fn pools(
                 template: Template::of(&object, (&staying, all_nodes), observed, names),
                 staying,
                 leaving,
+                starting: BTreeMap::new(),
                 spared: 0,
                 ceiling: None,
                 floor: None,
                 object,
-            }
+            };
+            let starting = |&node: &usize| Some((node, pool.starts_until(&all_nodes[node], observed.now)?));
+            pool.starting = pool.staying.iter().filter_map(starting).collect();
+            pool
         })
         .collect()
 }

@@ -2,6 +2,7 @@
 
 pub mod constraints;
 pub mod node_profile;
+pub mod places;
 pub mod pod_class;
 pub mod predicates;
 pub mod requests;

@@ -9,13 +9,14 @@ use k8s_openapi::jiff::Timestamp;
 use super::utilization::Utilization;
 use super::{RemovalVerdict, ScaleDown, ScaleDownInput, moving, pod_name, timing};
 use crate::demand::Demand;
+use crate::input::last_template::LastTemplate;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::pools::{self, Pool};
 use crate::reasons::NodeReason;
 use crate::resources::{Amounts, ResourceNames};
 use crate::scale_down::budgets::{BudgetId, EvictionCost};
-use crate::scale_down::counting::{Counted, CountingRules};
+use crate::scale_down::counting::{Counted, CountedTemplate, CountingRules};
 use crate::scale_down::drainability::{self, Blocker, BlockingPodReason};
 
 /// A node whose removal nothing prevents so far.
@@ -67,10 +68,11 @@ pub fn usage(
     names: &mut ResourceNames,
 ) -> Vec<Usage> {
     let mut asked = vec![Asked::default(); all_nodes.len()];
+    let mut last = LastTemplate::default();
     for (pod, placed) in all_pods.iter().zip(&demand.placed) {
         let Some((class, node)) = *placed else { continue };
         let request = &demand.classes[class].request;
-        match rules[node].counted(pod, now) {
+        match rules[node].counted(pod, last.of(pod, CountedTemplate::of), now) {
             Counted::Used => asked[node].used.give(request, 1),
             Counted::Reserved => asked[node].reserved.give(request, 1),
             Counted::Not => {}
@@ -102,7 +104,7 @@ pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], scale_down: &mut 
     for (index, pool) in pools.iter().enumerate() {
         let history = timing::history(pool);
         for &n in &pool.staying {
-            if let Some(until) = pool.starting_until(&input.nodes[n], input.now) {
+            if let Some(until) = pool.starting_until(n) {
                 timing::sooner(&mut scale_down.next, until, input.now);
             }
             match judge(input, n, pool) {
@@ -164,7 +166,7 @@ fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(Budge
     if input.planned[n] > 0 || workload_pods.awaited > 0 {
         return Err(NodeReason::NeededByPendingPods.into());
     }
-    if pool.starting_until(node, input.now).is_some_and(|until| until > input.now) {
+    if pool.starting_until(n).is_some_and(|until| until > input.now) {
         return Err(NodeReason::NotStartedYet.into());
     }
     underused(input, n, pool.assignment.scale_down().utilization_threshold_percent)?;
@@ -188,10 +190,9 @@ fn underused(input: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(),
             format!("how much of the node is used is not known: {problem}"),
         )),
         Ok(utilization) if !utilization.is_nothing() && !utilization.is_below(threshold) => {
-            let resource = utilization.measured.as_str();
-            let percent = utilization.percent();
+            let share = utilization.text();
             let message = format!(
-                "the node's pods ask for {percent}% of its {resource}; scaleDown.utilizationThresholdPercent is {threshold}"
+                "the node's pods ask for {share}; scaleDown.utilizationThresholdPercent is {threshold}"
             );
             Err(kept(NodeReason::NotUnderutilized, message))
         }

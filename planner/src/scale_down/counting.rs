@@ -1,6 +1,7 @@
 //! Which pods count on a node, as the autoscaler of its pool says: which of them are expendable, and whether daemons are
 //! left out of its utilization.
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::input::pod_info::PodInfo;
@@ -14,6 +15,27 @@ pub struct CountingRules {
     cutoff: i32,
     /// Whether pods of `DaemonSet`s and mirror pods are left out of the utilization.
     ignores_daemons: bool,
+}
+
+/// What a pod counts by and has in common with all pods of its template, which is a pod's shape without its labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedTemplate {
+    priority: i32,
+    /// Whether it is a `DaemonSet`'s or a mirror pod.
+    is_agent: bool,
+    /// Whether its pods are a reason to keep their nodes, if no other rule says otherwise.
+    is_workload: bool,
+}
+
+impl CountedTemplate {
+    /// Reads a template.
+    pub fn of(template: &Pod) -> Self {
+        Self {
+            priority: pods::priority_of(template),
+            is_agent: pods::is_daemon(template) || pods::is_mirror(template),
+            is_workload: pods::is_workload(template),
+        }
+    }
 }
 
 /// How the request of a pod counts in the utilization of its node.
@@ -57,19 +79,24 @@ impl CountingRules {
         priority < self.cutoff
     }
 
+    /// Whether a pod on the node is a reason to keep it: [`pods::keeps_node`], and it is not expendable.
+    pub fn keeps_node(self, pod: &PodInfo, template: CountedTemplate, now: Timestamp) -> bool {
+        template.is_workload && !pods::is_overdue(pod, now) && !self.is_expendable(pod, template, now)
+    }
+
     /// Whether a pod on the node is expendable: it keeps no node, counts in no utilization, and needs no place elsewhere.
     /// A pod that asks by an annotation not to be evicted is not, unlike in Cluster Autoscaler: the `NodePool` operator
     /// would wait for such a pod, and the node would be cordoned in vain.
-    pub fn is_expendable(self, pod: &PodInfo, now: Timestamp) -> bool {
-        self.is_below_cutoff(pods::priority(pod)) && !pods::asks_to_stay(pod, now)
+    fn is_expendable(self, pod: &PodInfo, template: CountedTemplate, now: Timestamp) -> bool {
+        self.is_below_cutoff(template.priority) && !pods::asks_to_stay(pod, now)
     }
 
     /// How the request of a pod on the node counts. Pods that should have terminated long ago do not count, as in
     /// Cluster Autoscaler.
-    pub(super) fn counted(self, pod: &PodInfo, now: Timestamp) -> Counted {
-        if self.ignores_daemons && (pods::is_daemon(pod.shape().pod()) || pods::is_mirror(pod)) {
+    pub(super) fn counted(self, pod: &PodInfo, template: CountedTemplate, now: Timestamp) -> Counted {
+        if self.ignores_daemons && template.is_agent {
             Counted::Reserved
-        } else if pods::keeps_until(pod).is_some_and(|until| until < now) || self.is_expendable(pod, now) {
+        } else if pods::is_overdue(pod, now) || self.is_expendable(pod, template, now) {
             Counted::Not
         } else {
             Counted::Used

@@ -69,6 +69,33 @@ fn of_a_node_with_gpus_only_the_gpus_count() {
 }
 
 #[test]
+fn a_threshold_of_zero_keeps_a_node_with_gpus_whose_pods_ask_for_cpu_only() {
+    let gpus = json!({ "nvidia.com/gpu": "2" });
+    let node = json!({ "status": { "allocatable": gpus } });
+    for (threshold, cpu, verdict) in
+        [(0, "100m", "NotUnderutilized"), (0, "0", "Unneeded"), (1, "100m", "Unneeded")]
+    {
+        let rules = json!({ "utilizationThresholdPercent": threshold });
+        let capacity = json!({ "template": { "spec": { "capacity": gpus } }, "replicas": 2 });
+        let plan = cluster(rules)
+            .pool("a", json!({ "spec": capacity }))
+            .node("a", "n1", node.clone())
+            .node("a", "n2", node.clone())
+            .running("bare", "n2", "1", json!({}))
+            .running("web", "n1", cpu, owned("ReplicaSet"))
+            .plan();
+        assert_eq!(plan.verdict("n1"), verdict, "{cpu} at {threshold}%: {}", message(&plan, "n1"));
+        if threshold == 0 {
+            assert_eq!(
+                message(&plan, "n2"),
+                "the node's pods ask for none of its GPUs, and for other resources; \
+                 scaleDown.utilizationThresholdPercent is 0"
+            );
+        }
+    }
+}
+
+#[test]
 fn daemons_and_static_pods_count_unless_the_autoscaler_leaves_them_out() {
     let mirror = json!({ "metadata": { "annotations": { "kubernetes.io/config.mirror": "x" } } });
     for daemon in [owned("DaemonSet"), mirror] {

@@ -123,10 +123,10 @@ pub struct ScaleDown {
     pub next: Option<Timestamp>,
 }
 
-/// Nodes that may be removed, and pods that may have to move: the input for creating a [`RemainingNodes`].
+/// Nodes that are or may be removed, and pods that may have to move: the input for creating a [`RemainingNodes`].
 #[derive(Clone, Debug, Default)]
 pub struct MovingPods {
-    /// The nodes, in the order in which they are removed. Pods should avoid moving to these, above all to the first.
+    /// The nodes, in the order in which they are removed: first those that are removed whatever is decided here.
     pub nodes: Vec<usize>,
     /// Every pod that may have to move, sorted.
     pub pods: Vec<usize>,
@@ -173,7 +173,8 @@ pub fn of_pass(
     close_to_moves(snapshot, pools, nodes, observed.now);
     let mut during = None;
     let mut result = scale_down(&input, pools, |moving| {
-        let differs = !moving.pods.is_empty() && snapshot.sees_closed_nodes();
+        let of_pods = (demand.classes.as_slice(), demand.placed.as_slice());
+        let differs = removal_simulation::sees_drained_nodes(moving, snapshot, of_pods);
         during = differs.then(|| snapshot.clone());
         RemovalSimulation::new(snapshot, during.as_mut(), &demand.classes, &demand.placed)
     });
@@ -190,7 +191,7 @@ pub fn of_pass(
 fn close_to_moves(snapshot: &mut ClusterSnapshot, pools: &[Pool], all_nodes: &[Arc<Node>], now: Timestamp) {
     let mut is_ready: Vec<bool> = all_nodes.iter().map(|node| nodes::is_ready(node)).collect();
     for pool in pools {
-        let is_starting = |n: usize| pool.starting_until(&all_nodes[n], now).is_some_and(|until| until > now);
+        let is_starting = |n: usize| pool.starting_until(n).is_some_and(|until| until > now);
         pool.staying.iter().filter(|&&n| is_starting(n)).for_each(|&n| is_ready[n] = false);
     }
     for node in 0..snapshot.nodes() {
@@ -259,7 +260,8 @@ fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize
     let of_leaving = leaving.iter().flat_map(|&node| moving(input, node));
     let mut pods: Vec<_> = candidates.iter().flat_map(|c| c.pods.iter().copied()).chain(of_leaving).collect();
     pods.sort_unstable();
-    MovingPods { nodes: candidates.iter().map(|c| c.node).collect(), pods }
+    let nodes = leaving.iter().copied().chain(candidates.iter().map(|c| c.node)).collect();
+    MovingPods { nodes, pods }
 }
 
 /// The pods of a node that need a place when it is removed.

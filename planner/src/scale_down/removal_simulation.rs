@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::RemainingNodes;
-use crate::requirements::pod_class::{PodClass, PodClassId};
+use super::{MovingPods, RemainingNodes};
+use crate::requirements::pod_class::{PodClass, PodClassId, TopologyCountId};
 use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};
 
 /// The snapshots, and which pods moved where. Planned nodes take none: a decision that adds a node for the pods of a
@@ -23,7 +23,7 @@ use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};
 /// count, or, by `minDomains`, when none of them does.
 #[derive(Debug)]
 pub struct RemovalSimulation<'a> {
-    /// The cluster during the drains, unless no pod could tell it from the other; then the cluster after them.
+    /// The cluster during the drains, unless no pod that moves could tell it from the other; then the cluster after them.
     stages: Vec<Stage<'a>>,
     classes: &'a [PodClass],
     /// The class of each bound pod of the pass, and the index of its node.
@@ -47,6 +47,45 @@ type PodCounts = BTreeMap<PodClassId, usize>;
 
 /// The new places of pods.
 type Moves = Vec<(PodClassId, NodeIndex, usize)>;
+
+/// Whether pods that move could find other places while the removed nodes are drained than after that. Two kinds of pods could:
+/// those that spread, because a drained node still counts in its domain; and those with an affinity or anti-affinity that counts
+/// something which stays on a drained node until that has gone. `classes` are all classes of pods; `placed` holds the class and
+/// the node of each pod of the pass.
+pub fn sees_drained_nodes(
+    moving: &MovingPods,
+    snapshot: &ClusterSnapshot,
+    (classes, placed): (&[PodClass], &[Option<(PodClassId, usize)>]),
+) -> bool {
+    let pods: Vec<(PodClassId, usize)> = moving.pods.iter().filter_map(|&pod| placed[pod]).collect();
+    let waiting: BTreeSet<PodClassId> =
+        pods.iter().map(|&(class, _)| class).filter(|&class| snapshot.waits(class)).collect();
+    if waiting.iter().any(|&class| snapshot.spreads(class)) {
+        return true;
+    }
+    let mut looked_at: BTreeSet<TopologyCountId> = BTreeSet::new();
+    for &class in &waiting {
+        let PodClass { affinity, anti_affinity, .. } = &classes[class];
+        let near = affinity.iter().flat_map(|affinity| &affinity.topology_counts);
+        looked_at.extend(near.chain(anti_affinity));
+    }
+    if looked_at.is_empty() {
+        return false;
+    }
+    let raises = |raised: &[TopologyCountId]| raised.iter().any(|raised| looked_at.contains(raised));
+    let counts: Vec<bool> = classes.iter().map(|class| raises(&class.increments)).collect();
+    let mut going: BTreeMap<(usize, PodClassId), usize> = BTreeMap::new();
+    for &(class, node) in pods.iter().filter(|&&(class, _)| counts[class]) {
+        *going.entry((node, class)).or_default() += 1;
+    }
+    moving.nodes.iter().any(|&node| {
+        let index = snapshot.node_of(node);
+        let stays = |&(class, count): &(PodClassId, usize)| {
+            counts[class] && count > going.get(&(node, class)).copied().unwrap_or(0)
+        };
+        raises(snapshot.raised_besides(index)) || snapshot.pods_on(index).iter().any(stays)
+    })
+}
 
 impl<'a> Stage<'a> {
     const fn new(snapshot: &'a mut ClusterSnapshot, gone: bool) -> Self {
@@ -106,7 +145,7 @@ impl<'a> Stage<'a> {
 
 impl<'a> RemovalSimulation<'a> {
     /// A simulation in which no node has been removed yet. `during` is a copy of `after` in which removed nodes will be
-    /// cordoned only; `None` if no pod can tell the difference ([`ClusterSnapshot::sees_closed_nodes`]).
+    /// cordoned only; `None` if no pod that moves can tell the difference ([`sees_drained_nodes`]).
     pub fn new(
         after: &'a mut ClusterSnapshot,
         during: Option<&'a mut ClusterSnapshot>,
@@ -204,7 +243,7 @@ mod tests {
     use super::*;
     use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
     use crate::requirements::node_profile::NodeProfile;
-    use crate::requirements::pod_class::{CountedNodes, TopologyCount};
+    use crate::requirements::pod_class::{CountedNodes, PodAffinity, TopologyCount, TopologySpread};
     use crate::resources::{Amounts, Basic, Resource};
     use crate::snapshot::{NodeSetup, Place, Setup};
 
@@ -260,5 +299,59 @@ mod tests {
         assert_eq!(d.could_leave(1, &[1]), Err(1), "the other of its class is on n2 now");
         assert_eq!(d.could_leave(1, &[]), Err(3), "what arrived there moves on, and cannot");
         assert_eq!(d.could_leave(2, &[2, 4]), Err(4), "a pod of no class has no place");
+    }
+
+    #[test]
+    fn a_drained_node_is_seen_by_pods_that_spread_or_look_at_what_stays_on_it() {
+        let topology_counts = [TopologyCount { key: "zone".to_owned(), nodes: CountedNodes::All }];
+        let affinity = PodAffinity { topology_counts: vec![0], matches_itself: true };
+        let spread = TopologySpread { topology_count: 0, max_skew: 1, min_domains: 1, matches_itself: true };
+        let (plain, near, apart, spreading, counted) = (0, 1, 2, 3, 4);
+        let classes = [
+            PodClass::default(),
+            PodClass { affinity: Some(affinity), increments: vec![0], ..PodClass::default() },
+            PodClass { anti_affinity: vec![0], ..PodClass::default() },
+            PodClass { spreads: vec![spread], ..PodClass::default() },
+            PodClass { increments: vec![0], ..PodClass::default() },
+        ];
+        let constraint_sets = [Constraints::default()];
+        let node = |at: usize, pods: Vec<(PodClassId, usize)>, increments: Vec<TopologyCountId>| {
+            let mut profile = NodeProfile::default();
+            profile.labels.insert("zone".to_owned(), "z".to_owned());
+            NodeSetup {
+                place: Place::Node(at),
+                profile: profile.into(),
+                free: amounts(4000, 10),
+                pods,
+                ports: vec![],
+                increments,
+                open: true,
+            }
+        };
+        for (what, moving, staying, increments, expected) in [
+            ("nothing moves", vec![], vec![counted], vec![], false),
+            ("no constraint", vec![plain, counted], vec![counted], vec![], false),
+            ("all that counts moves", vec![near, near, counted], vec![plain], vec![], false),
+            ("near to one that stays", vec![near], vec![counted], vec![], true),
+            ("near to its like, which stays", vec![near], vec![near], vec![], true),
+            ("near to a daemon to come", vec![near], vec![], vec![0], true),
+            ("apart from one that stays", vec![plain, apart], vec![counted], vec![], true),
+            ("apart from one that moves", vec![counted, apart], vec![plain], vec![], false),
+            ("spreads", vec![spreading], vec![], vec![], true),
+        ] {
+            let placed: Vec<_> = moving.iter().map(|&class| Some((class, 0))).collect();
+            let pods = moving.iter().chain(&staying).map(|&class| (class, 1)).collect();
+            let snapshot = ClusterSnapshot::new(Setup {
+                constraint_sets: &constraint_sets,
+                classes: &classes,
+                topology_counts: &topology_counts,
+                supplies: &[],
+                pending: &[false],
+                nodes: vec![node(0, pods, increments), node(1, vec![(counted, 1)], vec![])],
+                templates: vec![],
+            });
+            let moving = MovingPods { nodes: vec![0], pods: (0..placed.len()).collect() };
+            assert_eq!(sees_drained_nodes(&moving, &snapshot, (&classes, &placed)), expected, "{what}");
+        }
     }
 }

@@ -34,21 +34,25 @@ pub struct Utilization {
     pub measured: Measured,
     asked: i64,
     of: i64,
+    /// Whether the pods request none of what may be measured.
+    nothing: bool,
 }
 
 impl Utilization {
     /// The utilization of a node with `allocatable`, whose pods request `asked` in total. `gpus` are the GPUs that the
     /// node has.
     pub fn of(asked: &Amounts, allocatable: &Amounts, gpus: &[Resource]) -> Self {
+        let [cpu, memory] = [Basic::Cpu, Basic::Memory].map(Resource::Basic);
+        let nothing = [cpu, memory].iter().chain(gpus).all(|&resource| asked.get(resource) <= 0);
         let share = |measured: Measured, resource: Resource| {
             let (asked, of) = (asked.get(resource).max(0), allocatable.get(resource));
-            if of > 0 { Self { measured, asked, of } } else { Self { measured, asked: 0, of: 1 } }
+            let (asked, of) = if of > 0 { (asked, of) } else { (0, 1) };
+            Self { measured, asked, of, nothing }
         };
         if let Some(of_gpus) = gpus.iter().map(|&gpu| share(Measured::Gpus, gpu)).max() {
             return of_gpus;
         }
-        let cpu = share(Measured::Cpu, Resource::Basic(Basic::Cpu));
-        let memory = share(Measured::Memory, Resource::Basic(Basic::Memory));
+        let (cpu, memory) = (share(Measured::Cpu, cpu), share(Measured::Memory, memory));
         if memory > cpu { memory } else { cpu }
     }
 
@@ -57,14 +61,24 @@ impl Utilization {
         i128::from(self.asked) * 100 < i128::from(percent) * i128::from(self.of)
     }
 
-    /// Whether nothing is requested; such a node is below every threshold.
+    /// Whether neither cpu nor memory nor a GPU is requested; such a node is below every threshold. One with GPUs whose pods
+    /// request only cpu is not: none of its GPUs is used, and it is in use.
     pub const fn is_nothing(self) -> bool {
-        self.asked == 0
+        self.nothing
     }
 
     /// In whole percents, rounded down, for messages.
     pub fn percent(self) -> i128 {
         i128::from(self.asked) * 100 / i128::from(self.of)
+    }
+
+    /// What the pods ask for, for messages.
+    pub fn text(self) -> String {
+        let resource = self.measured.as_str();
+        if self.measured == Measured::Gpus && self.asked == 0 && !self.nothing {
+            return format!("none of its {resource}, and for other resources");
+        }
+        format!("{}% of its {resource}", self.percent())
     }
 }
 
@@ -135,7 +149,6 @@ mod tests {
         for (gpus, slices, percent) in [(0, 0, 0), (4, 0, 50), (1, 9, 90), (8, 0, 100)] {
             let utilization = Utilization::of(&with(gpus, slices), &node, &[gpu, slice]);
             assert_eq!((utilization.percent(), utilization.measured), (percent, Measured::Gpus));
-            assert_eq!(utilization.is_nothing(), percent == 0);
         }
         let of_cpu = Utilization::of(&with(8, 0), &node, &[]);
         assert_eq!((of_cpu.percent(), of_cpu.measured), (100, Measured::Cpu));
@@ -144,6 +157,29 @@ mod tests {
     #[test]
     fn nothing_is_below_a_threshold_of_zero() {
         assert!(!Utilization::of(&Amounts::default(), &amounts(1, 1), &[]).is_below(0));
+    }
+
+    #[test]
+    fn nothing_is_requested_where_neither_cpu_nor_memory_nor_a_gpu_is() {
+        let gpu = Resource::Scalar(0);
+        for (cpu, memory, gpus, nothing, text) in [
+            (0, 0, 0, true, "0% of its GPUs"),
+            (1, 0, 0, false, "none of its GPUs, and for other resources"),
+            (0, 1, 0, false, "none of its GPUs, and for other resources"),
+            (0, 0, 1, false, "12% of its GPUs"),
+            (1, 1, 8, false, "100% of its GPUs"),
+        ] {
+            let (mut asked, mut node) = (amounts(cpu, memory), amounts(1000, 1000));
+            asked.set(gpu, gpus);
+            node.set(gpu, 8);
+            let utilization = Utilization::of(&asked, &node, &[gpu]);
+            assert_eq!((utilization.is_nothing(), utilization.text().as_str()), (nothing, text));
+        }
+        let of = |asked: &Amounts| Utilization::of(asked, &amounts(1000, 1000), &[]);
+        assert!(of(&amounts(0, 0)).is_nothing() && !of(&amounts(1, 0)).is_nothing());
+        let mut other = amounts(0, 0);
+        other.set(gpu, 1);
+        assert!(of(&other).is_nothing(), "of devices only those that are GPUs of the node count");
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::input::last_template::LastTemplate;
 use crate::input::pod_info::PodInfo;
-use crate::input::pods;
 use crate::requirements::pod_class::PodClassId;
-use crate::scale_down::counting::CountingRules;
+use crate::scale_down::counting::{CountedTemplate, CountingRules};
 
 /// The pods of one node that are a reason to keep it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,9 +34,10 @@ pub fn workload_pods(
     now: Timestamp,
 ) -> Vec<WorkloadPods> {
     let mut workload_pods = vec![WorkloadPods::default(); rules.len()];
+    let mut last = LastTemplate::default();
     for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
         let Some((_, node)) = *placed else { continue };
-        if !pods::keeps_node(pod, now) || rules[node].is_expendable(pod, now) {
+        if !rules[node].keeps_node(pod, last.of(pod, CountedTemplate::of), now) {
             continue;
         }
         if pod.node().is_some() {

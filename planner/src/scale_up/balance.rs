@@ -6,15 +6,10 @@ use shared_crds::v1alpha1::Expander;
 
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::{Pool, Template};
+use crate::requirements::places::names_a_place;
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
 use crate::snapshot::ClusterSnapshot;
-
-/// Beginnings of the domains of topology labels: those of Kubernetes, present and past, of CSI drivers
-/// (`topology.ebs.csi.aws.com`, `topology.gke.io`, `topology.disk.csi.azure.com`) and of clouds (`topology.k8s.aws`).
-const TOPOLOGY_DOMAINS: [&str; 2] = ["topology.", "failure-domain.beta."];
-/// What such labels say after the slash of a place in which balanced pools may differ.
-const PLACES: [&str; 3] = ["zone", "region", "zone-id"];
 
 /// The pools that can scale up in this pass, grouped into sets that are balanced; sets and their pools by index.
 pub fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
@@ -51,13 +46,6 @@ fn alike(a: &Pool, b: &Pool) -> bool {
 
 fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
     template.declared_labels.iter().filter(|(key, _)| !names_a_place(key) && !names_a_pool(key))
-}
-
-/// Whether the label says in which zone or region a node is.
-fn names_a_place(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(domain, name)| {
-        PLACES.contains(&name) && TOPOLOGY_DOMAINS.iter().any(|beginning| domain.starts_with(beginning))
-    })
 }
 
 /// What the expander `Priority` compares.
@@ -145,25 +133,6 @@ mod tests {
 
     use super::*;
     use crate::fixtures::{Read as _, TestCluster};
-
-    #[test]
-    fn zones_and_regions_are_places_whoever_names_them() {
-        for (key, is_place) in [
-            ("topology.kubernetes.io/zone", true),
-            ("topology.kubernetes.io/region", true),
-            ("failure-domain.beta.kubernetes.io/zone", true),
-            ("failure-domain.beta.kubernetes.io/region", true),
-            ("topology.ebs.csi.aws.com/zone", true),
-            ("topology.gke.io/zone", true),
-            ("topology.disk.csi.azure.com/zone", true),
-            ("topology.k8s.aws/zone-id", true),
-            ("topology.example.com/rack", false),
-            ("example.com/zone", false),
-            ("zone", false),
-        ] {
-            assert_eq!(names_a_place(key), is_place, "{key}");
-        }
-    }
 
     #[test]
     fn pools_that_are_declared_alike_are_balanced_whatever_their_nodes_have_shown() {

@@ -207,7 +207,7 @@ fn offer(
     let SnapshotInput { input, demand, agents, .. } = source;
     let node: &Node = &input.nodes[index];
     let now = input.observed.now;
-    let starting = pool.and_then(|pool| pool.starting_until(node, now).zip(pool.template.as_ref().ok()));
+    let starting = pool.and_then(|pool| pool.starting_until(index).zip(pool.template.as_ref().ok()));
     if let Some((_, template)) = starting.filter(|(until, _)| *until > now) {
         if nodes::is_cordoned(node) {
             return None;

@@ -254,7 +254,14 @@ impl ClusterSnapshot {
         self.nodes[node].gone
     }
 
-    /// Whether pods or nodes that are added later can make a place for pods of this class.
+    /// The topology counts that a node raises apart from the pods on it.
+    pub fn raised_besides(&self, node: NodeIndex) -> &[TopologyCountId] {
+        &self.nodes[node].increments
+    }
+
+    /// Whether pods or nodes that are added later can make a place for pods of this class: it has an affinity, or an
+    /// anti-affinity over more than single nodes, or it spreads. The places of other classes do not depend on nodes that
+    /// take no pods.
     pub fn waits(&self, class: PodClassId) -> bool {
         self.classes[class].waits
     }
@@ -281,14 +288,6 @@ impl ClusterSnapshot {
     /// The number of domains that all spread constraints see together: increases when a node adds a domain.
     pub fn domains(&self) -> usize {
         self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
-    }
-
-    /// Whether placing pods can depend on a node that takes none: on its domain, or on pods that stay on it. If not, it
-    /// makes no difference whether a drained node is still there.
-    pub fn sees_closed_nodes(&self) -> bool {
-        !self.spread.is_empty()
-            || self.counts.iter().any(|counts| matches!(counts.domain_kind, rules::DomainKind::Key(_)))
-            || self.classes.iter().any(|rule| rule.affinity.is_some())
     }
 
     fn add_node(&mut self, node: NodeSetup, node_class: usize, buckets: &mut BTreeMap<BucketKey, usize>) {

@@ -70,9 +70,11 @@ impl NodeClasses {
             labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
             taints: profile.taints.clone(),
         };
-        if let Some(&id) = self.ids.get(&(reduced.clone(), host)) {
+        let known = (reduced, host);
+        if let Some(&id) = self.ids.get(&known) {
             return id;
         }
+        let reduced = &known.0;
         let mut domains = Vec::with_capacity(rules.keys.len());
         for (key, values) in rules.keys.iter().zip(&mut self.values) {
             let next = values.len();
@@ -80,15 +82,12 @@ impl NodeClasses {
         }
         let mut node_class =
             NodeClass { profile: reduced.clone(), host, domains, counts: Vec::new(), counts_cordoned: None };
-        let mut cordoned = reduced.taints.clone();
-        cordoned.extend(RepellingTaint::of_drain());
-        let counts = node_class.all_counts(&reduced.taints, topology_counts, constraint_sets, rules);
-        let while_cordoned = node_class.all_counts(&cordoned, topology_counts, constraint_sets, rules);
+        let (counts, while_cordoned) = node_class.all_counts(topology_counts, constraint_sets, rules);
         node_class.counts_cordoned = (while_cordoned != counts).then_some(while_cordoned);
         node_class.counts = counts;
         let id = self.list.len();
         self.list.push(node_class);
-        self.ids.insert((reduced, host), id);
+        self.ids.insert(known, id);
         id
     }
 
@@ -149,49 +148,52 @@ impl NodeClass {
         }
     }
 
-    /// Whether its nodes count for each topology count if these are their taints; ports count everywhere.
+    /// Whether its nodes count for each topology count, and whether they do while they are cordoned; ports count everywhere.
     fn all_counts(
         &self,
-        taints: &[RepellingTaint],
         topology_counts: &[TopologyCount],
         constraint_sets: &[Constraints],
         rules: &PlacementRules,
-    ) -> Vec<bool> {
+    ) -> (Vec<bool>, Vec<bool>) {
+        let of_drain = RepellingTaint::of_drain();
         let of_classes = topology_counts.iter().zip(&rules.domain_kinds);
-        let mut counts: Vec<_> = of_classes
+        let (mut counts, mut while_cordoned): (Vec<_>, Vec<_>) = of_classes
             .map(|(topology_count, &domain_kind)| {
-                self.eligible(taints, topology_count, domain_kind, constraint_sets, rules)
+                self.eligible(&of_drain, topology_count, domain_kind, constraint_sets, rules)
             })
-            .collect();
+            .unzip();
         counts.resize(rules.domain_kinds.len(), true);
-        counts
+        while_cordoned.resize(rules.domain_kinds.len(), true);
+        (counts, while_cordoned)
     }
 
+    /// Whether its nodes count for the topology count, and whether they do with the taints of a drain.
     fn eligible(
         &self,
-        its_taints: &[RepellingTaint],
+        of_drain: &[RepellingTaint],
         topology_count: &TopologyCount,
         domain_kind: DomainKind,
         constraint_sets: &[Constraints],
         rules: &PlacementRules,
-    ) -> bool {
+    ) -> (bool, bool) {
         let has_key = |key: &String| match rules.keys.binary_search(key) {
             Ok(key) => self.domains[key].is_some(),
             Err(_) => self.host,
         };
-        self.has(domain_kind)
-            && match &topology_count.nodes {
-                CountedNodes::All => true,
-                CountedNodes::Eligible { keys, labels_of, taints_of } => {
-                    keys.iter().all(has_key)
-                        && labels_of
-                            .is_none_or(|constraint_set| self.has_labels(&constraint_sets[constraint_set]))
-                        && taints_of.is_none_or(|constraint_set| {
-                            taints::tolerated(&constraint_sets[constraint_set].tolerations, its_taints)
-                                .is_ok()
-                        })
-                }
-            }
+        let has = self.has(domain_kind);
+        let CountedNodes::Eligible { keys, labels_of, taints_of } = &topology_count.nodes else {
+            return (has, has);
+        };
+        let counts = has
+            && keys.iter().all(has_key)
+            && labels_of.is_none_or(|constraint_set| self.has_labels(&constraint_sets[constraint_set]));
+        let tolerates = |its_taints: &[RepellingTaint]| {
+            taints_of.is_none_or(|constraint_set| {
+                taints::tolerated(&constraint_sets[constraint_set].tolerations, its_taints).is_ok()
+            })
+        };
+        let counts = counts && tolerates(&self.profile.taints);
+        (counts, counts && tolerates(of_drain))
     }
 
     fn has_labels(&self, constraint_set: &Constraints) -> bool {

@@ -293,7 +293,7 @@ pub struct DiscoveredResources {
     #[schemars(schema_with = "schema::node_labels")]
     pub labels: BTreeMap<String, String>,
     /// varying names labels, and resources that the template does not name, which the nodes once shared and no longer do. New
-    /// nodes are not expected to have them while the template stays.
+    /// nodes are not expected to have them until several nodes, and all of them, share them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128), inner(length(max = 317)), extend("x-kubernetes-list-type" = "set"))]
     pub varying: Vec<String>,

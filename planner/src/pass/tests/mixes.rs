@@ -111,7 +111,7 @@ impl Pods {
     ) -> Planned {
         let (mut names, mut warnings) = (ResourceNames::default(), Vec::new());
         let observed = &cluster.observed;
-        let daemons = Daemons::of(observed, &mut names, &mut warnings);
+        let daemons = Daemons::of(observed, &observed.pods, &mut names, &mut warnings);
         let demand = Demand { daemon_sets: daemons, ..self.ordered(observed, &pools) };
         let input = PassInput { observed, nodes: &observed.nodes, pods: &[] };
         let agents = NodeAgents::default();
