@@ -131,7 +131,6 @@ impl PlannedSizes<'_> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
     use crate::fixtures::{Read as _, TestCluster};
 
     #[test]
