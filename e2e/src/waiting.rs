@@ -1,5 +1,6 @@
-//! Tells the runner of all tests (`cargo suites`) when a test waits for its share of the machine: the runner ends a test that
-//! takes too long, and the time that it waits for others is not its own.
+//! Tells the runner of all tests (`cargo suites`) when a test waits for its share of the machine, and when a long one has done
+//! another part: the runner ends a test that takes too long, the time that it waits for others is not its own, and a test
+//! that gets on does not hang.
 //!
 //! The lines go to standard error itself: what a test prints is kept back by its harness until it ends.
 
@@ -22,6 +23,8 @@ pub enum Announcement {
     Waits(String),
     /// It has what it waited for, or waits no longer.
     GoesOn(String),
+    /// A part of its work is done, of which it has many.
+    GetsOn(String),
     /// It works on the control plane whose files, logs among them, are in this directory.
     Uses(String, PathBuf),
 }
@@ -76,6 +79,11 @@ pub async fn for_others<T>(turn: impl Future<Output = T>) -> T {
     turn.await
 }
 
+/// The current test has done one of the many parts of its work, each of which is short against the limit of a test.
+pub fn gets_on() {
+    Announcement::say(Announcement::GetsOn);
+}
+
 /// The current test works on the control plane with its files in `directory`.
 pub(crate) fn uses(directory: &Path) {
     Announcement::say(|test| Announcement::Uses(test, directory.to_owned()));
@@ -90,6 +98,7 @@ mod tests {
         for announcement in [
             Announcement::Waits("a::b".to_owned()),
             Announcement::GoesOn("src/lib.rs - a (line 3)".to_owned()),
+            Announcement::GetsOn("a".to_owned()),
             Announcement::Uses("a\n\"b\"".to_owned(), PathBuf::from("/tmp/with space")),
         ] {
             let line = announcement.to_string();

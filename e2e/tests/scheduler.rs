@@ -77,6 +77,7 @@ async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
             records.push(record);
         }
         env.clear(&cluster.namespaces).await.unwrap();
+        waiting::gets_on();
     }
     println!("{score}");
     for disagreement in &disagreements {
@@ -98,6 +99,7 @@ async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
 /// The features that a planner could ignore without giving a wrong answer to any of these questions.
 async fn undetected_features(planner: &SimulatedPlanner, records: &[Record]) -> Vec<&'static str> {
     let checks = stream::iter(IGNORED_FEATURES).map(|feature| async move {
+        waiting::gets_on();
         let mut asked = 0;
         for record in records {
             match feature.is_detected(planner, record).await.unwrap() {

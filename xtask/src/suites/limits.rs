@@ -3,7 +3,8 @@
 //!
 //! A program that runs several tests at once names a test only at its end, and once before: when it has run for a minute. From
 //! that line on its begin is known, long before its limit. A program that runs one test after the other begins a line with the
-//! test's name. A test that waits for its share of the machine says so ([`e2e::waiting`]), and that time is not its own.
+//! test's name. A test that waits for its share of the machine says so ([`e2e::waiting`]), and that time is not its own. One
+//! that says that a part of its work is done has the time of a test for the next part.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use super::progress::clock;
 /// How long what may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// A test, without the time that it waits for others.
+    /// A test, or the part of a test that says when a part is done; without the time that it waits for others.
     pub(super) test: Duration,
     /// A program of which no running test is known, between two lines: it may compile examples, or wait for a lock of cargo.
     pub(super) silence: Duration,
@@ -84,6 +85,10 @@ impl Clock {
                 Some((depth, since)) => self.waits = Some((depth - 1, since)),
                 None => {}
             },
+            Announcement::GetsOn(_) => {
+                (self.began, self.waited) = (now, Duration::ZERO);
+                self.waits = self.waits.map(|(depth, _)| (depth, now));
+            }
             Announcement::Uses(_, directory) => self.directory = Some(directory.clone()),
         }
     }
@@ -187,8 +192,10 @@ impl Watch {
     pub(super) fn announced(&mut self, number: usize, announcement: &Announcement, now: Duration) {
         let program = &mut self.programs[number];
         program.heard = now;
-        let (Announcement::Waits(name) | Announcement::GoesOn(name) | Announcement::Uses(name, _)) =
-            announcement;
+        let (Announcement::Waits(name)
+        | Announcement::GoesOn(name)
+        | Announcement::GetsOn(name)
+        | Announcement::Uses(name, _)) = announcement;
         if let Some(test) = program.meant(name) {
             program.running.entry(test).or_insert(Clock::at(now)).announced(announcement, now);
         }
@@ -281,9 +288,10 @@ mod tests {
         Begun(&'static str),
         Waits(&'static str),
         GoesOn(&'static str),
+        GetsOn(&'static str),
     }
 
-    use Heard::{Begun, GoesOn, Line, Waits};
+    use Heard::{Begun, GetsOn, GoesOn, Line, Waits};
 
     fn watch(heard: &[(Duration, Heard)]) -> Watch {
         let tests = ["a", "a::c", "b"].map(str::to_owned).to_vec();
@@ -295,6 +303,7 @@ mod tests {
                 Begun(test) => watch.begun(1, test, *now),
                 Waits(test) => watch.announced(1, &Announcement::Waits((*test).to_owned()), *now),
                 GoesOn(test) => watch.announced(1, &Announcement::GoesOn((*test).to_owned()), *now),
+                GetsOn(test) => watch.announced(1, &Announcement::GetsOn((*test).to_owned()), *now),
             }
         }
         watch
@@ -320,6 +329,18 @@ mod tests {
                 "another ends",
                 vec![(at(3, 0), Line(slow_a)), (at(4, 0), Line("test a::c ... ok"))],
                 at(12, 0),
+                "a has run for 10:00;",
+            ),
+            (
+                "it gets on",
+                vec![(at(3, 0), Line(slow_a)), (at(4, 0), GetsOn("a")), (at(9, 0), GetsOn("a"))],
+                at(19, 0),
+                "a has run for 10:00;",
+            ),
+            (
+                "it gets on while it waits",
+                vec![(at(3, 0), Waits("a")), (at(5, 0), GetsOn("a")), (at(9, 0), GoesOn("a"))],
+                at(19, 0),
                 "a has run for 10:00;",
             ),
             (

@@ -98,7 +98,7 @@ async fn a_large_drain_that_a_budget_holds_up_takes_little_memory_and_few_lists(
     assert!(lists < 18 + 9 * 75, "{lists} lists");
 
     env.kubectl(&["delete", "pdb", "fat"]).await.unwrap();
-    eventually(PATIENCE * 3, "all nodes are gone", async || {
+    eventually(PATIENCE * 2, "all nodes are gone", async || {
         let left = env.nodes("large").await?.len();
         ensure!(left == 0, "{left} nodes");
         Ok(Some(()))
