@@ -21,10 +21,12 @@ impl Functions {
         let spans: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
         let gaps = text.split('`').skip(2).step_by(2);
         let pairs = spans.iter().zip(spans.iter().skip(1)).zip(gaps).filter(|(_, gap)| *gap == ": ");
-        let by_file = pairs.filter(|((path, _), _)| path.ends_with(".rs")).filter_map(|((path, name), _)| {
-            let known = self.0.get(*path).is_some_and(|names| names.contains(*name));
-            (!known).then(|| format!("{file}: there is no function {name} in {path}"))
-        });
+        let by_file = pairs.filter(|((path, _), _)| path.strip_suffix(".rs").is_some()).filter_map(
+            |((path, name), _)| {
+                let known = self.0.get(*path).is_some_and(|names| names.contains(*name));
+                (!known).then(|| format!("{file}: there is no function {name} in {path}"))
+            },
+        );
         let by_path = spans.iter().filter(|span| span.contains("::tests::")).filter_map(|span| {
             let (package, rest) = span.split_once("::")?;
             let (folder, name) = (format!("{}/", package.replace('_', "-")), rest.rsplit("::").next()?);

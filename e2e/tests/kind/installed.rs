@@ -1,6 +1,7 @@
 //! `helm install` as a user types it.
 
 use anyhow::ensure;
+use e2e::cluster::Cluster;
 use e2e::control_plane::toolbox::Tool;
 use e2e::operators::OperatorKind;
 use e2e::tandem::chart;
@@ -153,12 +154,8 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
 
     // Where it is asked to, an uninstall names the pool first, and does nothing.
     upgrade(cluster, &chart(), &["--set", "uninstall.whilePoolsExist=Refuse"]).await;
-    let mut helm = cluster.command(Tool::Helm).await.unwrap();
-    helm.args(UNINSTALL);
-    let refused = helm.output().await.unwrap();
-    let said = [refused.stdout, refused.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(!refused.status.success() && said.contains("kept/kept: 3 nodes"), "{said}");
+    let (uninstalled, said) = uninstall_says(cluster).await;
+    assert!(!uninstalled && said.contains("kept/kept: 3 nodes"), "{said}");
     runs_what_was_made(&turn).await;
     for kind in ["clusterrole", "clusterrolebinding", "serviceaccount", "job"] {
         let left = ["get", kind, "tandem-left-behind", "--namespace", NAMESPACE, "--ignore-not-found"];
@@ -169,8 +166,8 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     cluster.helm(&back).await.unwrap();
     upgrade(cluster, &chart(), &["--set", "uninstall.whilePoolsExist=Report"]).await;
 
-    let said = cluster.helm(&UNINSTALL).await.unwrap();
-    assert!(said.contains("kept/kept: 3 nodes"), "{said}");
+    let (uninstalled, said) = uninstall_says(cluster).await;
+    assert!(uninstalled && said.contains("kept/kept: 3 nodes"), "{said}");
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=60s"]).await.unwrap();
     let kept = node_uids(cluster).await;
     assert!(kept.len() == 3 && before.iter().all(|uid| kept.contains(uid)), "{before:?} {kept:?}");
@@ -183,6 +180,14 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     cluster.kubectl(&["delete", "namespace", "kept", "--timeout=60s"]).await.unwrap();
     assert_eq!(node_uids(cluster).await, Vec::<String>::new());
     uninstall(cluster).await;
+}
+
+/// Whether Helm has uninstalled the release, and what it said: what a hook prints comes on standard error.
+async fn uninstall_says(cluster: &Cluster) -> (bool, String) {
+    let mut helm = cluster.command(Tool::Helm).await.unwrap();
+    let output = helm.args(UNINSTALL).output().await.unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
 const DEMO: &str = include_str!("../../manifests/demo.yaml");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use e2e::cluster::Cluster;
+use e2e::control_plane::go::inform;
 use e2e::tandem::chart;
 use e2e::wait::eventually;
 use serde_json::Value;
@@ -22,10 +23,27 @@ pub(crate) async fn install(cluster: &Cluster) {
     install_with(cluster, &chart(), &[]).await;
 }
 
-/// Removes what a test before has left, because it failed: pools while there are operators that finish them.
+/// The namespaces in which tests have pools.
+const OF_TESTS: [&str; 3] = ["kept", "demo", "real"];
+
+/// Removes what a test before has left, because it failed: pools while there are operators that finish them, or else without.
 pub(crate) async fn clean(cluster: &Cluster) {
     let delete = ["delete", "namespace", "--ignore-not-found", "--timeout=60s"];
-    cluster.kubectl(&[&delete[..], &["kept", "demo", "real"]].concat()).await.unwrap();
+    let of_tests = [&delete[..], &OF_TESTS].concat();
+    if let Err(error) = cluster.kubectl(&of_tests).await {
+        inform(&format!("{error:#}; nothing finishes the pools of a test before"));
+        let finalizers = r#"{"metadata":{"finalizers":null}}"#;
+        for namespace in OF_TESTS {
+            let pools = ["get", "nodepools.tandem.dev", "--namespace", namespace, "--output", "name"];
+            for pool in cluster.kubectl(&pools).await.unwrap().lines() {
+                let patch = ["patch", pool, "--namespace", namespace, "--type=merge", "--patch", finalizers];
+                cluster.kubectl(&patch).await.unwrap();
+            }
+        }
+        cluster.kubectl(&of_tests).await.unwrap();
+        let nodes = ["delete", "nodes", "--selector", "tandem.dev/nodepool", "--timeout=60s"];
+        cluster.kubectl(&nodes).await.unwrap();
+    }
     let uninstall = ["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--ignore-not-found"];
     cluster.helm(&uninstall).await.unwrap();
     cluster.kubectl(&[&delete[..], &[NAMESPACE]].concat()).await.unwrap();

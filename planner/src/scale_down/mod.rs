@@ -173,8 +173,8 @@ pub fn of_pass(
     close_to_moves(snapshot, pools, nodes, observed.now);
     let mut during = None;
     let mut result = scale_down(&input, pools, |moving| {
-        let of_pods = (demand.classes.as_slice(), demand.placed.as_slice());
-        let differs = removal_simulation::sees_drained_nodes(moving, snapshot, of_pods);
+        let differs =
+            removal_simulation::sees_drained_nodes(moving, snapshot, &demand.classes, &demand.placed);
         during = differs.then(|| snapshot.clone());
         RemovalSimulation::new(snapshot, during.as_mut(), &demand.classes, &demand.placed)
     });

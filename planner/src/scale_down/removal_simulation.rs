@@ -55,7 +55,8 @@ type Moves = Vec<(PodClassId, NodeIndex, usize)>;
 pub fn sees_drained_nodes(
     moving: &MovingPods,
     snapshot: &ClusterSnapshot,
-    (classes, placed): (&[PodClass], &[Option<(PodClassId, usize)>]),
+    classes: &[PodClass],
+    placed: &[Option<(PodClassId, usize)>],
 ) -> bool {
     let pods: Vec<(PodClassId, usize)> = moving.pods.iter().filter_map(|&pod| placed[pod]).collect();
     let waiting: BTreeSet<PodClassId> =
@@ -351,7 +352,7 @@ mod tests {
                 templates: vec![],
             });
             let moving = MovingPods { nodes: vec![0], pods: (0..placed.len()).collect() };
-            assert_eq!(sees_drained_nodes(&moving, &snapshot, (&classes, &placed)), expected, "{what}");
+            assert_eq!(sees_drained_nodes(&moving, &snapshot, &classes, &placed), expected, "{what}");
         }
     }
 }
