@@ -3,8 +3,8 @@
 //! other amounts than its template, because a `LimitRange`, an autoscaler or another webhook has changed them. Without this, a
 //! pod that fits beside the templates' daemons only would have the pool grow for as long as it is pending.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ptr;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -56,17 +56,6 @@ struct Sightings {
     nodes: Vec<usize>,
 }
 
-/// The agents with pods on the nodes that show what new nodes of a pool will run.
-#[derive(Clone, Debug, Default)]
-struct SeenAgents<'a> {
-    all: Vec<(AgentKey<'a>, Sightings)>,
-    /// The index of each.
-    indexes: HashMap<AgentKey<'a>, usize>,
-    /// The controller of the pod that was noted last, and the index of the agent. The pods of a controller follow each other, and
-    /// most share one object for it.
-    last: Option<(&'a OwnerReference, usize)>,
-}
-
 /// What has the pods of a template run on each node.
 #[derive(Clone, Copy, Debug)]
 enum Runner<'a> {
@@ -91,7 +80,7 @@ impl<'a> NodeAgents<'a> {
     ) -> Self {
         let roles = roles(input, pools);
         let mut starting: BTreeMap<usize, Present<'a>> = BTreeMap::new();
-        let mut seen = vec![SeenAgents::default(); pools.len()];
+        let mut seen: Vec<HashMap<AgentKey<'a>, Sightings>> = vec![HashMap::new(); pools.len()];
         if roles.iter().any(|role| *role != Role::default()) {
             let mut last = LastTemplate::default();
             for (pod, placed) in input.pods.iter().zip(&demand.placed) {
@@ -101,20 +90,19 @@ impl<'a> NodeAgents<'a> {
                     continue;
                 }
                 let runner = last.of(pod, Runner::of);
+                let agent = runner.map(|runner| runner.key(pod));
                 if starts {
                     let here = starting.entry(node).or_default();
-                    here.agents.extend(runner.map(|runner| runner.key(pod)));
+                    here.agents.extend(agent);
                     here.pods.push((pods::priority(pod), class));
                 }
-                let Some(runner) = runner else { continue };
-                if let (Some(pool), None) = (teaches, pod.deleted()) {
-                    seen[pool].note((runner, pod), demand, class, node);
+                if let (Some(agent), Some(pool), None) = (agent, teaches, pod.deleted()) {
+                    note(seen[pool].entry(agent), demand, (pod.started(), class), node);
                 }
             }
         }
         let all_daemon_sets: BTreeSet<_> =
             input.observed.daemon_sets.iter().map(|object| key(&object.metadata)).collect();
-        let seen = seen.into_iter().map(|seen| seen.all.into_iter().collect::<HashMap<_, _>>());
         for (pool, seen) in pools.iter_mut().zip(seen) {
             let Ok(template) = &mut pool.template else { continue };
             let remembered = template.discovered.as_ref().map(|known| known.pods.clone()).unwrap_or_default();
@@ -210,49 +198,19 @@ fn roles(input: PassInput<'_>, pools: &[Pool]) -> Vec<Role> {
     roles
 }
 
-impl<'a> SeenAgents<'a> {
-    /// Notes a pod of an agent. Of pods that started at the same time the one that asks for most counts.
-    fn note(
-        &mut self,
-        (runner, pod): (Runner<'a>, &'a PodInfo),
-        demand: &Demand,
-        class: PodClassId,
-        node: usize,
-    ) {
-        let noted = (pod.started(), class);
-        let index = self.index(runner, pod, noted);
-        let age =
-            |(started, class): (Option<Timestamp>, PodClassId)| (started, &demand.classes[class].request);
-        let (_, sightings) = &mut self.all[index];
-        if age(noted) > age(sightings.newest) {
-            sightings.newest = noted;
-        }
-        sightings.nodes.push(node);
+/// Notes a pod of an agent. Of pods that started at the same time the one that asks for most counts.
+fn note(
+    entry: Entry<'_, AgentKey<'_>, Sightings>,
+    demand: &Demand,
+    pod: (Option<Timestamp>, PodClassId),
+    node: usize,
+) {
+    let sightings = entry.or_insert_with(|| Sightings { newest: pod, nodes: Vec::new() });
+    let age = |(started, class): (Option<Timestamp>, PodClassId)| (started, &demand.classes[class].request);
+    if age(pod) > age(sightings.newest) {
+        sightings.newest = pod;
     }
-
-    /// The index of the agent that the pod is of. If it is new, the pod is its newest.
-    fn index(
-        &mut self,
-        runner: Runner<'a>,
-        pod: &'a PodInfo,
-        noted: (Option<Timestamp>, PodClassId),
-    ) -> usize {
-        if let (Runner::Controller(owner), Some((last, index))) = (runner, self.last)
-            && ptr::eq(owner, last)
-        {
-            return index;
-        }
-        let key = runner.key(pod);
-        let next = self.all.len();
-        let index = *self.indexes.entry(key).or_insert(next);
-        if index == next {
-            self.all.push((key, Sightings { newest: noted, nodes: Vec::new() }));
-        }
-        if let Runner::Controller(owner) = runner {
-            self.last = Some((owner, index));
-        }
-        index
-    }
+    sightings.nodes.push(node);
 }
 
 /// Whether each of the `required` nodes is among `nodes`.

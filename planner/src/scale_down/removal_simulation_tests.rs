@@ -1,0 +1,165 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
+use crate::requirements::node_profile::NodeProfile;
+use crate::requirements::pod_class::{CountedNodes, PodAffinity, TopologyCount, TopologySpread};
+use crate::resources::{Amounts, Basic, Resource};
+use crate::snapshot::{NodeSetup, Place, Setup};
+
+fn amounts(cpu: i64, pods: i64) -> Amounts {
+    let mut a = Amounts::default();
+    a.set(Resource::Basic(Basic::Cpu), cpu);
+    a.set(Resource::Basic(Basic::Pods), pods);
+    a
+}
+
+/// A topology count of all nodes.
+fn counting(key: &str) -> TopologyCount {
+    TopologyCount { key: key.to_owned(), nodes: CountedNodes::All }
+}
+
+/// A node with four free cores.
+fn node(at: usize, zone: &str, pods: Vec<(PodClassId, usize)>) -> NodeSetup {
+    let mut profile = NodeProfile::default();
+    profile.labels.insert(HOSTNAME_LABEL.to_owned(), format!("n{at}"));
+    profile.labels.insert("zone".to_owned(), zone.to_owned());
+    NodeSetup {
+        place: Place::Node(at),
+        profile: profile.into(),
+        free: amounts(4000, 10),
+        pods,
+        ports: vec![],
+        increments: vec![],
+        open: true,
+    }
+}
+
+fn snapshot(
+    classes: &[PodClass],
+    topology_counts: &[TopologyCount],
+    nodes: Vec<NodeSetup>,
+) -> ClusterSnapshot {
+    ClusterSnapshot::new(Setup {
+        constraint_sets: &[Constraints::default()],
+        classes,
+        topology_counts,
+        supplies: &[],
+        pending: &[false],
+        nodes,
+        templates: vec![],
+    })
+}
+
+#[test]
+fn departures_respect_constraints_and_arrivals() {
+    let classes = [
+        PodClass {
+            request: amounts(1000, 1),
+            anti_affinity: vec![0],
+            increments: vec![0],
+            ..PodClass::default()
+        },
+        PodClass { request: amounts(2000, 1), ..PodClass::default() },
+    ];
+    // Pods: 0 class 0 on n0, 1 class 0 on n1, 2 class 1 on n2, 3 class 1 on n0.
+    let nodes =
+        vec![node(0, "z", vec![(0, 1), (1, 1)]), node(1, "z", vec![(0, 1)]), node(2, "z", vec![(1, 1)])];
+    let mut snapshot = snapshot(&classes, &[counting(HOSTNAME_LABEL)], nodes);
+    let mut during = snapshot.clone();
+    let placed = [Some((0, 0)), Some((0, 1)), Some((1, 2)), Some((1, 0)), None];
+    let mut d = RemovalSimulation::new(&mut snapshot, Some(&mut during), &classes, &placed);
+    assert_eq!(d.could_leave(0, &[0, 3]), Ok(()));
+    assert_eq!(d.leave(0, &[0, 3]), Ok(()));
+    assert_eq!(d.could_leave(1, &[1]), Err(1), "the other of its class is on n2 now");
+    assert_eq!(d.could_leave(1, &[]), Err(3), "what arrived there moves on, and cannot");
+    assert_eq!(d.could_leave(2, &[2, 4]), Err(4), "a pod of no class has no place");
+}
+
+const PLAIN: PodClassId = 0;
+const NEAR: PodClassId = 1;
+const APART: PodClassId = 2;
+const SPREADING: PodClassId = 3;
+const COUNTED: PodClassId = 4;
+
+/// One class for each way in which pods look at each other in a zone, of a core and a half.
+fn classes() -> Vec<PodClass> {
+    let affinity = PodAffinity { topology_counts: vec![0], matches_itself: true };
+    let spread = TopologySpread { topology_count: 0, max_skew: 1, min_domains: 1, matches_itself: true };
+    let class = PodClass { request: amounts(1500, 1), ..PodClass::default() };
+    vec![
+        class.clone(),
+        PodClass { affinity: Some(affinity), increments: vec![0], ..class.clone() },
+        PodClass { anti_affinity: vec![0], ..class.clone() },
+        PodClass { spreads: vec![spread], increments: vec![0], ..class.clone() },
+        PodClass { increments: vec![0], ..class.clone() },
+        PodClass { anti_affinity: vec![0], increments: vec![0], ..class },
+    ]
+}
+
+#[test]
+fn a_drained_node_is_seen_by_pods_that_spread_or_look_at_what_stays_on_it() {
+    let classes = classes();
+    for (what, moving, staying, increments, expected) in [
+        ("nothing moves", vec![], vec![COUNTED], vec![], false),
+        ("no constraint", vec![PLAIN, COUNTED], vec![COUNTED], vec![], false),
+        ("all that counts moves", vec![NEAR, NEAR, COUNTED], vec![PLAIN], vec![], false),
+        ("near to one that stays", vec![NEAR], vec![COUNTED], vec![], true),
+        ("near to its like, which stays", vec![NEAR], vec![NEAR], vec![], true),
+        ("near to a daemon to come", vec![NEAR], vec![], vec![0], true),
+        ("apart from one that stays", vec![PLAIN, APART], vec![COUNTED], vec![], true),
+        ("apart from one that moves", vec![COUNTED, APART], vec![PLAIN], vec![], false),
+        ("spreads", vec![SPREADING], vec![], vec![], true),
+    ] {
+        let placed: Vec<_> = moving.iter().map(|&class| Some((class, 0))).collect();
+        let pods = moving.iter().chain(&staying).map(|&class| (class, 1)).collect();
+        let first = NodeSetup { increments, ..node(0, "z", pods) };
+        let snapshot = snapshot(&classes, &[counting("zone")], vec![first, node(1, "z", vec![(COUNTED, 1)])]);
+        let moving = MovingPods { nodes: vec![0], pods: (0..placed.len()).collect() };
+        assert_eq!(sees_drained_nodes(&moving, &snapshot, &classes, &placed), expected, "{what}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    /// Nodes by their zones; pods by class, node, and whether they move with it; how many of the first nodes may go.
+    #[test]
+    fn where_no_moving_pod_sees_drained_nodes_they_make_no_difference(
+        zones in prop::collection::vec(0_usize..3, 2..6),
+        pods in prop::collection::vec((0_usize..6, 0_usize..6, prop::bool::weighted(0.8)), 0..10),
+        candidates in 1_usize..5,
+        abandoned in prop::bool::ANY,
+    ) {
+        let classes = classes();
+        let pods: Vec<_> = pods.into_iter().map(|(class, at, moves)| (class, at % zones.len(), moves)).collect();
+        let of_node = |at: usize| {
+            let mut counts = PodCounts::new();
+            pods.iter().filter(|pod| pod.1 == at).for_each(|pod| *counts.entry(pod.0).or_default() += 1);
+            counts.into_iter().collect()
+        };
+        let nodes = zones.iter().enumerate().map(|(at, zone)| node(at, &format!("z{zone}"), of_node(at)));
+        let mut after = snapshot(&classes, &[counting("zone")], nodes.collect());
+        let placed: Vec<_> = pods.iter().map(|&(class, at, _)| Some((class, at))).collect();
+        let moving = |at: usize| (0..pods.len()).filter(|&pod| pods[pod].1 == at && pods[pod].2).collect::<Vec<_>>();
+        let leaving: Vec<usize> = (0..candidates.min(zones.len())).collect();
+        let mut all: Vec<usize> = leaving.iter().flat_map(|&at| moving(at)).collect();
+        all.sort_unstable();
+        let all = MovingPods { nodes: leaving.clone(), pods: all };
+        if sees_drained_nodes(&all, &after, &classes, &placed) {
+            return Ok(());
+        }
+        let (mut alone, mut during) = (after.clone(), after.clone());
+        let mut both = RemovalSimulation::new(&mut after, Some(&mut during), &classes, &placed);
+        let mut alone = RemovalSimulation::new(&mut alone, None, &classes, &placed);
+        for (turn, &at) in leaving.iter().enumerate() {
+            if abandoned && turn == 0 {
+                both.abandon(at, &moving(at));
+                alone.abandon(at, &moving(at));
+                continue;
+            }
+            prop_assert_eq!(both.could_leave(at, &moving(at)), alone.could_leave(at, &moving(at)), "{}", at);
+            prop_assert_eq!(both.leave(at, &moving(at)), alone.leave(at, &moving(at)), "{}", at);
+        }
+    }
+}
