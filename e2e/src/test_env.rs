@@ -27,6 +27,10 @@ pub const RELEASE_NAMESPACE: &str = "tandem-system";
 /// to say that is about it.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
+/// Until an operator has to have ended that is told to, or that finds that it may not go on: it needs 20 s at most, and its Pod
+/// would be killed after 30.
+pub const EXITS: Duration = Duration::from_secs(60);
+
 /// The environment of one end-to-end test.
 pub struct TestEnv {
     /// The control plane; always a private one, because its audit log is read.

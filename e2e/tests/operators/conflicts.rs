@@ -12,7 +12,7 @@ use e2e::concurrent_writer::ConcurrentWriter;
 use e2e::lost_update_check::LostUpdateCheck;
 use e2e::operators::OperatorKind;
 use e2e::request_costs::RequestCosts;
-use e2e::test_env::{PATIENCE, TestEnv};
+use e2e::test_env::{EXITS, PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use e2e::waiting;
 use e2e::write_effects::WriteEffects;
@@ -206,7 +206,7 @@ async fn versioned_patches_lose_nothing() {
 async fn the_count_of_a_pool_without_status_waits_for_one_and_for_no_other_writer() {
     let mut env = TestEnv::begin("newpool", &[]).await.unwrap();
     let node_pool_operator = env.release.pod(env.cluster, OperatorKind::NodePool).await.unwrap();
-    env.operators.node_pool.stop(PATIENCE).await.unwrap();
+    env.operators.node_pool.stop(EXITS).await.unwrap();
     env.create(&objects::deployment("web", "new", 1, "2")).await.unwrap();
     let pods = env.api::<Pod>();
     eventually(PATIENCE, "the pod has no place", async || {

@@ -8,7 +8,7 @@ use e2e::audit::Event;
 use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
 use e2e::objects;
 use e2e::operators::OperatorKind;
-use e2e::test_env::{PATIENCE, TestEnv};
+use e2e::test_env::{EXITS, PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
@@ -51,7 +51,7 @@ async fn pod(env: &TestEnv, name: &str) {
 async fn behind_a_proxy(env: &mut TestEnv) -> FaultProxy {
     let proxy = FaultProxy::start(env.cluster).await.unwrap();
     let replica = env.release.pod(env.cluster, OperatorKind::Autoscaler).await.unwrap();
-    env.operators.autoscaler.stop(PATIENCE).await.unwrap();
+    env.operators.autoscaler.stop(EXITS).await.unwrap();
     env.operators.autoscaler = replica.start_through(env.cluster, &proxy).await.unwrap();
     proxy
 }

@@ -10,7 +10,7 @@ use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
 use e2e::objects;
 use e2e::operators::{OperatorKind, OperatorProcess};
 use e2e::process_supervisor::{Exit, Signal};
-use e2e::test_env::{PATIENCE, TestEnv};
+use e2e::test_env::{EXITS, PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -74,7 +74,7 @@ async fn a_frozen_leader(work: Work) {
     let woken = env.audit().unwrap().end().unwrap();
     let first = process(&mut env, operator);
     first.signal(Signal::Continue).await.unwrap();
-    let exit = tokio::time::timeout(PATIENCE, first.wait()).await.ok();
+    let exit = tokio::time::timeout(EXITS, first.wait()).await.ok();
     let log = first.log_tail();
     assert_eq!(exit, Some(Exit::Code(1)), "a leader that lost its lease ends\n{log}");
     done(&env, &work, at_last).await;
@@ -114,7 +114,7 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     let mut env = TestEnv::begin("deleted", &QUICK_LEASE).await.unwrap();
     let proxy = FaultProxy::start(env.cluster).await.unwrap();
     let replica = env.release.pod(env.cluster, operator).await.unwrap();
-    env.operators.node_pool.stop(PATIENCE).await.unwrap();
+    env.operators.node_pool.stop(EXITS).await.unwrap();
     env.operators.node_pool = replica.start_through(env.cluster, &proxy).await.unwrap();
     let mut pool = objects::pool("p", 0, 100);
     pool.spec.replicas = Some(1);
@@ -149,7 +149,7 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     .await
     .unwrap();
     let first = process(&mut env, operator);
-    let exit = tokio::time::timeout(PATIENCE, first.wait()).await.ok();
+    let exit = tokio::time::timeout(EXITS, first.wait()).await.ok();
     assert_eq!(exit, Some(Exit::Code(1)), "a leader that lost its lease ends\n{}", first.log_tail());
 
     let events = env.events().unwrap();

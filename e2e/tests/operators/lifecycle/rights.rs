@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::operators::{OperatorKind, OperatorProcess};
 use e2e::process_supervisor::Exit;
-use e2e::test_env::{PATIENCE, TestEnv};
+use e2e::test_env::{EXITS, PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Api;
@@ -24,7 +24,7 @@ async fn a_replica_without_the_right_to_the_lease_is_not_ready_until_it_has_it()
     let bindings = Api::<RoleBinding>::namespaced(env.client.clone(), env.release.namespace());
     let mut binding = bindings.get("tandem-nodepool-operator-lease").await.unwrap();
     let _ = bindings.delete("tandem-nodepool-operator-lease", &DeleteParams::default()).await.unwrap();
-    let exit = tokio::time::timeout(PATIENCE, env.operators.node_pool.wait()).await.ok();
+    let exit = tokio::time::timeout(EXITS, env.operators.node_pool.wait()).await.ok();
     assert_eq!(exit, Some(Exit::Code(1)), "a leader that cannot renew ends");
     // The standby, and a replica that has never had the right.
     let late = env.release.pod(env.cluster, operator).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_replica_without_the_right_to_the_lease_is_not_ready_until_it_has_it()
     let _ = bindings.create(&PostParams::default(), &binding).await.unwrap();
     is_ready(&standby).await.unwrap();
     is_ready(&late).await.unwrap();
-    late.stop(PATIENCE).await.unwrap();
+    late.stop(EXITS).await.unwrap();
     env.operators.node_pool = standby;
     holder(&env, operator, 1).await;
     env.end().await.unwrap();

@@ -10,7 +10,7 @@ use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
 use e2e::objects;
 use e2e::operators::OperatorKind;
 use e2e::tandem::Release;
-use e2e::test_env::{PATIENCE, RELEASE_NAMESPACE, TestEnv};
+use e2e::test_env::{EXITS, PATIENCE, RELEASE_NAMESPACE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -84,7 +84,7 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
 async fn watches_that_died_silently_are_opened_anew_within_a_minute() {
     let mut env = TestEnv::begin("silent", &[]).await.unwrap();
     let proxy = FaultProxy::start(env.cluster).await.unwrap();
-    env.operators.node_pool.stop(PATIENCE).await.unwrap();
+    env.operators.node_pool.stop(EXITS).await.unwrap();
     let replica = env.release.pod(env.cluster, OperatorKind::NodePool).await.unwrap();
     env.operators.node_pool = replica.start_through(env.cluster, &proxy).await.unwrap();
     let mut pool = objects::pool("p", 0, 5);
@@ -225,7 +225,7 @@ async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
             env.create(&objects::autoscaler("all", 600)).await.unwrap();
             env.create(&objects::deployment("web", "p", 1, "3")).await.unwrap();
             env.pods_run(1).await.unwrap();
-            env.operators.autoscaler.stop(PATIENCE).await.unwrap();
+            env.operators.autoscaler.stop(EXITS).await.unwrap();
             env.operators.autoscaler.start_again().await.unwrap();
         }
     }
@@ -257,7 +257,7 @@ async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages()
     }
     let proxy = FaultProxy::start(env.cluster).await.unwrap();
     proxy.refuse(InjectedRefusal { target: "continue=".into(), code: 429, one_in: 2 });
-    env.operators.autoscaler.stop(PATIENCE).await.unwrap();
+    env.operators.autoscaler.stop(EXITS).await.unwrap();
     let replica = env.release.pod(env.cluster, OperatorKind::Autoscaler).await.unwrap();
     env.operators.autoscaler = replica.start_through(env.cluster, &proxy).await.unwrap();
     env.create(&objects::pool("p", 0, 5)).await.unwrap();
@@ -367,6 +367,6 @@ async fn a_cluster_that_is_restored_from_a_backup_is_seen_as_it_is() {
     there_are(3).await;
     let log = std::fs::read_to_string(operator.log_path()).unwrap();
     assert!(log.contains("restored from a backup"), "{log}");
-    operator.stop(PATIENCE).await.unwrap();
+    operator.stop(EXITS).await.unwrap();
     cluster.stop().await.unwrap();
 }

@@ -16,7 +16,7 @@ use e2e::fault_proxy::FaultProxy;
 use e2e::machines::{Machines, PROGRAM};
 use e2e::objects;
 use e2e::operators::OperatorKind;
-use e2e::test_env::{PATIENCE, TestEnv};
+use e2e::test_env::{EXITS, PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -58,7 +58,7 @@ impl Crashable {
             machines.start_kubelets(env.cluster).await.unwrap();
         }
         let proxy = FaultProxy::start(env.cluster).await.unwrap();
-        env.operators.node_pool.stop(PATIENCE).await.unwrap();
+        env.operators.node_pool.stop(EXITS).await.unwrap();
         let pod = env.release.pod(env.cluster, OperatorKind::NodePool).await.unwrap();
         env.operators.node_pool = pod.start_through(env.cluster, &proxy).await.unwrap();
         Self { env, proxy, machines }
