@@ -25,7 +25,7 @@ pub(crate) enum Error {
         source: kube::Error,
     },
     /// A live read timed out.
-    #[error("listing {what} took longer than {} s", limit.as_secs())]
+    #[error("listing {what} took longer than {:.1} s", limit.as_secs_f32())]
     ListTimeout {
         /// The kind of object that was listed.
         what: &'static str,

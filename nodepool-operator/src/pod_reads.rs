@@ -100,6 +100,7 @@ async fn list_pods(ctx: &Context, nodes: &BTreeSet<String>, end: ReadsEnd) -> BT
     let lists: Vec<_> = nodes.iter().map(list).collect();
     let mut lists = stream::iter(lists).buffer_unordered(PARALLEL_LISTS);
     let mut found = BTreeMap::new();
+    let mut not_asked_for = 0_usize;
     while let Some((node, pods)) = lists.next().await {
         match pods {
             Some(Ok(pods)) => {
@@ -110,13 +111,20 @@ async fn list_pods(ctx: &Context, nodes: &BTreeSet<String>, end: ReadsEnd) -> BT
                 ctx.metrics.pods_unread(category);
                 warn!(node, category, error = %chain(&failed), "the node has to wait: its pods cannot be listed");
             }
-            None => {}
+            None => not_asked_for += 1,
         }
+    }
+    if not_asked_for > 0 {
+        warn!(
+            nodes = not_asked_for,
+            "so many nodes have to wait: there was no time left to list their pods, or too many lists failed"
+        );
     }
     found
 }
 
-/// The pods of one node; `None` where they were not asked for, because too many lists before have failed.
+/// The pods of one node; `None` where they were not asked for, because too many lists before have failed, or the time of the
+/// pass is over.
 async fn list_of_node(
     ctx: &Context,
     node: String,
@@ -128,12 +136,16 @@ async fn list_of_node(
     }
     let api: Api<Pod> = Api::all(ctx.client.clone());
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let left = end.left(ctx);
+    if left.is_zero() {
+        return (node, None);
+    }
     let read = async {
         // It is never closed, and without it the list would only use more memory.
         let _place = ctx.pod_lists.acquire().await;
         list::list_as::<Pod, KeptPod>(&api, &of_node).await
     };
-    let pods = listed("pods", end.left(ctx), read).await.map(|Listed { items, unreadable }| {
+    let pods = listed("pods", left, read).await.map(|Listed { items, unreadable }| {
         let readable = items.into_iter().map(|KeptPod(pod)| pod);
         readable.chain(unreadable.iter().map(stand_in)).map(Arc::new).collect()
     });

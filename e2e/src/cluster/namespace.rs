@@ -11,6 +11,7 @@ use kube::api::{DeleteParams, PostParams};
 
 use super::{Cluster, client_of};
 use crate::control_plane::go::inform;
+use crate::test_env::PATIENCE;
 use crate::wait::eventually;
 
 /// Time limit of the API server's answer at the end of a test, which may have failed.
@@ -54,8 +55,7 @@ impl Cluster {
         // Pods are rejected until the controller manager has created the namespace's default service account.
         let accounts = Api::<ServiceAccount>::namespaced(client, &name);
         let what = format!("the default service account of {name}");
-        eventually(Duration::from_secs(30), &what, || async { Ok(accounts.get_opt("default").await?) })
-            .await?;
+        eventually(PATIENCE, &what, || async { Ok(accounts.get_opt("default").await?) }).await?;
         Ok(guard)
     }
 }

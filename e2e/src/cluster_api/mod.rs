@@ -28,6 +28,7 @@ use crate::file_lock::FileLock;
 use crate::operators::OperatorProcess;
 use crate::places::Places;
 use crate::process_supervisor::lock;
+use crate::test_env::PATIENCE;
 use crate::wait::eventually;
 
 const MODULE: &str = "cluster-api";
@@ -206,7 +207,7 @@ pub async fn start_for(cluster: &Cluster, workload: &Cluster) -> Result<ClusterA
     };
     // The API server is not ready to list objects of a new kind as soon as it is established.
     let first = async || kubelets.heartbeat().await.map(Some);
-    eventually(Duration::from_secs(60), "the machines can be listed", first).await?;
+    eventually(PATIENCE, "the machines can be listed", first).await?;
     let kubelets = tokio::spawn(kubelets.run(Arc::clone(&ended)));
     Ok(ClusterApi { core, infrastructure, kubelets, ended, broken, _only: only })
 }

@@ -1,7 +1,5 @@
 //! What `clusterctl move` does in the cluster that it moves objects away from.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
@@ -10,10 +8,8 @@ use serde_json::{Value, json};
 use super::objects::CLUSTER;
 use super::{GROUP, INFRASTRUCTURE_GROUP, machines, resource};
 use crate::cluster::Cluster;
+use crate::test_env::PATIENCE;
 use crate::wait::eventually;
-
-/// Time limit of each step.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pauses the `Cluster` of the namespace, and then removes its objects without what their controllers do at the end of one: the
 /// machines run on.

@@ -1,7 +1,5 @@
 //! The objects of a `Cluster` with one `MachineDeployment`.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use kube::Api;
 use kube::api::DynamicObject;
@@ -10,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{GROUP, INFRASTRUCTURE_GROUP, VERSION, resource};
 use crate::cluster::Cluster;
+use crate::test_env::PATIENCE;
 use crate::wait::eventually;
 
 /// Name of the `Cluster`: its workers are the nodes of a control plane that is there already.
@@ -41,7 +40,7 @@ pub async fn create_for(cluster: &Cluster, workload: &Cluster, namespace: &str, 
     cluster.kubectl(&patch).await?;
     let kind = resource(GROUP, "Cluster", "clusters");
     let clusters: Api<DynamicObject> = Api::namespaced_with(cluster.client().await?, namespace, &kind);
-    eventually(Duration::from_secs(60), "the Cluster is ready", async || {
+    eventually(PATIENCE, "the Cluster is ready", async || {
         let cluster = clusters.get(CLUSTER).await?;
         let ready = |field: &str| cluster.data.pointer(field) == Some(&json!(true));
         let is_ready = ready("/status/initialization/infrastructureProvisioned")

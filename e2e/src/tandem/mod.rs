@@ -18,6 +18,7 @@ use tokio::sync::OnceCell;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::operators::{OperatorKind, OperatorProcess};
 use crate::process_supervisor::Exit;
+use crate::test_env::PATIENCE;
 use crate::wait::eventually;
 
 pub use pod::{Pod, default_memory_limit};
@@ -25,8 +26,8 @@ pub use pod::{Pod, default_memory_limit};
 /// An operator finishes its work within 20 s after a stop request.
 const STOP: Duration = Duration::from_secs(30);
 
-/// Discovery includes a new CRD within seconds.
-const SERVED: Duration = Duration::from_secs(30);
+/// Discovery includes a new CRD within seconds, on a machine that has time for it.
+const SERVED: Duration = PATIENCE;
 
 /// A release of the chart.
 pub struct Release {

@@ -88,7 +88,7 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
     let pool = ObjectKey::node_pool("kept", "kept");
     WriteEffects::of(&events, &pool).check_owned().unwrap();
     LostUpdateCheck::of(&events, &pool).check_unbroken().unwrap();
-    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=60s"]).await.unwrap();
+    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=180s"]).await.unwrap();
     uninstall(cluster).await;
 }
 
@@ -194,7 +194,7 @@ async fn a_drain_of_the_operators_node_never_takes_both_replicas() {
         assert!(nodes.len() == 2 && nodes[0] != nodes[1], "{operator} runs on {nodes:?}");
     }
     let node = "tandem-worker";
-    let args = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=90s"];
+    let args = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s"];
     let mut drain = std::pin::pin!(cluster.kubectl(&args));
     let mut looks = 0;
     let drained = loop {
@@ -212,7 +212,7 @@ async fn a_drain_of_the_operators_node_never_takes_both_replicas() {
     drained.unwrap();
     assert!(looks > 1, "the drain was over before it was looked at");
     cluster.kubectl(&["uncordon", node]).await.unwrap();
-    let rolled_out = ["rollout", "status", "deployment", "--namespace", NAMESPACE, "--timeout=90s"];
+    let rolled_out = ["rollout", "status", "deployment", "--namespace", NAMESPACE, "--timeout=180s"];
     cluster.kubectl(&rolled_out).await.unwrap();
     uninstall(cluster).await;
 }
@@ -245,7 +245,7 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
 
     // Replicas prefer other nodes: the one that follows the standby runs on the new node, and leads when the leader goes.
     let rolled_out = |what: &'static str| async move {
-        let wait = ["rollout", "status", what, "--namespace", NAMESPACE, "--timeout=90s"];
+        let wait = ["rollout", "status", what, "--namespace", NAMESPACE, "--timeout=180s"];
         cluster.kubectl(&wait).await.unwrap();
     };
     let deployment = "deployment/tandem-nodepool-operator";
@@ -294,7 +294,7 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
     assert!(deleted.len() == 1 && !deleted[0].contains(&first.pod), "{} drained: {deleted:?}", first.pod);
     let pool = ObjectKey::node_pool("kept", "kept");
     LostUpdateCheck::of(&events, &pool).check_unbroken().unwrap();
-    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=60s"]).await.unwrap();
+    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=180s"]).await.unwrap();
     uninstall(cluster).await;
 }
 

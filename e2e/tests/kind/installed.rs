@@ -133,7 +133,7 @@ async fn pending_pods_get_nodes_and_the_nodes_go_again_with_the_operators_as_pod
     has(1, 1).await;
     has(0, 0).await;
     runs_what_was_made(&turn).await;
-    cluster.kubectl(&["delete", "namespace", "demo", "--timeout=60s"]).await.unwrap();
+    cluster.kubectl(&["delete", "namespace", "demo", "--timeout=180s"]).await.unwrap();
     uninstall(cluster).await;
 }
 
@@ -168,7 +168,7 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
 
     let (uninstalled, said) = uninstall_says(cluster).await;
     assert!(uninstalled && said.contains("kept/kept: 3 nodes"), "{said}");
-    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=60s"]).await.unwrap();
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=180s"]).await.unwrap();
     let kept = node_uids(cluster).await;
     assert!(kept.len() == 3 && before.iter().all(|uid| kept.contains(uid)), "{before:?} {kept:?}");
     scale(cluster, 1).await;
@@ -177,7 +177,7 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     nodes_are_ready(cluster, 1).await;
     let left = node_uids(cluster).await;
     assert!(kept.contains(&left[0]), "{left:?} is not one of {kept:?}");
-    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=60s"]).await.unwrap();
+    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=180s"]).await.unwrap();
     assert_eq!(node_uids(cluster).await, Vec::<String>::new());
     uninstall(cluster).await;
 }

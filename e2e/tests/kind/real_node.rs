@@ -115,7 +115,7 @@ async fn a_pod_that_fits_nowhere_runs_on_a_real_kubelet_that_the_autoscaler_aske
         Ok(Some(()))
     })
     .await;
-    cluster.kubectl(&["delete", "namespace", "real", "--timeout=60s"]).await.unwrap();
+    cluster.kubectl(&["delete", "namespace", "real", "--timeout=180s"]).await.unwrap();
     uninstall(cluster).await;
 }
 

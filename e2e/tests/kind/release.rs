@@ -41,7 +41,12 @@ pub(crate) async fn clean(cluster: &Cluster) {
             }
         }
         cluster.kubectl(&of_tests).await.unwrap();
-        let nodes = ["delete", "nodes", "--selector", "tandem.dev/nodepool", "--timeout=60s"];
+        let of_pools = ["--selector", "tandem.dev/nodepool"];
+        let nodes = [&["get", "nodes", "--output", "name"][..], &of_pools].concat();
+        for node in cluster.kubectl(&nodes).await.unwrap().lines() {
+            cluster.kubectl(&["patch", node, "--type=merge", "--patch", finalizers]).await.unwrap();
+        }
+        let nodes = [&["delete", "nodes", "--timeout=60s"][..], &of_pools].concat();
         cluster.kubectl(&nodes).await.unwrap();
     }
     let uninstall = ["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--ignore-not-found"];
@@ -97,7 +102,7 @@ pub(crate) const UNINSTALL: [&str; 7] =
 
 pub(crate) async fn uninstall(cluster: &Cluster) {
     cluster.helm(&UNINSTALL).await.unwrap();
-    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=60s"]).await.unwrap();
+    cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=180s"]).await.unwrap();
 }
 
 pub(crate) async fn json(cluster: &Cluster, args: &[&str]) -> Value {

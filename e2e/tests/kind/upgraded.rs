@@ -64,7 +64,7 @@ async fn a_live_pool_outlives_an_upgrade_from_the_commit_before_and_the_way_back
     scale(cluster, 0).await;
     nodes_are_ready(cluster, 0).await;
 
-    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=60s"]).await.unwrap();
+    cluster.kubectl(&["delete", "namespace", "kept", "--timeout=180s"]).await.unwrap();
     uninstall(cluster).await;
 }
 

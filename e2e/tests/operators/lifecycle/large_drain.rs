@@ -7,6 +7,7 @@ use e2e::memory::{self, Field};
 use e2e::objects;
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
+use e2e::waiting;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -70,6 +71,7 @@ async fn a_large_drain_that_a_budget_holds_up_takes_little_memory_and_few_lists(
     env.create(&pool).await.unwrap();
     env.settles("large", i32::try_from(NODES).unwrap()).await.unwrap();
     fill(&env, "large").await;
+    waiting::gets_on();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "fat"},
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "fat"}}},
@@ -97,6 +99,7 @@ async fn a_large_drain_that_a_budget_holds_up_takes_little_memory_and_few_lists(
     assert!(lists > 0, "they are in the audit log");
     assert!(lists < 18 + 9 * 75, "{lists} lists");
 
+    waiting::gets_on();
     env.kubectl(&["delete", "pdb", "fat"]).await.unwrap();
     eventually(PATIENCE * 2, "all nodes are gone", async || {
         let left = env.nodes("large").await?.len();
