@@ -3,8 +3,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use e2e::cluster::ClusterOptions;
+use e2e::control_plane::go::inform;
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
@@ -13,6 +14,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals
 /// every 10 s are late, nodes count as lost, and both operators react to that.
@@ -30,6 +32,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// Number of pods between two lines of progress.
 pub(crate) const TELL: usize = 5000;
+/// Number of nodes between two lines of progress.
+const TELL_NODES: usize = 500;
 /// Maximum number of pods that wait for kwok. kwok handles waiting pods twice when it handles a node again, so with
 /// more it would lag for minutes after the last pod runs.
 pub(crate) const AHEAD: usize = 500;
@@ -61,6 +65,25 @@ pub(crate) fn namespaced<K: Resource<DynamicType = (), Scope = NamespaceResource
     namespace: &str,
 ) -> Api<K> {
     Api::namespaced(client.clone(), namespace)
+}
+
+/// Waits until `count`, of nodes that are made one after the other, is `wanted`: as long as it grows, and [`PATIENCE`] longer.
+pub(crate) async fn grows_to(wanted: usize, mut count: impl AsyncFnMut() -> Result<usize>) -> Result<()> {
+    let (mut most, mut at) = (0, Instant::now());
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = count().await?;
+        if now == wanted {
+            return Ok(());
+        }
+        if now / TELL_NODES > most / TELL_NODES {
+            inform(&format!("  {now} nodes are ready"));
+        }
+        if now > most {
+            (most, at) = (now, Instant::now());
+        }
+        ensure!(at.elapsed() < PATIENCE, "{now} of {wanted} nodes are ready, and no more for {PATIENCE:?}");
+    }
 }
 
 /// Waits until every pod runs that is there.

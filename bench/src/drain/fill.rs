@@ -16,7 +16,7 @@ use shared_crds::NodePool;
 
 use super::objects::{self, Kind, NAME, NAMESPACE};
 use crate::filling::{
-    AHEAD, CATCH_UP, CONCURRENCY, LOOK, PATIENCE, TELL, count, create, namespaced, none_waits,
+    AHEAD, CATCH_UP, CONCURRENCY, LOOK, PATIENCE, TELL, count, create, grows_to, namespaced, none_waits,
 };
 
 /// How many pods are looked at for their size.
@@ -27,11 +27,9 @@ pub(crate) async fn nodes(client: &Client, nodes: usize) -> Result<()> {
     inform(&format!("making {nodes} nodes"));
     let pools = namespaced::<NodePool>(client, NAMESPACE);
     create(&pools, objects::pool(nodes)).await?;
-    eventually(PATIENCE, "the pool's nodes are ready", || async {
-        tokio::time::sleep(LOOK).await;
+    grows_to(nodes, async || {
         let status = pools.get(NAME).await?.status.unwrap_or_default();
-        let ready = status.ready_replicas.unwrap_or_default();
-        if usize::try_from(ready)? == nodes { Ok(Some(())) } else { bail!("{ready} of {nodes} are ready") }
+        Ok(usize::try_from(status.ready_replicas.unwrap_or_default())?)
     })
     .await
 }

@@ -16,7 +16,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 use super::deal::{Deal, SPREAD};
 use super::objects::{NAMESPACE, Owner, TEAMS, ZONES, autoscaler, daemon_set, pool};
 use crate::filling::{
-    AHEAD, CATCH_UP, CONCURRENCY, LOOK, PATIENCE, TELL, count, create, namespaced, none_waits,
+    AHEAD, CATCH_UP, CONCURRENCY, LOOK, PATIENCE, TELL, count, create, grows_to, namespaced, none_waits,
 };
 
 /// A node, and where it is.
@@ -46,16 +46,11 @@ pub(crate) async fn nodes(client: &Client, deal: &Deal, samples: usize) -> Resul
         let replicas = deal.nodes / count + usize::from(at < deal.nodes % count);
         create(&pools, pool(zone, replicas, replicas + samples)).await?;
     }
-    eventually(PATIENCE, "the pools' nodes are ready", || async {
-        tokio::time::sleep(LOOK).await;
+    grows_to(deal.nodes, async || {
         let listed = pools.list(&ListParams::default()).await?.items;
         let ready: i32 =
             listed.iter().filter_map(|pool| pool.status.as_ref().and_then(|s| s.ready_replicas)).sum();
-        if usize::try_from(ready)? == deal.nodes {
-            Ok(Some(()))
-        } else {
-            bail!("{ready} of {} nodes are ready", deal.nodes)
-        }
+        Ok(usize::try_from(ready)?)
     })
     .await
 }

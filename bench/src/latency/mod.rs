@@ -23,7 +23,7 @@ use e2e::tandem::{Release, RunningOperators};
 use e2e::wait::eventually;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use row::{Memory, Row};
+use row::{BAR_MIB, Memory, Row};
 use sample::{Sample, Sampler};
 
 use crate::filling;
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Pending pods, one after the other
     #[arg(long, default_value_t = 100)]
     samples: usize,
+    /// The memory limit of each operator, in MiB; with one, three quarters of it are the bar
+    #[arg(long, value_name = "MIB")]
+    memory_limit: Option<u32>,
     /// Write the rows into this file, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -62,7 +65,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
-    let Args { nodes, pods, samples, json, markdown, quick } = args;
+    let Args { nodes, pods, samples, memory_limit, json, markdown, quick } = args;
     let (nodes, pods, samples) = if quick { (100, 2000, 10) } else { (nodes, pods, samples) };
     ensure!(samples > 0, "0 samples measure nothing; give at least 1");
     let deal = Deal::of(nodes, pods)?;
@@ -71,7 +74,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         operator.binary().await?;
     }
     let cluster = Cluster::start(filling::options()).await?;
-    let measured = measure(&cluster, &deal, samples).await;
+    let measured = measure(&cluster, &deal, samples, memory_limit).await;
     let stopped = cluster.stop().await;
     let (row, failed) = measured?;
     stopped?;
@@ -84,13 +87,25 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     if let Some(file) = markdown {
         page::fill(&file, "latency", &row.markdown())?;
     }
-    let complaints: Vec<String> = failed.into_iter().chain(row.complaints(samples)).collect();
+    let complaints: Vec<String> = failed
+        .into_iter()
+        .chain(row.complaints(samples, memory_limit.map_or(BAR_MIB, |limit| f64::from(limit) * 0.75)))
+        .collect();
     if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
 }
 
 /// The row, and why it ended early.
-async fn measure(cluster: &Cluster, deal: &Deal, samples: usize) -> Result<(Row, Option<String>)> {
-    let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await?;
+async fn measure(
+    cluster: &Cluster,
+    deal: &Deal,
+    samples: usize,
+    memory_limit: Option<u32>,
+) -> Result<(Row, Option<String>)> {
+    let limits = memory_limit.map(|mib| {
+        ["nodepoolOperator", "autoscalerOperator"].map(|it| format!("{it}.resources.limits.memory={mib}Mi"))
+    });
+    let release =
+        Release::install(cluster, RELEASE_NAMESPACE, limits.as_ref().map_or(&[], |it| &it[..])).await?;
     let mut operators = release.start(cluster).await?;
     let measured = with(cluster, &mut operators, deal, samples).await;
     let measured = measured.map_err(|error| {

@@ -7,7 +7,7 @@ use crate::numbers::{figure, percentile, rounded, thousands};
 
 /// From a pending pod to the write of the pool's scale: the p99 is below it (`docs/benchmarks/latency.md`).
 pub(crate) const BAR_MS: f64 = 1000.0;
-/// What an operator may have resident at any time.
+/// What an operator may have resident at any time, in the cluster of the page.
 pub(crate) const BAR_MIB: f64 = 100.0;
 
 /// The times of all samples, in milliseconds.
@@ -77,8 +77,8 @@ impl Row {
         }
     }
 
-    /// What is wrong with the row.
-    pub(crate) fn complaints(&self, asked: usize) -> Vec<String> {
+    /// What is wrong with the row, with a bar for the memory in MiB.
+    pub(crate) fn complaints(&self, asked: usize, bar_mib: f64) -> Vec<String> {
         let mut complaints = Vec::new();
         if self.samples != asked {
             complaints.push(format!("{} samples were taken, and {asked} were asked for", self.samples));
@@ -95,10 +95,10 @@ impl Row {
         for Memory { name, empty_rss_mib: _, rss_mib, peak_rss_mib, restarted_peak_rss_mib } in
             &self.operators
         {
-            if peak_rss_mib.max(*restarted_peak_rss_mib) >= BAR_MIB {
+            if peak_rss_mib.max(*restarted_peak_rss_mib) >= bar_mib {
                 complaints.push(format!(
                     "{name} had {peak_rss_mib} MiB resident at most, {rss_mib} MiB in the end and at most \
-                     {restarted_peak_rss_mib} MiB when it was started again, and the bar is below {BAR_MIB} MiB"
+                     {restarted_peak_rss_mib} MiB when it was started again, and the bar is below {bar_mib} MiB"
                 ));
             }
         }
@@ -204,16 +204,16 @@ mod tests {
 
     #[test]
     fn a_missed_bar_and_a_missing_sample_are_named() {
-        assert_eq!(row(100.0, 99.9).complaints(100), [""; 0]);
-        let said = row(100.0, 100.0).complaints(101).join("\n");
+        assert_eq!(row(100.0, 99.9).complaints(100, BAR_MIB), [""; 0]);
+        let said = row(100.0, 100.0).complaints(101, BAR_MIB).join("\n");
         assert!(said.contains("100 samples were taken, and 101"), "{said}");
         assert!(said.contains("autoscaler-operator had 100 MiB"), "{said}");
         let mut again = row(100.0, 1.0);
         again.operators[0].restarted_peak_rss_mib = 100.0;
-        assert_eq!(again.complaints(100).len(), 1);
+        assert_eq!(again.complaints(100, BAR_MIB).len(), 1);
         let mut slow = row(100.0, 1.0);
         slow.from_create.p99_ms = 1000.0;
-        let said = slow.complaints(100).join("\n");
+        let said = slow.complaints(100, BAR_MIB).join("\n");
         assert!(said.contains("p99 is 1,000 ms"), "{said}");
     }
 
