@@ -243,21 +243,32 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
     let nodes = json(cluster, &["get", "nodes", "--selector", "tandem.dev/nodepool=kept"]).await;
     let own = nodes["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
 
-    // Replicas prefer other nodes: the one that follows the standby runs on the new node, and leads when the leader goes.
-    let rolled_out = |what: &'static str| async move {
-        let wait = ["rollout", "status", what, "--namespace", NAMESPACE, "--timeout=180s"];
-        cluster.kubectl(&wait).await.unwrap();
-    };
+    // Both replicas get onto the new node while the others are closed, whichever leads; then the standby goes elsewhere, which
+    // replicas prefer.
     let deployment = "deployment/tandem-nodepool-operator";
-    let old = leader(cluster, kind).await.unwrap();
-    let standby = pods_of(cluster, "nodepool-operator").await.into_iter().find(|(pod, _)| *pod != old.pod);
-    for pod in [standby.expect("a standby").0, old.pod.clone()] {
-        cluster.kubectl(&["delete", "pod", &pod, "--namespace", NAMESPACE]).await.unwrap();
-        rolled_out(deployment).await;
+    let others: Vec<String> = json(cluster, &["get", "nodes"]).await["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["metadata"]["name"].as_str().unwrap().to_owned())
+        .filter(|node| *node != own)
+        .collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    cluster.kubectl(&[&["cordon"], &*others].concat()).await.unwrap();
+    for (pod, _) in pods_of(cluster, "nodepool-operator").await {
+        replaced(cluster, &pod).await;
     }
-    taken_over(cluster, &old).await;
+    cluster.kubectl(&[&["uncordon"], &*others].concat()).await.unwrap();
+    // The lease may still name a replica that is gone.
+    let leads =
+        eventually(TAKES_OVER, "one of them leads", || async { leader(cluster, kind).await.map(Some) });
+    let first = leads.await.unwrap();
+    let standby = pods_of(cluster, "nodepool-operator").await.into_iter().find(|(pod, _)| *pod != first.pod);
+    replaced(cluster, &standby.expect("a standby").0).await;
     let first = leader(cluster, kind).await.unwrap();
     assert_eq!(first.node, own, "{}", what_runs(cluster).await);
+    let nodes = nodes_of(cluster, "nodepool-operator").await;
+    assert!(nodes.iter().any(|node| *node != own), "{nodes:?}");
 
     let audit = kind.audit_log();
     let mark = audit.end().unwrap();
@@ -277,7 +288,7 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
     .await
     .unwrap();
     assert!(looks > 1, "the drain was over before it was looked at");
-    rolled_out(deployment).await;
+    two_ready(cluster, "").await;
     let events = audit.follow_from(mark).read_new().unwrap();
     let by = |verb: &str, resource: &str, subresource: &str| {
         let of = |event: &&Event| {
@@ -296,6 +307,35 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
     LostUpdateCheck::of(&events, &pool).check_unbroken().unwrap();
     cluster.kubectl(&["delete", "namespace", "kept", "--timeout=180s"]).await.unwrap();
     uninstall(cluster).await;
+}
+
+/// Deletes a replica of the `NodePool` operator, and waits for the one that takes its place.
+async fn replaced(cluster: &Cluster, pod: &str) {
+    cluster.kubectl(&["delete", "pod", pod, "--namespace", NAMESPACE]).await.unwrap();
+    two_ready(cluster, pod).await;
+}
+
+/// Waits until there are two replicas of the `NodePool` operator, both ready, and not `gone`: the status of the Deployment may be
+/// from before it went.
+async fn two_ready(cluster: &Cluster, gone: &str) {
+    let selector = "app.kubernetes.io/component=nodepool-operator";
+    let ready = eventually(PATIENCE, "two replicas are ready", || async {
+        let pods = json(cluster, &["get", "pods", "--namespace", NAMESPACE, "--selector", selector]).await;
+        let pods = pods["items"].as_array().context("no pods")?;
+        let is_ready = |pod: &serde_json::Value| {
+            let conditions = pod["status"]["conditions"].as_array();
+            let ready = |it: &serde_json::Value| it["type"] == "Ready" && it["status"] == "True";
+            pod["metadata"]["name"] != gone
+                && pod["metadata"]["deletionTimestamp"].is_null()
+                && conditions.is_some_and(|all| all.iter().any(ready))
+        };
+        let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+        ensure!(ready == 2 && pods.len() == 2, "{ready} of {} pods are ready", pods.len());
+        Ok(Some(()))
+    });
+    if let Err(error) = ready.await {
+        panic!("{error:#}\n{}", what_runs(cluster).await);
+    }
 }
 
 /// The names of an operator's Pods and of their nodes.
