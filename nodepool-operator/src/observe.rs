@@ -19,6 +19,7 @@ use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
 use shared_runtime::reflect::Unreadable;
 
+use crate::cache;
 use crate::context::Context;
 use crate::error::Error;
 use crate::plan::membership::is_ready;
@@ -125,10 +126,16 @@ async fn nodes(
     }
     let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let live = listed("nodes", READ_LIMIT, list::list(&api, &of_pool)).await?;
+    let live = listed("nodes", READ_LIMIT, list::list_kept(&api, &of_pool, kept)).await?;
     ctx.visited(key);
     let unreadable = live.unreadable.into_iter().map(|node| node.name).collect();
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
+}
+
+/// What a live list keeps of a node: what the cache keeps. The managed fields alone take several times as much.
+fn kept(node: &mut Node) {
+    node.metadata.managed_fields = None;
+    cache::transform(node);
 }
 
 /// How many nodes of all pools are not Ready.

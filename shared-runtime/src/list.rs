@@ -15,6 +15,19 @@ pub struct Listed<K> {
     pub unreadable: Vec<Unreadable>,
 }
 
+impl<K> Listed<K> {
+    fn of(objects: Vec<Decoded<K>>) -> Self {
+        let mut listed = Self { items: Vec::new(), unreadable: Vec::new() };
+        for object in objects {
+            match object {
+                Decoded::Read(object) => listed.items.push(object),
+                Decoded::Unreadable(unreadable) => listed.unreadable.push(unreadable),
+            }
+        }
+        listed
+    }
+}
+
 /// Lists live, and decodes each object separately. There is no timeout.
 pub async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Listed<K>, kube::Error>
 where
@@ -23,18 +36,24 @@ where
     list_as(api, params).await
 }
 
+/// The same, in pages, and of each object only what `keep` leaves: a list of thousands of objects takes the memory of what is kept
+/// and of one page. All pages are of one moment; where the API server no longer has it, the error is its 410.
+pub async fn list_kept<K>(
+    api: &Api<K>,
+    params: &ListParams,
+    keep: fn(&mut K),
+) -> Result<Listed<K>, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned,
+{
+    Ok(Listed::of(watch::list_in_pages(api, params, keep).await?))
+}
+
 /// The same, with each object decoded as a `W`, which may have fewer fields: the others take no memory.
 pub async fn list_as<K, W>(api: &Api<K>, params: &ListParams) -> Result<Listed<W>, kube::Error>
 where
     K: Resource + Clone,
     W: DeserializeOwned,
 {
-    let mut listed = Listed { items: Vec::new(), unreadable: Vec::new() };
-    for object in watch::list(api, params).await? {
-        match object {
-            Decoded::Read(object) => listed.items.push(object),
-            Decoded::Unreadable(unreadable) => listed.unreadable.push(unreadable),
-        }
-    }
-    Ok(listed)
+    Ok(Listed::of(watch::list(api, params).await?))
 }

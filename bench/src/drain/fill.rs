@@ -22,12 +22,13 @@ use crate::filling::{
 /// How many pods are looked at for their size.
 const SAMPLE: u32 = 50;
 
-/// Makes the pool, and waits for the nodes.
-pub(crate) async fn nodes(client: &Client, nodes: usize) -> Result<()> {
+/// Makes the pool, and waits for the nodes, while the operator is `alive`.
+pub(crate) async fn nodes(client: &Client, nodes: usize, alive: impl Fn() -> Result<()>) -> Result<()> {
     inform(&format!("making {nodes} nodes"));
     let pools = namespaced::<NodePool>(client, NAMESPACE);
     create(&pools, objects::pool(nodes)).await?;
     grows_to(nodes, async || {
+        alive()?;
         let status = pools.get(NAME).await?.status.unwrap_or_default();
         Ok(usize::try_from(status.ready_replicas.unwrap_or_default())?)
     })

@@ -166,7 +166,7 @@ impl Bench<'_> {
         kind: Kind,
         per_node: usize,
     ) -> Result<Row> {
-        fill::nodes(&self.client, nodes).await?;
+        fill::nodes(&self.client, nodes, || operator.check_alive()).await?;
         fill::pods(&self.client, kind, per_node).await?;
         if self.scenario == Scenario::Blocked {
             fill::budget(&self.client).await?;

@@ -38,8 +38,13 @@ pub(crate) async fn namespaces(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Makes the pools, and waits for the nodes. Each pool may grow by as many nodes as there will be samples.
-pub(crate) async fn nodes(client: &Client, deal: &Deal, samples: usize) -> Result<()> {
+/// Makes the pools, and waits for the nodes, while the operators are `alive`. Each pool may grow by as many nodes as there will be samples.
+pub(crate) async fn nodes(
+    client: &Client,
+    deal: &Deal,
+    samples: usize,
+    alive: impl Fn() -> Result<()>,
+) -> Result<()> {
     let pools = namespaced::<NodePool>(client, NAMESPACE);
     let count = ZONES.len();
     for (at, zone) in ZONES.into_iter().enumerate() {
@@ -47,6 +52,7 @@ pub(crate) async fn nodes(client: &Client, deal: &Deal, samples: usize) -> Resul
         create(&pools, pool(zone, replicas, replicas + samples)).await?;
     }
     grows_to(deal.nodes, async || {
+        alive()?;
         let listed = pools.list(&ListParams::default()).await?.items;
         let ready: i32 =
             listed.iter().filter_map(|pool| pool.status.as_ref().and_then(|s| s.ready_replicas)).sum();

@@ -129,7 +129,7 @@ async fn with(
 
     inform(&format!("making {} nodes", deal.nodes));
     fill::namespaces(&client).await?;
-    fill::nodes(&client, deal, samples).await?;
+    fill::nodes(&client, deal, samples, || operators.check_alive()).await?;
     inform(&format!("making {} pods", deal.pods()));
     fill::pods(&client, deal).await?;
     fill::plan(&client).await?;

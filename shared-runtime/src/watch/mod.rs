@@ -36,7 +36,7 @@ pub use self::decode::{Decoded, Unreadable};
 use self::follow::Follower;
 use self::health::Health;
 use self::requests::Requests;
-pub(crate) use self::requests::list;
+pub(crate) use self::requests::{list, list_in_pages};
 use crate::error::{client_category, status_category};
 use crate::liveness::Liveness;
 use crate::metrics::Metrics;

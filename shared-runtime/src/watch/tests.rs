@@ -393,3 +393,38 @@ async fn a_cluster_that_was_restored_from_a_backup_is_listed_anew() {
     assert_eq!(trial.asked()[..4], ["list", "watch 9 for 15", "newest", "list"]);
     advance(Duration::from_millis(1)).await;
 }
+
+#[tokio::test]
+async fn a_live_list_comes_in_pages_and_keeps_of_each_object_what_it_is_told_to() {
+    let wide = |name: &str| {
+        let mut node = node(name, 1);
+        node["status"] = json!({"images": [{"names": ["an image"]}]});
+        node
+    };
+    let script = move |query: &HashMap<String, String>| match query.get("continue").map(String::as_str) {
+        None => page(7, "2", &[wide("a"), json!({"metadata": {"name": "b"}, "spec": 5})]),
+        Some("2") => page(7, "3", &[]),
+        Some(_) => page(7, "", &[wide("c")]),
+    };
+    let (client, log) = client(Box::new(script));
+    let api = Api::<Node>::all(client);
+    let without_status = |node: &mut Node| node.status = None;
+    let params = kube::api::ListParams::default().labels("a=b");
+    let listed = crate::list::list_kept(&api, &params, without_status).await.unwrap();
+    let names: Vec<_> = listed.items.iter().map(|node| node.metadata.name.as_deref()).collect();
+    assert_eq!(names, [Some("a"), Some("c")]);
+    assert!(listed.items.iter().all(|node| node.status.is_none()));
+    assert_eq!(listed.unreadable.iter().map(|it| &*it.name).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(*log.lock().unwrap(), ["list", "list 2", "list 3"]);
+}
+
+#[tokio::test]
+async fn a_live_list_whose_moment_is_gone_fails() {
+    let script = |query: &HashMap<String, String>| match query.get("continue") {
+        None => page(7, "2", &[node("a", 1)]),
+        Some(_) => Answer::Status(410),
+    };
+    let api = Api::<Node>::all(client(Box::new(script)).0);
+    let listed = crate::list::list_kept(&api, &kube::api::ListParams::default(), |_| {}).await;
+    assert!(matches!(listed, Err(kube::Error::Api(status)) if status.code == 410));
+}
