@@ -13,7 +13,8 @@ mod withdraw;
 use std::future::Future;
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use shared_crds::NodePool;
@@ -121,11 +122,11 @@ async fn at_most<F>(
             Ok(Applied { extent: Extent::CutShort, ..Applied::default() })
         }
     };
-    // Collect the futures first: a closure that is borrowed across the stream's awaits would not be general enough for
-    // the future to be `Send`.
-    let work: Vec<_> = work.map(in_time).collect();
-    let mut results = stream::iter(work).buffer_unordered(parallel);
-    while let Some(part) = results.next().await {
+    // Each is made when its turn comes: the futures of five thousand creations would take a hundred megabytes.
+    let (mut work, mut running) = (work.map(in_time), FuturesUnordered::new());
+    loop {
+        running.extend(work.by_ref().take(parallel - running.len()));
+        let Some(part) = running.next().await else { return };
         result.absorb(part);
     }
 }
