@@ -19,13 +19,10 @@ use crate::places::{ControlPlanePlace, ORDINARY, Places};
 use crate::tandem::{Release, RunningOperators};
 use crate::wait::eventually;
 
+pub use crate::wait::PATIENCE;
+
 /// Namespace of the release; the tests on a control plane share it, one after the other.
 pub const RELEASE_NAMESPACE: &str = "tandem-system";
-
-/// Time limit of any step of a test on a busy machine. A minute was too short for steps of ten passes of an operator that
-/// is killed after each, on two cores with forty processes that want one. How quickly something has to happen is for a test
-/// to say that is about it.
-pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Until an operator has to have ended that is told to, or that finds that it may not go on: it needs 20 s at most, and its Pod
 /// would be killed after 30.

@@ -5,6 +5,11 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::Instant;
 
+/// Time limit of any step of a test on a busy machine. A minute was too short for steps of ten passes of an operator that
+/// is killed after each, on two cores with forty processes that want one. How quickly something has to happen is for a test
+/// to say that is about it.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Interval between two probes: long enough to leave CPU time to the components under test.
 const POLL: Duration = Duration::from_millis(100);
 

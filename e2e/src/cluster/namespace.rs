@@ -11,8 +11,7 @@ use kube::api::{DeleteParams, PostParams};
 
 use super::{Cluster, client_of};
 use crate::control_plane::go::inform;
-use crate::test_env::PATIENCE;
-use crate::wait::eventually;
+use crate::wait::{PATIENCE, eventually};
 
 /// Time limit of the API server's answer at the end of a test, which may have failed.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);

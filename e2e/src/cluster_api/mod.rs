@@ -28,8 +28,7 @@ use crate::file_lock::FileLock;
 use crate::operators::OperatorProcess;
 use crate::places::Places;
 use crate::process_supervisor::lock;
-use crate::test_env::PATIENCE;
-use crate::wait::eventually;
+use crate::wait::{PATIENCE, eventually};
 
 const MODULE: &str = "cluster-api";
 const CORE: GoProgram = GoProgram {

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::objects::CLUSTER;
 use super::{GROUP, INFRASTRUCTURE_GROUP, machines, resource};
 use crate::cluster::Cluster;
-use crate::test_env::PATIENCE;
-use crate::wait::eventually;
+use crate::wait::{PATIENCE, eventually};
 
 /// Pauses the `Cluster` of the namespace, and then removes its objects without what their controllers do at the end of one: the
 /// machines run on.

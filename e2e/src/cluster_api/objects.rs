@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{GROUP, INFRASTRUCTURE_GROUP, VERSION, resource};
 use crate::cluster::Cluster;
-use crate::test_env::PATIENCE;
-use crate::wait::eventually;
+use crate::wait::{PATIENCE, eventually};
 
 /// Name of the `Cluster`: its workers are the nodes of a control plane that is there already.
 pub(super) const CLUSTER: &str = "self";
