@@ -67,12 +67,25 @@ pub(crate) fn namespaced<K: Resource<DynamicType = (), Scope = NamespaceResource
     Api::namespaced(client.clone(), namespace)
 }
 
-/// Waits until `count`, of nodes that are made one after the other, is `wanted`: as long as it grows, and [`PATIENCE`] longer.
-pub(crate) async fn grows_to(wanted: usize, mut count: impl AsyncFnMut() -> Result<usize>) -> Result<()> {
+/// Waits until `count`, of nodes that are made one after the other, is `wanted`: as long as it grows, and [`PATIENCE`] longer,
+/// and only while the operators are `alive`. A count that fails on a busy machine is taken again.
+pub(crate) async fn grows_to(
+    wanted: usize,
+    alive: impl Fn() -> Result<()>,
+    mut count: impl AsyncFnMut() -> Result<usize>,
+) -> Result<()> {
     let (mut most, mut at) = (0, Instant::now());
     loop {
         tokio::time::sleep(LOOK).await;
-        let now = count().await?;
+        alive()?;
+        let now = match count().await {
+            Ok(now) => now,
+            Err(error) if at.elapsed() < PATIENCE => {
+                inform(&format!("  the nodes cannot be counted: {error:#}"));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         if now == wanted {
             return Ok(());
         }

@@ -27,8 +27,7 @@ pub(crate) async fn nodes(client: &Client, nodes: usize, alive: impl Fn() -> Res
     inform(&format!("making {nodes} nodes"));
     let pools = namespaced::<NodePool>(client, NAMESPACE);
     create(&pools, objects::pool(nodes)).await?;
-    grows_to(nodes, async || {
-        alive()?;
+    grows_to(nodes, alive, async || {
         let status = pools.get(NAME).await?.status.unwrap_or_default();
         Ok(usize::try_from(status.ready_replicas.unwrap_or_default())?)
     })

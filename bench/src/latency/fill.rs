@@ -38,7 +38,8 @@ pub(crate) async fn namespaces(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Makes the pools, and waits for the nodes, while the operators are `alive`. Each pool may grow by as many nodes as there will be samples.
+/// Makes the pools, and waits for the nodes, while the operators are `alive`. Each pool may grow by as many nodes as there will be
+/// samples.
 pub(crate) async fn nodes(
     client: &Client,
     deal: &Deal,
@@ -51,8 +52,7 @@ pub(crate) async fn nodes(
         let replicas = deal.nodes / count + usize::from(at < deal.nodes % count);
         create(&pools, pool(zone, replicas, replicas + samples)).await?;
     }
-    grows_to(deal.nodes, async || {
-        alive()?;
+    grows_to(deal.nodes, alive, async || {
         let listed = pools.list(&ListParams::default()).await?.items;
         let ready: i32 =
             listed.iter().filter_map(|pool| pool.status.as_ref().and_then(|s| s.ready_replicas)).sum();

@@ -35,6 +35,8 @@ const RELEASE_NAMESPACE: &str = "tandem-system";
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Until an operator in an empty cluster, or a full one, has nothing left to do.
 const REST: Duration = Duration::from_secs(10);
+/// With a memory limit of one's own, the share of it that an operator may have: the rest is for what is not measured.
+const SHARE_OF_LIMIT: f64 = 0.75;
 /// Most time between two samples, so that they do not come in step with the passes that the last one caused.
 const GAP_MS: f64 = 1000.0;
 
@@ -89,7 +91,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     }
     let complaints: Vec<String> = failed
         .into_iter()
-        .chain(row.complaints(samples, memory_limit.map_or(BAR_MIB, |limit| f64::from(limit) * 0.75)))
+        .chain(
+            row.complaints(samples, memory_limit.map_or(BAR_MIB, |limit| f64::from(limit) * SHARE_OF_LIMIT)),
+        )
         .collect();
     if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
 }

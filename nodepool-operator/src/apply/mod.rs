@@ -122,7 +122,8 @@ async fn at_most<F>(
             Ok(Applied { extent: Extent::CutShort, ..Applied::default() })
         }
     };
-    // Each is made when its turn comes: the futures of five thousand creations would take a hundred megabytes.
+    // Each is made when its turn comes: otherwise a pass that creates thousands of nodes has the state of as many requests in
+    // memory.
     let (mut work, mut running) = (work.map(in_time), FuturesUnordered::new());
     loop {
         running.extend(work.by_ref().take(parallel - running.len()));
