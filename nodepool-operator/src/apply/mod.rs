@@ -122,8 +122,7 @@ async fn at_most<F>(
             Ok(Applied { extent: Extent::CutShort, ..Applied::default() })
         }
     };
-    // Each is made when its turn comes: otherwise a pass that creates thousands of nodes has the state of as many requests in
-    // memory.
+    // Each is made when its turn comes: a creation takes 6 KiB, and a pass may have thousands of them.
     let (mut work, mut running) = (work.map(in_time), FuturesUnordered::new());
     loop {
         running.extend(work.by_ref().take(parallel - running.len()));
@@ -246,6 +245,8 @@ mod provider_tests;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use k8s_openapi::jiff::Timestamp;
     use kube::Client;
     use kube::client::Body;
@@ -261,6 +262,23 @@ mod tests {
 
     fn seen() -> Seen {
         Seen { observed: observed(pool(1), []), failed_machines: vec![] }
+    }
+
+    #[tokio::test]
+    async fn no_more_work_is_prepared_than_is_under_way() {
+        let test = TestContext::new(|_, _| failure(500, "InternalError", "not requested"));
+        let (under_way, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = (0..100).map(|_| {
+            most.fetch_max(under_way.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            async {
+                tokio::task::yield_now().await;
+                under_way.fetch_sub(1, Ordering::Relaxed);
+                Ok(Applied { created: vec!["n".to_owned()], ..Applied::default() })
+            }
+        });
+        let mut result = PassResult::default();
+        at_most(3, &test.ctx, Duration::MAX, work, &mut result).await;
+        assert_eq!((result.applied.created.len(), most.into_inner()), (100, 3));
     }
 
     #[tokio::test]
