@@ -5,7 +5,6 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use e2e::audit::{Event, ObjectKey};
@@ -16,7 +15,7 @@ use e2e::lost_update_check::LostUpdateCheck;
 use e2e::operators::OperatorProcess;
 use e2e::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
 use e2e::request_costs::RequestCosts;
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
 use kube::Api;
@@ -26,8 +25,6 @@ use nix::unistd::Pid;
 use serde_json::json;
 use shared_crds::NodePool;
 use tokio::sync::OnceCell;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// These tests need a private control plane, whichever cluster the others run on.
 async fn shared() -> &'static Cluster {

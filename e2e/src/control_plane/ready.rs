@@ -9,9 +9,8 @@ use kube::{Api, Client};
 use tokio::time::Instant;
 
 use crate::process_supervisor::Running;
+use crate::wait::PATIENCE;
 
-/// An API server takes 3 s on two idle cores; this limit allows for a machine that compiles something at the same time.
-const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 /// Log lines that are shown for a program that ended.
 const TAIL: usize = 15;

@@ -35,7 +35,7 @@ const PACKAGES: [&str; 15] = [
 ];
 
 /// How long the daemon may take until it answers.
-const STARTS: Duration = Duration::from_secs(60);
+const STARTS: Duration = Duration::from_secs(180);
 
 /// Docker's command line at the engine's socket, and other programs that call it.
 #[derive(Clone, Debug)]

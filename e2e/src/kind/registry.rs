@@ -21,7 +21,7 @@ pub const REGISTRY: GoProgram = GoProgram {
 };
 
 /// Until it listens.
-const STARTS: Duration = Duration::from_secs(20);
+const STARTS: Duration = Duration::from_secs(60);
 
 /// No other program is in that network.
 const PORT: u16 = 5000;

@@ -23,7 +23,7 @@ use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
 /// time is for a busy machine.
 const CLOSING: Duration = Duration::from_secs(20);
 /// How long a supervisor may take until it listens.
-const OPENING: Duration = Duration::from_secs(10);
+const OPENING: Duration = Duration::from_secs(60);
 /// Interval between two polls.
 const POLL: Duration = Duration::from_millis(5);
 

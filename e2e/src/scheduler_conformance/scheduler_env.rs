@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use futures::TryStreamExt as _;
@@ -22,9 +21,8 @@ use super::planner::Key;
 use super::rules::HEAVY;
 use super::storage::Storage;
 use crate::cluster::{Cluster, ClusterOptions};
+use crate::wait::PATIENCE;
 
-/// How long the scheduler may take for one pod: a second when it is busy, this long when the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The node and namespace that the comparison ignores; see [`SchedulerEnv::wait_for_nodes`].
 pub const PROBE_NODE: &str = "probe-node";
 /// The probe node's label. A pod that selects its newest value is placed once the scheduler has read that node.

@@ -9,15 +9,15 @@ use e2e::control_plane::go::inform;
 use e2e::kind::Kind;
 use e2e::lost_update_check::LostUpdateCheck;
 use e2e::tandem::chart;
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 use e2e::write_effects::WriteEffects;
 use jiff::Timestamp;
 
 use crate::begin;
 use crate::real_node::install_with_machines;
 use crate::release::{
-    NAMESPACE, PATIENCE, POOL, install, install_with, json, make_namespace, nodes_are_ready, scale,
-    uninstall, what_runs,
+    NAMESPACE, POOL, install, install_with, json, make_namespace, nodes_are_ready, scale, uninstall,
+    what_runs,
 };
 
 const LEASE: &str = "leases/tandem-nodepool-operator";

@@ -5,12 +5,12 @@ use e2e::cluster::Cluster;
 use e2e::control_plane::toolbox::Tool;
 use e2e::operators::OperatorKind;
 use e2e::tandem::chart;
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 use serde_json::Value;
 
 use crate::release::{
-    NAMESPACE, PATIENCE, POOL, UNINSTALL, install, json, make_namespace, node_uids, nodes_are_ready, scale,
-    uninstall, upgrade, what_runs,
+    NAMESPACE, POOL, UNINSTALL, install, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
+    upgrade, what_runs,
 };
 use crate::{Turn, begin};
 

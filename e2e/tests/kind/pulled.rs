@@ -60,8 +60,7 @@ async fn secret(cluster: &Cluster, registry: &Registry) {
 
 /// What a kubelet says of a Pod whose image it may not pull.
 async fn refused(cluster: &Cluster) -> String {
-    use crate::release::PATIENCE;
-    let looked = e2e::wait::eventually(PATIENCE, "a kubelet says why it cannot pull", || async {
+    let looked = e2e::wait::eventually(e2e::wait::PATIENCE, "a kubelet says why it cannot pull", || async {
         let events = cluster.kubectl(&["get", "events", "--namespace", NAMESPACE]).await?;
         Ok(events.lines().find(|line| line.contains("Failed to pull image")).map(str::to_owned))
     });

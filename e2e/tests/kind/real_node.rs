@@ -4,10 +4,10 @@ use anyhow::ensure;
 use e2e::cluster::Cluster;
 use e2e::kind::{Kind, MachineService};
 use e2e::tandem::chart;
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 
 use crate::begin;
-use crate::release::{NAMESPACE, PATIENCE, install_with, json, make_namespace, uninstall, what_runs};
+use crate::release::{NAMESPACE, install_with, json, make_namespace, uninstall, what_runs};
 
 /// What the administrator adds to the chart: the program, from a `ConfigMap`, and where the machines are made.
 const VALUES: &str = r#"

@@ -1,21 +1,18 @@
 //! The release of the chart, as a user types it.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::ensure;
 use e2e::cluster::Cluster;
 use e2e::control_plane::go::inform;
 use e2e::tandem::chart;
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 use serde_json::Value;
 
 use crate::place::values;
 
 /// The namespace of the release.
 pub(crate) const NAMESPACE: &str = "tandem-system";
-/// Until nodes have been made for pods, or are gone.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Installs the chart as it is, as [`install_with`] does.
 pub(crate) async fn install(cluster: &Cluster) {

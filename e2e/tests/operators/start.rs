@@ -12,15 +12,13 @@ use std::time::Duration;
 use e2e::control_plane::toolbox::{Tool, Toolbox};
 use e2e::operators::OperatorKind;
 use e2e::tandem::{self, chart};
+use e2e::wait::PATIENCE;
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
-
-/// Longer than any rejected start takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The last check at startup: an operator that gets this far has accepted everything else.
 const NO_KUBECONFIG: &str = "cannot read the kubeconfig no/such/file";

@@ -11,9 +11,9 @@ use shared_crds::names::MACHINE_LABEL;
 
 use super::exec::{begin, end, pool_of};
 
-/// The most that a pool of simulated nodes takes to grow: a second for the machines, and a few for a busy computer. One that waited
-/// for ten programs, four at a time, would take more than twice the 30 s that each may run.
-const USUAL: Duration = Duration::from_secs(25);
+/// The most that a pool of simulated nodes takes to grow: a second for the machines, and many for a busy computer. One that
+/// waited for ten programs, four at a time, would take more than twice the 30 s that each may run.
+const USUAL: Duration = Duration::from_secs(50);
 /// Pools whose program hangs.
 const HUNG: usize = 10;
 

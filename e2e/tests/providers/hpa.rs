@@ -2,8 +2,6 @@
 
 #![expect(clippy::panic, reason = "a test says so by panicking")]
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use e2e::cluster::ClusterOptions;
 use e2e::external_metrics::{self, MetricsServer};
@@ -11,13 +9,10 @@ use e2e::karpenter::{self, NODE_CLASS};
 use e2e::machines::{Machines, PROGRAM};
 use e2e::places::Places;
 use e2e::test_env::{TestEnv, is_ready};
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 use e2e::{cluster_api, objects};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::DeleteParams;
-
-/// Time limit of a step: Cluster API and Karpenter work in rounds of seconds, side by side here.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The pools, by their providers.
 const POOLS: [&str; 4] = ["simulated", "exec", "karpenter", "cluster-api"];

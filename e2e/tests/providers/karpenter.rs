@@ -2,23 +2,18 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
-use std::time::Duration;
-
 use anyhow::{Result, bail, ensure};
 use e2e::karpenter::{self, NODE_CLASS, WITH_KARPENTER};
 use e2e::objects;
 use e2e::operators::OperatorProcess;
 use e2e::test_env::TestEnv;
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, NODE_FINALIZER, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference, ProviderSpec};
-
-/// Time limit of a step: Karpenter works in rounds of seconds.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Both operators, and Karpenter.
 async fn begin(prefix: &str) -> (TestEnv, OperatorProcess) {

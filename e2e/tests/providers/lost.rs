@@ -21,7 +21,7 @@ use super::exec::{begin, end, pool_of};
 
 /// How soon the pods of a machine that is gone run elsewhere, its minute of being missed included. Without the provider's word it
 /// takes Kubernetes and a drain more than ten minutes, and for ever under a budget that allows nothing.
-const SOON: Duration = Duration::from_secs(120);
+const SOON: Duration = Duration::from_secs(240);
 
 /// Reports what the node lifecycle controller reports of a node whose kubelet is silent, or lets kwok simulate it again.
 async fn set_silent(env: &TestEnv, node: &str, is_silent: bool) {

@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
-use std::time::Duration;
-
 use anyhow::{Result, bail, ensure};
 use e2e::control_plane::go::inform;
 use e2e::objects;
 use e2e::real_nodes::{IMAGE, PROGRAM, REAL, RealNodes, unavailable};
 use e2e::test_env::TestEnv;
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
@@ -17,9 +15,6 @@ use kube::api::ListParams;
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::{ExecProvider, ProviderSpec};
-
-/// Time limit of a step with real kubelets: 3 s until a node is Ready on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The grace period of a pod, which its kubelet waits for: busybox's web server does not react to a signal.
 const GRACE: i64 = 3;

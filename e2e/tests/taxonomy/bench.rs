@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 
 /// How long a change that the API server gets from a watch may take to become effective.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The API server's request timeout. Well above the duration of any request here, including the wait for a future
 /// version (3 s), and short, because two cases wait until it expires.
 pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(8);

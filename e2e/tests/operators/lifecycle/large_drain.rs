@@ -1,6 +1,6 @@
 //! What a large drain costs the `NodePool` operator, when budgets let next to nothing go: memory, and lists of pods.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use e2e::memory::{self, Field};
@@ -100,6 +100,7 @@ async fn a_large_drain_that_a_budget_holds_up_takes_little_memory_and_few_lists(
     assert!(lists < 18 + 9 * 75, "{lists} lists");
 
     waiting::gets_on();
+    let began = Instant::now();
     env.kubectl(&["delete", "pdb", "fat"]).await.unwrap();
     eventually(PATIENCE * 2, "all nodes are gone", async || {
         let left = env.nodes("large").await?.len();
@@ -108,6 +109,7 @@ async fn a_large_drain_that_a_budget_holds_up_takes_little_memory_and_few_lists(
     })
     .await
     .unwrap();
+    println!("drained in {:.0} s", began.elapsed().as_secs_f64());
     let left = env.api::<Pod>().list(&ListParams::default().labels("app=fat")).await.unwrap().items.len();
     assert_eq!(left, 0);
     env.end().await.unwrap();

@@ -13,7 +13,7 @@ use e2e::cluster::Cluster;
 use e2e::cluster_api::{self, ClusterApi, DELETE_MACHINE, WITH_CLUSTER_API};
 use e2e::objects;
 use e2e::test_env::{TestEnv, is_ready};
-use e2e::wait::eventually;
+use e2e::wait::{PATIENCE, eventually};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -21,9 +21,6 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{ClusterApiProvider, MachineDeploymentReference, OnContested, ProviderSpec};
-
-/// Time limit of a step: Cluster API works in rounds of seconds.
-const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Both operators, Cluster API, and a `MachineDeployment` `workers` without machines.
 async fn begin(prefix: &str) -> (TestEnv, ClusterApi) {
