@@ -14,6 +14,7 @@ use crate::numbers::count;
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
 use crate::scale_down::budgets::EvictionCost;
+use crate::steps;
 
 /// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
 pub(super) fn choose(
@@ -30,6 +31,7 @@ pub(super) fn choose(
     let mut taken = going(pools);
     let mut reserves = input.reserves.to_vec();
     for candidate in candidates {
+        steps::count(1 + candidate.disruptions.len());
         let pool = &pools[candidate.pool];
         let taken = taken.entry(autoscaler(pool)).or_default();
         let gone = scale_down.victims[candidate.pool].len();
@@ -77,6 +79,7 @@ fn account(pool: &Pool, gone: usize, now: Timestamp) -> Account {
     let disrupted = pool.object.status.as_ref().and_then(|status| status.disruption);
     let reasons = disrupted.iter().flat_map(DisruptedNodes::reasons);
     let left = count(spec.effective_replicas()).saturating_sub(gone + 1);
+    steps::count(gone);
     Account::new(
         spec.disruption_budgets(),
         left,
