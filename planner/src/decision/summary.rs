@@ -200,6 +200,7 @@ impl PassResults<'_> {
             pool: self.pools[pool].id(),
             reason: rejection.reason(),
             message: rejection.message(),
+            keeps_waiting: rejection.keeps_waiting(),
         };
         rejections.into_iter().map(worded).collect()
     }
