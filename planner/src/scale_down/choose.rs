@@ -2,7 +2,6 @@
 //! order.
 
 use std::collections::BTreeMap;
-use std::iter;
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::disruption::Account;
@@ -77,15 +76,10 @@ pub(super) fn choose(
 fn account(pool: &Pool, gone: usize, now: Timestamp) -> Account {
     let spec = &pool.object.spec;
     let disrupted = pool.object.status.as_ref().and_then(|status| status.disruption);
-    let reasons = disrupted.iter().flat_map(DisruptedNodes::reasons);
+    let reasons = steps::counted(disrupted.iter().flat_map(DisruptedNodes::reasons));
     let left = count(spec.effective_replicas()).saturating_sub(gone + 1);
-    steps::count(gone);
-    Account::new(
-        spec.disruption_budgets(),
-        left,
-        reasons.chain(iter::repeat_n(DisruptionReason::ScaleDown, gone)),
-        now,
-    )
+    let account = Account::new(spec.disruption_budgets(), left, reasons, now);
+    account.with(DisruptionReason::ScaleDown, gone)
 }
 
 /// The budget that allows no more scale-down of the pool.
