@@ -4,10 +4,10 @@
 //! Most objects are the same from pass to pass: they keep the order they had, and only new ones are compared. On a
 //! large cluster with hardly any changes, sorting all of them again was most of the cost of a pass.
 
-use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
+use super::addresses::ByAddress;
 use crate::steps;
 
 /// The sorted objects of the last pass.
@@ -29,7 +29,7 @@ impl<K> ByName<K> {
         objects: &[Arc<K>],
         key: impl Fn(&K) -> (&str, &str),
     ) -> Arc<Vec<Arc<K>>> {
-        let places: HashMap<_, _> = self.last.iter().map(address).zip(0_usize..).collect();
+        let places: ByAddress<usize, usize> = self.last.iter().map(address).zip(0_usize..).collect();
         let mut stays = vec![false; self.last.len()];
         let mut new = Vec::new();
         steps::count(self.last.len() + objects.len());
