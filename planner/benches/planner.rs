@@ -12,8 +12,8 @@ use planner::{Observed, Planner, plan};
 use planner_mixes::{Mix, Replan};
 
 fn observed(mix: Mix<PodInfo>) -> Observed {
-    let Mix { now, pools, autoscalers, nodes, pods } = mix;
-    Observed { now, pools, autoscalers, nodes, pods, ..Observed::default() }
+    let Mix { now, pools, autoscalers, daemon_sets, nodes, pods } = mix;
+    Observed { now, pools, autoscalers, daemon_sets, nodes, pods, ..Observed::default() }
 }
 
 fn whole_passes(criterion: &mut Criterion) {

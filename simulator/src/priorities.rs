@@ -7,16 +7,12 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use planner::demand::daemons::BUILT_IN_PRIORITIES;
 use planner::input::observed::key;
 use planner::input::pod_info::PodInfo;
 use shared_crds::QualifiedName;
 
 use crate::text::named;
-
-/// The classes of every cluster, with their values
-/// (<https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/>).
-const BUILT_IN: [(&str, i32); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// The values of all priority classes.
 struct Values<'a> {
@@ -34,7 +30,7 @@ impl<'a> Values<'a> {
             .filter(|class| class.global_default == Some(true))
             .map(|class| class.value.unwrap_or(0))
             .min();
-        Self { by_name: BUILT_IN.into_iter().chain(named).collect(), default }
+        Self { by_name: BUILT_IN_PRIORITIES.into_iter().chain(named).collect(), default }
     }
 
     /// The priority that admission writes into `spec`.

@@ -172,6 +172,7 @@ mod tests {
             pool: pool.to_owned(),
             reason,
             message: String::new(),
+            keeps_waiting: false,
         });
         assert_eq!(
             rejections(&reasons),

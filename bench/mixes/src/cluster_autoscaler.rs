@@ -57,6 +57,7 @@ pub fn run_once_down<P>(nodes: usize, keep: Keep<'_, P>) -> Mix<P> {
         now: objects::now(),
         nodes: (0..nodes).map(|at| Arc::new(objects::node(&pool, &name(at)))).collect(),
         pods: pods.collect(),
+        daemon_sets: Vec::new(),
         pools: vec![Arc::new(pool)],
         autoscalers: vec![objects::autoscaler(Expander::default(), Some(at_once))],
     }

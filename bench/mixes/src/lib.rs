@@ -12,6 +12,7 @@ mod replan;
 
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::{NodePool, NodePoolAutoscaler};
@@ -33,6 +34,8 @@ pub struct Mix<P> {
     pub pools: Vec<Arc<NodePool>>,
     /// One autoscaler for all of them.
     pub autoscalers: Vec<Arc<NodePoolAutoscaler>>,
+    /// What runs on every node.
+    pub daemon_sets: Vec<Arc<DaemonSet>>,
     /// The nodes that exist.
     pub nodes: Vec<Arc<Node>>,
     /// The pods, pending and running.

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodAffinity, PodAffinityTerm,
-    PodAntiAffinity, PodCondition, PodSpec, PodStatus, ResourceRequirements, Toleration,
-    TopologySpreadConstraint,
+    Affinity, Container, Node, NodeAffinity, NodeCondition, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, NodeSpec, NodeStatus, Pod, PodAffinity, PodAffinityTerm, PodAntiAffinity, PodCondition,
+    PodSpec, PodStatus, PodTemplateSpec, ResourceRequirements, Toleration, TopologySpreadConstraint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::names::member_labels;
+use shared_crds::names::{TEMPLATE_HASH_ANNOTATION, member_labels};
 use shared_crds::v1alpha1::{
     Expander, NodePoolAutoscalerSpec, NodePoolSpec, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec,
     ProviderSpec, ScaleDownSpec, SimulatedProvider,
@@ -32,6 +33,12 @@ pub const ANTI_AFFINITY_LABEL: &str = "app";
 pub const ZONE_KEY: &str = "topology.kubernetes.io/zone";
 /// The topology key of hosts.
 pub(crate) const HOST_KEY: &str = "kubernetes.io/hostname";
+/// Labels that nodes have and no template names.
+const LABELS_OF_NODES: [(&str, &str); 3] = [
+    ("kubernetes.io/arch", "amd64"),
+    ("kubernetes.io/os", "linux"),
+    ("node.kubernetes.io/instance-type", "large"),
+];
 /// The zones of every mix that has several.
 pub(crate) const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
 
@@ -56,6 +63,9 @@ pub(crate) struct Size {
 }
 
 pub(crate) const MIB: u64 = 1 << 20;
+
+/// The `DaemonSet` of those mixes that have one, and what each of its pods asks for.
+const DAEMON: (&str, Size) = ("node-agent", Size { cpu: 50, memory: 64 * MIB });
 
 fn quantities(size: Size) -> BTreeMap<String, Quantity> {
     let memory = match size.memory {
@@ -113,10 +123,12 @@ fn metadata_of(namespace: &str, name: &str) -> ObjectMeta {
     }
 }
 
-/// A Ready node of `pool` that looks as its template says.
+/// A Ready node of `pool` that looks as its template says and was made from it, with the labels of its kubelet and its
+/// provider: the planner learns from it what new nodes will be like.
 pub(crate) fn node(pool: &NodePool, name: &str) -> Node {
     let template = &pool.spec.template;
     let mut labels = template.metadata.as_ref().map(|m| m.labels.clone()).unwrap_or_default();
+    labels.extend(LABELS_OF_NODES.map(|(key, value)| (key.to_owned(), value.to_owned())));
     labels.insert(HOST_KEY.to_owned(), name.to_owned());
     let of_pool = member_labels(NAMESPACE, pool.metadata.name.as_deref().unwrap_or_default());
     labels.extend(of_pool.map(|(key, value)| (key.to_owned(), value)));
@@ -127,8 +139,10 @@ pub(crate) fn node(pool: &NodePool, name: &str) -> Node {
         last_transition_time: Some(an_hour_ago()),
         ..NodeCondition::default()
     };
+    let template_hash = pool.spec.template_hash();
+    let annotations = template_hash.map(|hash| BTreeMap::from([(TEMPLATE_HASH_ANNOTATION.to_owned(), hash)]));
     Node {
-        metadata: ObjectMeta { labels: Some(labels), ..metadata_of("", name) },
+        metadata: ObjectMeta { labels: Some(labels), annotations, ..metadata_of("", name) },
         spec: Some(NodeSpec { provider_id: Some(format!("kwok://{name}")), ..NodeSpec::default() }),
         status: Some(NodeStatus {
             capacity: Some(template.spec.capacity.clone()),
@@ -211,6 +225,43 @@ pub(crate) fn on(mut pod: Pod, node: &str) -> Pod {
     pod
 }
 
+/// The `DaemonSet` that [`daemon`] makes the pods of.
+pub(crate) fn daemon_set() -> DaemonSet {
+    let (name, request) = DAEMON;
+    let labels = labels([("k8s-app", name)]);
+    let template = PodTemplateSpec {
+        metadata: Some(ObjectMeta { labels: Some(labels.clone()), ..ObjectMeta::default() }),
+        spec: pod(name, name, labels.clone(), request).spec,
+    };
+    let spec = DaemonSetSpec { selector: selector(labels), template, ..DaemonSetSpec::default() };
+    DaemonSet { metadata: metadata_of(NAMESPACE, name), spec: Some(spec), status: None }
+}
+
+/// The pod called `name` of [`daemon_set`], running on `node`, with the affinity that the `DaemonSet` controller gives it.
+pub(crate) fn daemon(name: &str, node: &str) -> Pod {
+    let (owner, request) = DAEMON;
+    let mut pod = on(pod(name, owner, labels([("k8s-app", owner)]), request), node);
+    for owner in pod.metadata.owner_references.iter_mut().flatten() {
+        "DaemonSet".clone_into(&mut owner.kind);
+    }
+    let its_node = NodeSelectorRequirement {
+        key: "metadata.name".to_owned(),
+        operator: "In".to_owned(),
+        values: Some(vec![node.to_owned()]),
+    };
+    let term = NodeSelectorTerm { match_fields: Some(vec![its_node]), ..NodeSelectorTerm::default() };
+    let affinity = NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Some(NodeSelector {
+            node_selector_terms: vec![term],
+        }),
+        ..NodeAffinity::default()
+    };
+    if let Some(spec) = &mut pod.spec {
+        spec.affinity = Some(Affinity { node_affinity: Some(affinity), ..Affinity::default() });
+    }
+    pod
+}
+
 fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
     LabelSelector { match_labels: Some(labels), match_expressions: None }
 }
@@ -272,6 +323,7 @@ pub(crate) fn from_zero<P>(
         now: now(),
         pools: pools.into_iter().map(Arc::new).collect(),
         autoscalers: vec![autoscaler(expander, None)],
+        daemon_sets: Vec::new(),
         nodes: Vec::new(),
         pods: pods.map(Arc::new).collect(),
     }

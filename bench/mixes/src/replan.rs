@@ -16,6 +16,8 @@ const NODE: Size = Size { cpu: 4000, memory: 16_384 * MIB };
 const ASKED: Size = Size { cpu: NODE.cpu / 4 * 3, memory: NODE.memory / 4 * 3 };
 /// On one node in ten the pods request half as much, so that it is a candidate for scale-down in every pass.
 const IDLE_EVERY: usize = 10;
+/// The round in which every node gets the pod of a `DaemonSet`.
+const DAEMON_ROUND: usize = 2;
 /// Workloads whose pods spread.
 const VALUES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 
@@ -38,7 +40,7 @@ pub enum ExpectedPlacement {
 
 impl<P> Replan<P> {
     /// A cluster of `nodes` nodes in three zones with `pods` pods, the new one of each pass counted. On every node one
-    /// pod wants a host of its own, and every workload that spreads is spread evenly.
+    /// pod wants a host of its own and one is a `DaemonSet`'s, and every workload that spreads is spread evenly.
     pub fn new(nodes: usize, pods: usize, keep: Keep<'_, P>) -> Self {
         let running = pods.saturating_sub(1);
         let on_each = running.div_ceil(nodes.max(1)).max(1) as u64;
@@ -57,12 +59,16 @@ impl<P> Replan<P> {
             pods: (0..running)
                 .map(|at| {
                     let (round, node) = (at / nodes, at % nodes);
+                    if round == DAEMON_ROUND {
+                        return Arc::new(keep(objects::daemon(&format!("node-agent-{at:06}"), &name(node))));
+                    }
                     let half = if node % IDLE_EVERY == 0 { 2 } else { 1 };
                     let request = Size { cpu: request.cpu / half, memory: request.memory / half };
                     let zone = ZONES[node % ZONES.len()];
                     Arc::new(keep(objects::on(resident(round, at, zone, request), &name(node))))
                 })
                 .collect(),
+            daemon_sets: vec![Arc::new(objects::daemon_set())],
             autoscalers: vec![objects::autoscaler(Expander::default(), None)],
             pools: pools.into_iter().map(Arc::new).collect(),
         };

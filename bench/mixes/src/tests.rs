@@ -1,5 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
+
 use super::*;
 
 fn whole(pod: Pod) -> Pod {
@@ -90,6 +92,13 @@ fn a_large_cluster_keeps_the_constraints_of_the_pods_that_come() {
     let alone: Vec<_> = cluster.pods.iter().filter(|p| kind(p) == "host-apart").map(|p| node_of(p)).collect();
     assert_eq!(alone.iter().collect::<BTreeSet<_>>().len(), 6, "one on every node");
     assert_eq!(alone.len(), 6);
+    let daemons = cluster.pods.iter().filter(|p| kind(p) == "node-agent").map(|p| node_of(p));
+    assert_eq!(daemons.collect::<BTreeSet<_>>().len(), 6, "one on every node");
+    assert_eq!(cluster.daemon_sets[0].metadata.name.as_deref(), Some("node-agent"));
+    for node in &cluster.nodes {
+        let annotations = node.metadata.annotations.as_ref().unwrap();
+        assert_eq!(annotations.get(TEMPLATE_HASH_ANNOTATION), cluster.pools[0].spec.template_hash().as_ref());
+    }
     let zone_of = |name: &str| {
         let node = cluster.nodes.iter().find(|n| n.metadata.name.as_deref() == Some(name)).unwrap();
         node.metadata.labels.as_ref().unwrap()[ZONE_KEY].clone()

@@ -117,8 +117,8 @@ impl Case {
 }
 
 fn observed(mix: planner_mixes::Mix<PodInfo>) -> Observed {
-    let planner_mixes::Mix { now, pools, autoscalers, nodes, pods } = mix;
-    Observed { now, pools, autoscalers, nodes, pods, ..Observed::default() }
+    let planner_mixes::Mix { now, pools, autoscalers, daemon_sets, nodes, pods } = mix;
+    Observed { now, pools, autoscalers, daemon_sets, nodes, pods, ..Observed::default() }
 }
 
 /// Puts the new pod of pass `pass` in the place of the one before it.

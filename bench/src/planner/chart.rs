@@ -101,7 +101,7 @@ fn times(rows: &[(Case, Measured)]) -> Panel {
     let shapes = growth::shapes(rows);
     let curve = |(at, shape): (usize, &Shape<'_>)| {
         let points = points(shape, |case, measured| (case.size(), measured.median_ms));
-        let exponent = growth.iter().find(|g| g.name == shape.name).map(|g| format!(", n^{:.2}", g.exponent));
+        let exponent = growth.iter().find(|g| g.name == shape.name).map(|g| format!(", n^{:.2}", g.time));
         let name = format!("{}{}", shape.name, exponent.unwrap_or_default());
         let is_first = shapes[..at].iter().all(|other| other.mix != shape.mix);
         Curve { name, colour: colour(shape.mix), dashes: if is_first { "" } else { "7 3" }, points }

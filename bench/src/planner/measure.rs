@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use e2e::memory::{self, Field};
-use planner::{Observed, Planner, ScalingPlan};
+use planner::{Observed, Planner, ScalingPlan, steps};
 use serde::{Deserialize, Serialize};
 
 use super::case::{self, Case, Mix, Work};
@@ -17,8 +17,8 @@ use crate::processor_cache::last_level_cache;
 
 /// Passes of a row: the p99 of fewer than a hundred is the longest of them.
 const PASSES: usize = 200;
-/// Passes that are always made, however long they take.
-const LEAST: usize = 3;
+/// Passes that are always made, however long they take: the first, and then one with each kind of new pod.
+const LEAST: usize = 6;
 
 /// The least and the most memory that is gone through before each pass. In between it is twice the processor's last-level
 /// cache: a server's can be larger than all objects of a small cluster, and would let that cluster seem quicker for its
@@ -35,6 +35,9 @@ pub(crate) struct Measured {
     /// Pods that were planned in one pass.
     pub(crate) planned: usize,
     pub(crate) passes: usize,
+    /// Steps of a pass as the planner counts them: the mean over the passes that are always made, without the first, in
+    /// which the planner reads all pods. The same on every machine.
+    pub(crate) steps: usize,
     pub(crate) median_ms: f64,
     pub(crate) p99_ms: f64,
     /// How much of a core this process had while it planned; below one, times are of a machine that was busy.
@@ -54,7 +57,7 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
     let mut planner = Planner::default();
     let mut caches = Caches::new();
     let objects_mib = memory::of("self", Field::Resident)? - caches.mib();
-    let mut taken = Vec::new();
+    let (mut taken, mut counted) = (Vec::new(), Vec::new());
     let mut complaints = Vec::new();
     let mut seen: Option<Counts> = None;
     let budget = if case.mix == Mix::Replan { budget * 20 } else { budget };
@@ -69,6 +72,7 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
             }
         };
         caches.fill();
+        let before = steps::taken();
         let (plan, time) = if expected.is_some() {
             timed(case, observed, &mut planner)
         } else {
@@ -76,6 +80,7 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
             timed(case, observed, &mut Planner::default())
         };
         taken.push(time.as_secs_f64() * 1000.0);
+        counted.push(steps::taken().wrapping_sub(before));
         let counts = Counts::of(&plan);
         match expected {
             Some(expected) => complaints.extend(check::newcomer(expected, &plan, taken.len() - 1)),
@@ -111,6 +116,7 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
         placed: running + counts.placed,
         planned: if case.mix == Mix::RunOnceDown { case.pods } else { case.pods - running },
         passes: taken.len(),
+        steps: mean(&counted[1..LEAST]),
         median_ms: percentile(&taken, 0.5),
         p99_ms: percentile(&taken, 0.99),
         core: core.clamp(0.0, 1.0),
@@ -118,6 +124,12 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
         peak_mib,
         complaints,
     })
+}
+
+/// In whole steps.
+fn mean(counted: &[u64]) -> usize {
+    let passes = u64::try_from(counted.len()).unwrap_or(u64::MAX).max(1);
+    usize::try_from(counted.iter().sum::<u64>() / passes).unwrap_or(usize::MAX)
 }
 
 /// Memory that has nothing to do with the planner. An operator finds the processor's caches full of it, because others
@@ -158,8 +170,7 @@ fn pass(case: Case, observed: &Observed, planner: &mut Planner) -> ScalingPlan {
 }
 
 impl Measured {
-    /// Milliseconds on a core that a pass took, by its median: what growth is measured by, so that a busy machine does
-    /// not look like a steep cost.
+    /// Milliseconds on a core that a pass took, by its median, so that a busy machine does not look like a steep cost.
     pub(crate) fn cost_ms(&self) -> f64 {
         self.median_ms * self.core
     }
@@ -186,6 +197,8 @@ mod tests {
         assert!(measured.complaints.is_empty(), "{:?}", measured.complaints);
         assert!(measured.peak_mib >= measured.objects_mib && measured.objects_mib > 1.0);
         assert!(measured.core > 0.0 && measured.core <= 1.0);
+        assert!(measured.steps >= 5100, "each pod is looked at: {}", measured.steps);
+        assert_eq!(measure(case, Duration::ZERO).unwrap().steps, measured.steps, "whatever time it takes");
         assert!(measured.median_ms > 0.0 && measured.p99_ms >= measured.median_ms);
     }
 }

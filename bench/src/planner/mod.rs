@@ -1,8 +1,8 @@
 //! How quick the planner is, and what it needs, on generated clusters: the peers' mixes, and passes of a large cluster.
 //!
 //! Every row is measured in a process of its own, so that its peak memory is its own. A plan that is not what it should
-//! be (a pod without a place, a node too many) fails the command, whatever the time it took; so does a cost that grows
-//! faster than n log n.
+//! be (a pod without a place, a node too many) fails the command, whatever the time it took; so does work, counted in the
+//! planner's own steps, that grows faster than n log n.
 
 mod case;
 mod chart;

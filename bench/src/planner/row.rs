@@ -43,13 +43,14 @@ pub(crate) fn pods_per_second(measured: &Measured) -> f64 {
     planned * 1000.0 / measured.median_ms
 }
 
-const COLUMNS: usize = 11;
+const COLUMNS: usize = 12;
 const HEADS: [&str; COLUMNS] = [
     "mix",
     "by",
     "pods",
     "nodes",
     "placed",
+    "steps",
     "pods/s",
     "p50 ms",
     "p99 ms",
@@ -60,10 +61,12 @@ const HEADS: [&str; COLUMNS] = [
 /// The first two columns are words, the others numbers.
 const WORDS: usize = 2;
 
-fn notes() -> [&'static str; 7] {
+fn notes() -> [&'static str; 8] {
     [
         "nodes: new ones; runonce-down: those that go; replan: those there are, one new pod a pass (pods/s: how many could \
          come one by one)",
+        "steps: what a pass looks at, as the planner counts it: pods, nodes and entries of its indexes, each as often as it does; \
+         the same on every machine",
         "a pass of ours: from the objects in the caches to the decisions and the reason for each pod and node; the peers \
          time their solvers",
         "p50 and p99: over as many passes as fit the time, 200 at most; * fewer than 100, so that the p99 is the longest",
@@ -84,6 +87,7 @@ fn of_ours((case, measured): &(Case, Measured)) -> [String; COLUMNS] {
         thousands(case.pods),
         thousands(measured.nodes),
         thousands(measured.placed),
+        thousands(measured.steps),
         figure(pods_per_second(measured)),
         figure(measured.median_ms),
         format!("{}{few}", figure(measured.p99_ms)),
@@ -101,6 +105,7 @@ fn of_a_peer(published: &Published) -> [String; COLUMNS] {
         who.to_owned(),
         thousands(pods),
         nodes.map_or_else(unknown, thousands),
+        unknown(),
         unknown(),
         pods_per_second.map_or_else(unknown, whole),
         unknown(),
@@ -160,6 +165,7 @@ mod tests {
             placed: 51_000,
             planned: 51_000,
             passes: 99,
+            steps: 1_234_567,
             median_ms: 510.0,
             p99_ms: 612.345_67,
             core: 0.98,
@@ -183,7 +189,10 @@ mod tests {
         let text = table(&measured());
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[1].starts_with("cluster-autoscaler  Tandem"), "{text}");
-        assert!(lines[1].contains("100,000") && lines[1].contains("612*"), "{text}");
+        assert!(
+            lines[1].contains("1,234,567") && lines[1].contains("100,000") && lines[1].contains("612*"),
+            "{text}"
+        );
         assert!(lines[2].contains("asserted") && lines[2].contains("2,595"), "{text}");
         assert!(!text.contains("Karpenter"), "{text}");
         assert_eq!(lines[0].chars().count(), lines[1].chars().count(), "columns stand below each other");

@@ -157,6 +157,8 @@ pub struct PoolRejection {
     pub reason: &'static str,
     /// The reason as a sentence.
     pub message: String,
+    /// Whether the pool could take the pod and does not grow for it, because of the pod itself.
+    pub keeps_waiting: bool,
 }
 
 /// Whether a node could be removed.

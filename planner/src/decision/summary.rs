@@ -21,6 +21,7 @@ use crate::scale_down::excess_nodes::ExcessNodes;
 use crate::scale_down::{RemovalVerdict, ScaleDown};
 use crate::scale_up::ScaleUp;
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Place};
+use crate::steps;
 
 /// The results of a pass that the summaries are made from.
 pub(crate) struct PassResults<'a> {
@@ -123,6 +124,7 @@ impl PassResults<'_> {
             names: self.names,
         };
         for (at, group) in demand.groups.iter().enumerate() {
+            steps::count(1 + group.pods.len());
             let mut pods = group.pods.iter().copied();
             for (place, count) in self.by_place(&placement.placed[at]) {
                 let result = self.result(place);
@@ -155,6 +157,7 @@ impl PassResults<'_> {
     /// The verdict for each node.
     fn node_verdicts(&self) -> Vec<NodeDecision> {
         let mut verdicts = self.scale_down.verdicts.clone();
+        steps::count(verdicts.len());
         let going = (0..self.pools.len()).flat_map(|pool| self.excess_nodes.going(pool));
         going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
         let verdict = |(node, verdict): (usize, Option<RemovalVerdict>)| {
@@ -168,6 +171,7 @@ impl PassResults<'_> {
     /// How many pods were placed on each node; nodes that do not exist yet are told apart only by their pool.
     fn by_place(&self, placed: &[(NodeIndex, usize)]) -> BTreeMap<Place, usize> {
         let mut counts = BTreeMap::new();
+        steps::count(placed.len());
         for &(node, count) in placed {
             *counts.entry(self.snapshot.place_of(node)).or_default() += count;
         }
@@ -181,7 +185,8 @@ impl PassResults<'_> {
                 SchedulingResult::Fits { pool: self.pools[pool].id(), node: String::new() }
             }
             Place::Node(node) => {
-                let pool = self.pools.iter().find(|pool| pool.staying.binary_search(&node).is_ok());
+                let pool =
+                    steps::counted(self.pools.iter()).find(|pool| pool.staying.binary_search(&node).is_ok());
                 SchedulingResult::Fits {
                     pool: pool.map(Pool::id).unwrap_or_default(),
                     node: self.node_name(node),
@@ -195,6 +200,7 @@ impl PassResults<'_> {
             pool: self.pools[pool].id(),
             reason: rejection.reason(),
             message: rejection.message(),
+            keeps_waiting: rejection.keeps_waiting(),
         };
         rejections.into_iter().map(worded).collect()
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::subjects::MatcherId;
 use crate::requirements::pod_class::{TopologyCount, TopologyCountId};
+use crate::steps;
 
 /// Index of a [`Count`] in [`RequestedCounts`].
 pub(super) type CountId = usize;
@@ -74,7 +75,8 @@ impl RequestedCounts {
     /// The counts that `raiser` raises, sorted.
     fn raised(&self, raiser: &CountedPods<'_>) -> Vec<CountId> {
         let CountedPods { matched, holds, leaving } = raiser;
-        let of = |matcher: &MatcherId| self.by_matcher.get(matcher).into_iter().flatten().copied();
+        let of =
+            |matcher: &MatcherId| steps::counted(self.by_matcher.get(matcher).into_iter().flatten().copied());
         let by_match = matched.iter().flat_map(of).filter(|&id| match &self.all[id].selection {
             PodSelection::All(matchers) => matchers.iter().all(|m| matched.binary_search(m).is_ok()),
             PodSelection::Staying(_) => !leaving,
@@ -91,9 +93,11 @@ impl RequestedCounts {
 
     /// Merges equal counts into one topology count each.
     pub(super) fn merged(self, pods: &[CountedPods<'_>]) -> Merged {
+        steps::count(pods.len() + self.all.len());
         let by_pod: Vec<_> = pods.iter().map(|pod| self.raised(pod)).collect();
         let mut incremented_by: Vec<Vec<usize>> = vec![Vec::new(); self.all.len()];
         for (pod, counts) in by_pod.iter().enumerate() {
+            steps::count(counts.len());
             for &count in counts {
                 incremented_by[count].push(pod);
             }

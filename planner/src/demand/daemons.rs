@@ -38,7 +38,7 @@ const TOLERATED_IN_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-una
 
 /// The priority classes of every cluster, with their values:
 /// <https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/>
-const BUILT_IN_PRIORITIES: [(&str, i32); 2] =
+pub const BUILT_IN_PRIORITIES: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// The pod of a `DaemonSet`.

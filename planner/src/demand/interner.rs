@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::numbered::Numbered;
 use super::supplies::PodVolumes;
 use crate::demand::pod_requirements::PodRequirements;
+use crate::input::addresses::ByAddress;
 use crate::input::pod_info::{PodInfo, PodShape, ShapeId};
 
 /// Index of an [`InternedPod`] in [`InternedPods`].
@@ -23,7 +24,7 @@ pub(super) type InternedPodId = usize;
 /// It only saves time: results are the same with a [`PodInterner`] of earlier passes and with an empty one.
 #[derive(Debug, Default)]
 pub struct PodInterner {
-    shapes: HashMap<ShapeId, InternedShape>,
+    shapes: ByAddress<ShapeId, InternedShape>,
     /// The requirements of all shapes, without duplicates: equal ones are one object.
     all_requirements: HashSet<Arc<PodRequirements>>,
     /// Whether a pass has begun and not ended.

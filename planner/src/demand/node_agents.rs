@@ -22,6 +22,7 @@ use crate::pools::discovered::Teachers;
 use crate::pools::learnt_labels::are_most;
 use crate::requirements::pod_class::PodClassId;
 use crate::resources::ResourceNames;
+use crate::steps;
 
 /// What is already on the nodes that are starting, by the index of the node.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +83,7 @@ impl<'a> NodeAgents<'a> {
         let mut starting: BTreeMap<usize, Present<'a>> = BTreeMap::new();
         let mut seen: Vec<HashMap<AgentKey<'a>, Sightings>> = vec![HashMap::new(); pools.len()];
         if roles.iter().any(|role| *role != Role::default()) {
+            steps::count(input.pods.len());
             let mut last = LastTemplate::default();
             for (pod, placed) in input.pods.iter().zip(&demand.placed) {
                 let Some((class, node)) = *placed else { continue };
@@ -186,6 +188,7 @@ impl AgentLesson<'_> {
 fn roles(input: PassInput<'_>, pools: &[Pool]) -> Vec<Role> {
     let now = input.observed.now;
     let mut roles = vec![Role::default(); input.nodes.len()];
+    steps::count(roles.len());
     for (index, pool) in pools.iter().enumerate() {
         let Ok(template) = &pool.template else { continue };
         for &node in &pool.staying {
@@ -215,12 +218,14 @@ fn note(
 
 /// Whether each of the `required` nodes is among `nodes`.
 fn run_on_all(nodes: &[usize], required: &[usize]) -> bool {
+    steps::count(nodes.len() + required.len());
     let nodes: BTreeSet<usize> = nodes.iter().copied().collect();
     !required.is_empty() && required.iter().all(|node| nodes.contains(node))
 }
 
 /// Whether most of the `settled` nodes are among `nodes`.
 fn run_on_most(nodes: &[usize], settled: &[usize]) -> bool {
+    steps::count(nodes.len() + settled.len());
     let nodes: BTreeSet<usize> = nodes.iter().copied().collect();
     are_most(settled.iter().filter(|&node| nodes.contains(node)).count(), settled.len())
 }

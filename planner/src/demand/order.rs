@@ -11,6 +11,7 @@ use super::PendingGroup;
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{HostPort, PodClass, TopologyCount, TopologyCountId};
 use crate::resources::Amounts;
+use crate::steps;
 
 /// Why two pods of a class cannot share a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +57,7 @@ pub fn order(
     topology_counts: &[TopologyCount],
     reference: &Amounts,
 ) {
+    steps::count(groups.len());
     let mut needed: BTreeMap<Apart<'_>, usize> = BTreeMap::new();
     for group in groups.iter() {
         for anti_affinity in aparts(&classes[group.class], topology_counts) {

@@ -6,6 +6,7 @@
 use super::interner::InternedPod;
 use super::numbered::Numbered;
 use super::subjects::{MatcherId, Matchers, NamespaceLabels};
+use crate::steps;
 
 /// Pods that no constraint of the pass tells apart by what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +42,7 @@ impl PodGroups {
         let mut matched = Vec::new();
         let mut groups = Numbered::default();
         let mut group_of = Vec::with_capacity(pods.len());
+        steps::count(pods.len());
         for &InternedPod { shape, requirements, places, leaving } in pods {
             let subject = subjects.number(matchers.subject(shape));
             if subject == matched.len() {

@@ -20,6 +20,7 @@ use crate::requirements::pod_class::{
 use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
 use crate::resources::{ExactAmounts, ResourceNames};
+use crate::steps;
 
 /// The input that pod groups index into.
 pub(super) struct Parts<'a> {
@@ -51,6 +52,7 @@ struct ResolvedConstraints {
 /// Resolves pod groups to pod classes.
 pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut ResourceNames) -> Resolved {
     let (mut constraint_sets, constraint_set_of) = constraint_sets(pod_groups, parts);
+    steps::count(pod_groups.len() + parts.all_requirements.len());
     let policies = Policies::of(&constraint_sets);
     let mut resolver = ConstraintResolver::of(pod_groups, parts);
     let constraints: Vec<_> = pod_groups
@@ -185,7 +187,9 @@ impl<'a> ConstraintResolver<'a> {
     fn of(pod_groups: &[PodGroup], parts: &'a Parts<'a>) -> Self {
         let mut answered = vec![false; parts.matchers.len()];
         for pod_group in pod_groups {
-            parts.matched[pod_group.subject].iter().for_each(|&matcher| answered[matcher] = true);
+            let matched = &parts.matched[pod_group.subject];
+            steps::count(matched.len());
+            matched.iter().for_each(|&matcher| answered[matcher] = true);
         }
         let holds: Vec<_> = parts
             .all_requirements
@@ -239,6 +243,7 @@ impl<'a> ConstraintResolver<'a> {
             .collect();
         for &matcher in matched {
             for key in &self.kept_away[matcher] {
+                steps::count(1);
                 counts.push(self.counts.id(PodSelection::Holders(matcher), everywhere(key)));
             }
         }

@@ -17,6 +17,7 @@ use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::input::unplanned;
 use crate::reasons::Rejection;
+use crate::steps;
 
 /// A pod that matters for a pass.
 #[derive(Debug)]
@@ -56,6 +57,7 @@ impl<'p> SchedulingInput<'p> {
     ) -> Self {
         let nodes: HashMap<_, _> =
             all_nodes.iter().enumerate().map(|(index, node)| (key(&node.metadata).1, index)).collect();
+        steps::count(all_nodes.len() + all_pods.len());
         let storage = Storage::of(observed);
         let unbound: Vec<&'p Arc<PodInfo>> = all_pods.iter().filter(|pod| pod.node().is_none()).collect();
         let nominations = Nominations::among(unbound.iter().copied(), all_nodes, all_pods);

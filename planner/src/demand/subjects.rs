@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use crate::demand::pod_requirements::{Matcher, PodRequirements};
 use crate::input::pod_info::PodShape;
 use crate::requirements::selectors::Selector;
+use crate::steps;
 
 /// The label that the API server sets on every namespace.
 const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -87,7 +88,7 @@ impl<'a> Matchers<'a> {
         let anchored = subject.labels.iter().filter_map(|&(key, value)| self.anchored.get(&(key, value)));
         let candidates = anchored.flatten().chain(&self.floating).copied();
         let mut matched: Vec<_> =
-            candidates.filter(|&id| matches(self.all[id], subject, namespaces)).collect();
+            steps::counted(candidates).filter(|&id| matches(self.all[id], subject, namespaces)).collect();
         matched.sort_unstable();
         matched
     }

@@ -4,9 +4,11 @@
 //! Most objects are the same from pass to pass: they keep the order they had, and only new ones are compared. On a
 //! large cluster with hardly any changes, sorting all of them again was most of the cost of a pass.
 
-use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
+
+use super::addresses::ByAddress;
+use crate::steps;
 
 /// The sorted objects of the last pass.
 #[derive(Debug)]
@@ -27,9 +29,10 @@ impl<K> ByName<K> {
         objects: &[Arc<K>],
         key: impl Fn(&K) -> (&str, &str),
     ) -> Arc<Vec<Arc<K>>> {
-        let places: HashMap<_, _> = self.last.iter().map(address).zip(0_usize..).collect();
+        let places: ByAddress<usize, usize> = self.last.iter().map(address).zip(0_usize..).collect();
         let mut stays = vec![false; self.last.len()];
         let mut new = Vec::new();
+        steps::count(self.last.len() + objects.len());
         for object in objects {
             match places.get(&address(object)) {
                 Some(&place) => stays[place] = true,
@@ -40,7 +43,10 @@ impl<K> ByName<K> {
             return Arc::clone(&self.last);
         }
         // With the names at hand, so that a comparison does not dereference the objects.
-        new.sort_by_key(|(name, _)| *name);
+        new.sort_by_key(|(name, _)| {
+            steps::count(1);
+            *name
+        });
         let last = Arc::unwrap_or_clone(mem::take(&mut self.last));
         let known: Vec<_> = last.into_iter().zip(stays).filter_map(|(o, stays)| stays.then_some(o)).collect();
         let place = |name: (&str, &str)| known.partition_point(|object| key(object) < name);

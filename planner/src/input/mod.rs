@@ -1,5 +1,6 @@
 //! The cluster as the caches hold it: objects, and what is read from each once for all passes.
 
+pub(crate) mod addresses;
 pub mod by_name;
 pub mod claim_info;
 pub mod last_template;

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::protection::{self, DO_NOT_DISRUPT, POD_SCALE_UP_DELAY, SAFE_TO_EVICT};
+use shared_crds::protection::{self, POD_SCALE_UP_DELAY};
 
 use super::pod_info::PodInfo;
 use crate::time::later;
@@ -120,13 +120,8 @@ pub fn priority_of(template: &Pod) -> i32 {
 
 /// Whether an annotation asks at `now` that the pod is not evicted. It asks for nothing once the pod is being deleted.
 pub fn asks_to_stay(pod: &PodInfo, now: Timestamp) -> bool {
-    let safe_to_evict = pod.annotation(SAFE_TO_EVICT);
-    let asks = || {
-        protection::on_completion(safe_to_evict)
-            .or_else(|| protection::not_safe_to_evict(safe_to_evict))
-            .or_else(|| protection::do_not_disrupt(pod.annotation(DO_NOT_DISRUPT), pod.started(), now))
-    };
-    pod.deleted().is_none() && safe_to_evict != Some("true") && asks().is_some()
+    let is_deleted = pod.deleted().is_some();
+    protection::of_annotations(|key| pod.annotation(key), is_deleted, pod.started(), now).is_some()
 }
 
 /// From when on pools grow for the pod, if an annotation says so; counted from its creation, as in Cluster Autoscaler
@@ -176,6 +171,7 @@ fn nominated(status: &PodStatus) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use shared_crds::protection::{DO_NOT_DISRUPT, SAFE_TO_EVICT};
 
     use super::*;
     use crate::fixtures::merged;

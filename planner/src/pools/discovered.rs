@@ -21,6 +21,7 @@ use crate::input::promise::{Promise, gives};
 use crate::pools::learnt_labels::{LabelledNodes, LearntLabels, MAX_LABELS, SEVERAL, are_most};
 use crate::requirements::node_profile::NodeProfile;
 use crate::resources::ExactAmounts;
+use crate::steps;
 use crate::time::later;
 
 /// How long in seconds is believed what keeps pods away, after the last node that has shown it: then the provider may have got
@@ -64,6 +65,7 @@ impl Teachers {
     ) -> Self {
         let mut teachers = Self::default();
         let Some(template_hash) = promise.template_hash.as_deref() else { return teachers };
+        steps::count(staying.len());
         for &index in staying {
             let node = &all_nodes[index];
             let is_starting = || nodes::starting_until(node, pool).is_some_and(|until| until > now);
@@ -133,6 +135,7 @@ impl Lesson<'_> {
         if settled.is_empty() && young.is_empty() {
             return self.recall();
         }
+        steps::count((settled.len() + young.len()) * (1 + self.promised.len()));
         let labelled = LabelledNodes { pool: self.pool, profile: self.profile, settled, young };
         let LearntLabels { labels, mut varying } = labelled.learn(self.remembered);
         let mut amounts = LearntAmounts::default();

@@ -10,6 +10,7 @@ use shared_crds::v1alpha1::DiscoveredResources;
 
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::places::tells_where;
+use crate::steps;
 
 /// `maxProperties` of `status.autoscaling.discovered.labels`, and `maxItems` of `varying`.
 pub const MAX_LABELS: usize = 128;
@@ -159,6 +160,7 @@ fn meet<'a>(
     differing: &mut BTreeSet<&'a str>,
 ) {
     // Both are sorted by key.
+    steps::count(1 + shared.len());
     let mut labels = node.metadata.labels.iter().flatten().peekable();
     shared.retain(|&(key, value)| {
         while labels.next_if(|(other, _)| other.as_str() < key).is_some() {}

@@ -27,6 +27,7 @@ use crate::numbers::{count, replicas};
 use crate::pools::backoff::{OwedNodes, PoolBackoff, PoolHealth, health};
 use crate::reasons::{PoolReason, Rejection};
 use crate::resources::{Amounts, Basic, InvalidAmount, Resource, ResourceNames, counted, exact};
+use crate::steps;
 
 /// A pool as the planner sees it.
 #[derive(Clone, Debug)]
@@ -153,6 +154,7 @@ impl Pool {
 
     /// Moves a node from the staying nodes to the leaving ones.
     pub fn dismiss(&mut self, node: usize) {
+        steps::count(self.staying.len());
         self.staying.retain(|&n| n != node);
         self.leaving.push(node);
     }
@@ -179,6 +181,7 @@ pub fn largest_node(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut Resourc
         .iter()
         .filter_map(|pool| pool.template.as_ref().ok())
         .for_each(|t| largest.raise_to(&t.allocatable));
+    steps::count(all_nodes.len());
     for node in all_nodes {
         if let Ok(amounts) = allocatable(node, names) {
             largest.raise_to(&amounts);
@@ -202,6 +205,7 @@ pub fn pools(
     let mut objects = observed.pools.clone();
     objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
     let mut members: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+    steps::count(all_nodes.len());
     for (index, node) in all_nodes.iter().enumerate() {
         if let Some(pool) = nodes::pool_of(node) {
             members.entry(pool).or_default().push(index);

@@ -107,6 +107,11 @@ pub enum Rejection {
 }
 
 impl Rejection {
+    /// Whether the pool could take the pod and does not grow for it, because of the pod itself.
+    pub const fn keeps_waiting(&self) -> bool {
+        matches!(self, Self::Expendable { .. } | Self::ScaleUpDelayed)
+    }
+
     /// The reason's name.
     pub const fn reason(&self) -> &'static str {
         match self {

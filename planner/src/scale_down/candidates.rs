@@ -18,6 +18,7 @@ use crate::resources::{Amounts, ResourceNames};
 use crate::scale_down::budgets::{BudgetId, EvictionCost};
 use crate::scale_down::counting::{Counted, CountedTemplate, CountingRules};
 use crate::scale_down::drainability::{self, Blocker, BlockingPodReason};
+use crate::steps;
 
 /// A node whose removal nothing prevents so far.
 #[derive(Clone, Debug)]
@@ -67,6 +68,7 @@ pub fn usage(
     now: Timestamp,
     names: &mut ResourceNames,
 ) -> Vec<Usage> {
+    steps::count(all_nodes.len() + all_pods.len());
     let mut asked = vec![Asked::default(); all_nodes.len()];
     let mut last = LastTemplate::default();
     for (pod, placed) in all_pods.iter().zip(&demand.placed) {
@@ -155,6 +157,7 @@ impl From<NodeReason> for Kept {
 /// What prevents the removal of the node, in Cluster Autoscaler's order, or how many disruptions of which budget it
 /// needs.
 fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
+    steps::count(1);
     let node = &input.nodes[n];
     let workload_pods = &input.workload_pods[n];
     if !pool.is_planned() {
@@ -173,6 +176,7 @@ fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(Budge
     if workload_pods.pods.is_empty() {
         return Ok(Vec::new());
     }
+    steps::count(workload_pods.pods.len());
     blocked(input, n)?;
     Ok(disruptions(input, n))
 }

@@ -2,7 +2,6 @@
 //! order.
 
 use std::collections::BTreeMap;
-use std::iter;
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::disruption::Account;
@@ -14,6 +13,7 @@ use crate::numbers::count;
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
 use crate::scale_down::budgets::EvictionCost;
+use crate::steps;
 
 /// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
 pub(super) fn choose(
@@ -30,6 +30,7 @@ pub(super) fn choose(
     let mut taken = going(pools);
     let mut reserves = input.reserves.to_vec();
     for candidate in candidates {
+        steps::count(1 + candidate.disruptions.len());
         let pool = &pools[candidate.pool];
         let taken = taken.entry(autoscaler(pool)).or_default();
         let gone = scale_down.victims[candidate.pool].len();
@@ -75,14 +76,10 @@ pub(super) fn choose(
 fn account(pool: &Pool, gone: usize, now: Timestamp) -> Account {
     let spec = &pool.object.spec;
     let disrupted = pool.object.status.as_ref().and_then(|status| status.disruption);
-    let reasons = disrupted.iter().flat_map(DisruptedNodes::reasons);
+    let reasons = steps::counted(disrupted.iter().flat_map(DisruptedNodes::reasons));
     let left = count(spec.effective_replicas()).saturating_sub(gone + 1);
-    Account::new(
-        spec.disruption_budgets(),
-        left,
-        reasons.chain(iter::repeat_n(DisruptionReason::ScaleDown, gone)),
-        now,
-    )
+    let account = Account::new(spec.disruption_budgets(), left, reasons, now);
+    account.with(DisruptionReason::ScaleDown, gone)
 }
 
 /// The budget that allows no more scale-down of the pool.

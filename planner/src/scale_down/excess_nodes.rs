@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use crate::input::nodes;
 use crate::pools::Pool;
 use crate::scale_down::workload_pods::WorkloadPods;
+use crate::steps;
 
 /// The excess nodes of every pool.
 #[derive(Clone, Debug)]
@@ -83,6 +84,7 @@ fn excess_nodes(pool: &Pool, nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]
         return Vec::new();
     }
     let excess = pool.staying.len().saturating_sub(pool.bounds.base);
+    steps::count(pool.staying.len());
     let mut candidates = pool.staying.clone();
     candidates.sort_by_key(|&n| {
         let node = &nodes[n];

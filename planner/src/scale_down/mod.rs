@@ -54,6 +54,7 @@ use crate::scale_down::counting::CountingRules;
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::scale_up::ScaleUp;
 use crate::snapshot::{ClusterSnapshot, Place};
+use crate::steps;
 
 /// The input of the scale-down of a pass.
 #[derive(Clone, Copy, Debug)]
@@ -175,7 +176,10 @@ pub fn of_pass(
     let mut result = scale_down(&input, pools, |moving| {
         let differs =
             removal_simulation::sees_drained_nodes(moving, snapshot, &demand.classes, &demand.placed);
-        during = differs.then(|| snapshot.clone());
+        during = differs.then(|| {
+            steps::count(snapshot.nodes());
+            snapshot.clone()
+        });
         RemovalSimulation::new(snapshot, during.as_mut(), &demand.classes, &demand.placed)
     });
     snapshot.revert(fork);
@@ -189,6 +193,7 @@ pub fn of_pass(
 /// Closes nodes that cannot take a running pod: those that do not exist yet, are not ready, or still lack a part of what their
 /// template promises.
 fn close_to_moves(snapshot: &mut ClusterSnapshot, pools: &[Pool], all_nodes: &[Arc<Node>], now: Timestamp) {
+    steps::count(all_nodes.len() + snapshot.nodes());
     let mut is_ready: Vec<bool> = all_nodes.iter().map(|node| nodes::is_ready(node)).collect();
     for pool in pools {
         let is_starting = |n: usize| pool.starting_until(n).is_some_and(|until| until > now);
@@ -259,6 +264,7 @@ fn leaving(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
 fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize]) -> MovingPods {
     let of_leaving = leaving.iter().flat_map(|&node| moving(input, node));
     let mut pods: Vec<_> = candidates.iter().flat_map(|c| c.pods.iter().copied()).chain(of_leaving).collect();
+    steps::count(pods.len());
     pods.sort_unstable();
     let nodes = leaving.iter().copied().chain(candidates.iter().map(|c| c.node)).collect();
     MovingPods { nodes, pods }
@@ -266,7 +272,7 @@ fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize
 
 /// The pods of a node that need a place when it is removed.
 fn moving(input: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
-    let workload_pods = input.workload_pods[node].pods.iter().copied();
+    let workload_pods = steps::counted(input.workload_pods[node].pods.iter().copied());
     workload_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()
 }
 

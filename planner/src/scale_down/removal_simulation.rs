@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{MovingPods, RemainingNodes};
 use crate::requirements::pod_class::{PodClass, PodClassId, TopologyCountId};
 use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};
+use crate::steps;
 
 /// The snapshots, and which pods moved where. Planned nodes take none: a decision that adds a node for the pods of a
 /// removed node would oscillate.
@@ -58,6 +59,7 @@ pub fn sees_drained_nodes(
     classes: &[PodClass],
     placed: &[Option<(PodClassId, usize)>],
 ) -> bool {
+    steps::count(moving.pods.len() + moving.nodes.len());
     let pods: Vec<(PodClassId, usize)> = moving.pods.iter().filter_map(|&pod| placed[pod]).collect();
     let waiting: BTreeSet<PodClassId> =
         pods.iter().map(|&(class, _)| class).filter(|&class| snapshot.waits(class)).collect();
@@ -121,6 +123,7 @@ impl<'a> Stage<'a> {
         // all that are left are tried once more.
         loop {
             let before = moves.len();
+            steps::count(classes.len());
             for &class in &classes {
                 let Some(left) = wanted.get_mut(&class).filter(|left| **left > 0) else { continue };
                 for (place, count) in self.snapshot.place(class, *left, Scope::Existing) {
@@ -160,6 +163,7 @@ impl<'a> RemovalSimulation<'a> {
 
     /// How many of the pods are of which class. Pods of no class are left out.
     fn count(&mut self, pods: &[usize]) -> PodCounts {
+        steps::count(pods.len());
         let mut counts = PodCounts::new();
         for &pod in pods {
             if let Some((class, _)) = self.placed[pod] {

@@ -18,6 +18,7 @@ use crate::pools::Pool;
 use crate::requirements::pod_class::PodClassId;
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate};
+use crate::steps;
 
 /// How long a pod keeps nodes from being removed after kube-scheduler first found it unschedulable. Longer than any
 /// node should take to start, so that the nodes that a pool added for the pod are still there when they are ready.
@@ -74,6 +75,7 @@ impl ReserveInput<'_> {
         awaited: &[Awaited],
     ) -> Reserve {
         let mut reserve = Reserve::default();
+        steps::count(awaited.len());
         let mut classes = Vec::new();
         for of_group in awaited {
             let wanted = of_group.by(snapshot, index);
@@ -91,6 +93,7 @@ impl ReserveInput<'_> {
             is_free && (self.planned[node] > 0 || classes.iter().any(takes))
         };
         if reserve.wanted > 0 {
+            steps::count(pool.staying.len());
             reserve.empty = pool.staying.iter().copied().filter(|&node| is_place(node)).collect();
         }
         reserve
@@ -101,6 +104,7 @@ impl ReserveInput<'_> {
             let since = self.pods[*pod].unschedulable_since();
             since.map(|since| since.checked_add(AWAITED_FOR).unwrap_or(Timestamp::MAX))
         };
+        steps::count(group.pods.len());
         let ends: Vec<_> =
             group.pods.iter().map(ends).filter(|end| end.is_none_or(|end| end > self.now)).collect();
         let placed = group.pods.len().saturating_sub(left).min(ends.len());

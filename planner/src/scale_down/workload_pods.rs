@@ -8,6 +8,7 @@ use crate::input::last_template::LastTemplate;
 use crate::input::pod_info::PodInfo;
 use crate::requirements::pod_class::PodClassId;
 use crate::scale_down::counting::{CountedTemplate, CountingRules};
+use crate::steps;
 
 /// The pods of one node that are a reason to keep it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub fn workload_pods(
     now: Timestamp,
 ) -> Vec<WorkloadPods> {
     let mut workload_pods = vec![WorkloadPods::default(); rules.len()];
+    steps::count(rules.len() + all_pods.len());
     let mut last = LastTemplate::default();
     for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
         let Some((_, node)) = *placed else { continue };

@@ -13,6 +13,7 @@
 
 use super::placement::{PendingPods, Placement};
 use crate::snapshot::{ClusterSnapshot, Scope};
+use crate::steps;
 
 /// Holds places on existing and upcoming nodes for pods that are left and have places once the nodes of `leaving` are
 /// gone; returns for how many. Pods that need nothing but room are not tried again: leaving nodes take none.
@@ -22,6 +23,7 @@ pub(super) fn hold_places(
     pending: &[PendingPods],
     leaving: &[usize],
 ) -> usize {
+    steps::count(pending.len());
     let waits: Vec<_> = pending.iter().map(|pods| snapshot.waits(pods.class)).collect();
     let barred = |(&left, waits): (&usize, &bool)| if *waits { left } else { 0 };
     let mut later = Placement::of(pending);
@@ -36,6 +38,7 @@ pub(super) fn hold_places(
     let mut moved = true;
     while moved {
         moved = false;
+        steps::count(pending.len());
         for (at, pods) in pending.iter().enumerate() {
             if later.left[at] > 0 {
                 let placed = snapshot.place(pods.class, later.left[at], Scope::Existing);

@@ -10,6 +10,7 @@ use crate::requirements::places::names_a_place;
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
 use crate::snapshot::ClusterSnapshot;
+use crate::steps;
 
 /// The pools that can scale up in this pass, grouped into sets that are balanced; sets and their pools by index.
 pub fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
@@ -98,6 +99,7 @@ impl PlannedSizes<'_> {
         let mut order: Vec<_> =
             set.iter().map(|&pool| (self.size(pool), std::cmp::Reverse(liking(pool)), pool)).collect();
         order.sort_unstable();
+        steps::count(order.len());
         let mut full = false;
         for (_, _, pool) in order {
             if (self.room[pool] > 0 || !full) && snapshot.would_take(id, pool) {

@@ -16,6 +16,7 @@ use crate::scale_up::balance::{NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
 use crate::scale_up::placement::{PendingPods, Placement};
 use crate::snapshot::{ClusterSnapshot, Fork, Place};
+use crate::steps;
 
 /// How often pods are placed again because nodes have added domains for spread constraints.
 const MOST_ROUNDS: usize = 4;
@@ -46,6 +47,7 @@ impl ScaleUp {
     ) -> Vec<usize> {
         let mut planned = vec![0; nodes];
         for (entry, placed) in self.placement.placed.iter().enumerate() {
+            steps::count(1 + placed.len());
             for &(node, pods) in placed {
                 if let Place::Node(node) = snapshot.place_of(node)
                     && counts(entry, node)
@@ -158,6 +160,7 @@ impl Search<'_> {
             if round < MOST_ROUNDS && snapshot.domains() > domains && spreads() {
                 continue;
             }
+            steps::count(snapshot.nodes() - first);
             let mut retired = false;
             for node in first..snapshot.nodes() {
                 if let (Place::Planned(pool), true) =
@@ -223,7 +226,7 @@ impl Search<'_> {
         let ScaleUpInput { classes, pending, .. } = self.pass;
         let set = &self.sets[set];
         set.iter().any(|&pool| sizes.room[pool] > 0)
-            && pending.iter().zip(&placement.left).any(|(pods, &left)| {
+            && steps::counted(pending.iter().zip(&placement.left)).any(|(pods, &left)| {
                 left > 0
                     && matches!(
                         sizes.next(snapshot, set, pods.class, &classes[pods.class]),
@@ -292,6 +295,7 @@ impl Search<'_> {
         before: &Placement,
         packing: &Packing,
     ) {
+        steps::count(self.pass.pending.len() * (1 + expansions.len()));
         let left = |at: &usize| before.left[*at] > 0;
         let calm = (0..self.pass.pending.len())
             .filter(left)
@@ -324,7 +328,8 @@ impl Search<'_> {
     fn passes_on(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
         self.pass.pending.iter().zip(&placement.placed).any(|(pods, placed)| {
             let elsewhere = |place: Place| matches!(place, Place::Planned(other) if other != pool);
-            placed.iter().any(|p| elsewhere(snapshot.place_of(p.0))) && snapshot.could_take(pods.class, pool)
+            steps::counted(placed.iter()).any(|p| elsewhere(snapshot.place_of(p.0)))
+                && snapshot.could_take(pods.class, pool)
         })
     }
 }

@@ -8,6 +8,7 @@ use crate::pools::Template;
 use crate::requirements::pod_class::PodClass;
 use crate::resources::{Amounts, Basic, Resource};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
+use crate::steps;
 
 /// The result of packing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +64,7 @@ impl Packer<'_, '_, '_> {
         let mut again = false;
         loop {
             let mut moved = false;
+            steps::count(pending.len());
             for (at, pods) in pending.iter().enumerate() {
                 let waits = self.snapshot.waits(pods.class);
                 if self.placement.left[at] > 0 && (!again || waits) {
@@ -130,7 +132,9 @@ fn option(
             option.gpus += gpus(&template.allocatable, template, 1);
         }
     }
+    steps::count(opened.len() + pending.len());
     for (pods, placed) in pending.iter().zip(&placement.placed) {
+        steps::count(placed.len());
         let class = &classes[pods.class];
         for &(node, count) in placed {
             option.pods += count;

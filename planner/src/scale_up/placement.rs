@@ -2,6 +2,7 @@
 
 use crate::requirements::pod_class::PodClassId;
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
+use crate::steps;
 
 /// Equal pending pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,7 @@ impl Placement {
         let mut again = false;
         loop {
             let mut moved = false;
+            steps::count(pending.len());
             for (at, pods) in pending.iter().enumerate() {
                 if self.left[at] > 0 && (!again || snapshot.waits(pods.class)) {
                     let placed = snapshot.place(pods.class, self.left[at], Scope::Anywhere);

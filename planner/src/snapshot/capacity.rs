@@ -17,6 +17,7 @@ use crate::pools::{Pool, Template, allocatable};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{HostPort, PodClassId, TopologyCountId};
 use crate::resources::{Amounts, ResourceNames};
+use crate::steps;
 
 /// What capacity is read from.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,7 @@ pub fn snapshot(
     let SnapshotInput { input: PassInput { nodes: all_nodes, .. }, demand, .. } = source;
     let templates: Vec<_> = pools.iter().map(|pool| template(pool, demand)).collect();
     let mut nodes = Vec::with_capacity(all_nodes.len());
+    steps::count(all_nodes.len() + demand.placed.len() + demand.groups.len());
     let owners = owners(pools, all_nodes.len());
     let pods = pods_by_node(demand, all_nodes.len());
     for (index, (node, pods)) in all_nodes.iter().zip(pods).enumerate() {
@@ -146,6 +148,7 @@ impl NodeCapacity {
     /// that fit, one after the other in their order, beside the pods that are there. A daemon that does not fit takes
     /// nothing, whatever it lacks: kube-scheduler leaves its pod pending. One that preempts does not see pods of a lower priority.
     fn reserve(&mut self, template: &Template, demand: &Demand, present: &Present<'_>) {
+        steps::count(1 + template.agents.len());
         for agent in template.agents.iter().filter(|agent| !agent.is_daemon) {
             if !present.agents.contains(&agent.key()) {
                 self.free.take(&agent.request, 1);
@@ -176,6 +179,7 @@ impl NodeCapacity {
         };
         let stays = |pod: &&(i32, PodClassId)| !daemon.preempts || pod.0 >= daemon.priority;
         let mut free = self.free.clone();
+        steps::count(1 + present.len());
         for &(_, class) in present.iter().filter(stays) {
             let class = &demand.classes[class];
             if !clear(&class.ports) {

@@ -5,6 +5,7 @@ use super::{ClusterSnapshot, Node, NodeIndex, Place};
 use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
+use crate::steps;
 
 /// A state that [`ClusterSnapshot::revert`] can return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,11 +239,13 @@ impl ClusterSnapshot {
     fn count_class(&mut self, node: NodeIndex, class: PodClassId, count: usize, up: bool) {
         let by = u32::try_from(count).unwrap_or(u32::MAX);
         let rule = std::sync::Arc::clone(&self.classes[class]);
+        steps::count(1 + rule.increments.len());
         rule.increments.iter().for_each(|&topology_count| self.count(node, topology_count, by, up));
     }
 
     /// Counts what a node raises apart from its pods, or no longer does.
     fn count_raised(&mut self, node: NodeIndex, up: bool) {
+        steps::count(self.nodes[node].increments.len());
         for at in 0..self.nodes[node].increments.len() {
             let topology_count = self.nodes[node].increments[at];
             self.count(node, topology_count, 1, up);
@@ -280,6 +283,7 @@ impl ClusterSnapshot {
 
     /// Adds the node to the nodes of its domains.
     fn join(&mut self, node: NodeIndex) {
+        steps::count(1 + self.spread.len());
         let node_class = &self.node_classes.list[self.nodes[node].class];
         let cordoned = self.nodes[node].cordoned;
         for &topology_count in
@@ -291,6 +295,7 @@ impl ClusterSnapshot {
     }
 
     fn leave(&mut self, node: NodeIndex) {
+        steps::count(1 + self.spread.len());
         let node_class = &self.node_classes.list[self.nodes[node].class];
         let cordoned = self.nodes[node].cordoned;
         for &topology_count in
@@ -308,6 +313,7 @@ impl ClusterSnapshot {
 
     /// Recomputes the bits of every node, and rebuilds the indexes.
     pub(super) fn rebuild_indexes(&mut self) {
+        steps::count(self.nodes.len());
         for node in &mut self.nodes {
             let bits = self.bits.of(|topology_count| count_of(node, topology_count));
             node.closed = bits | (node.closed & CLOSED);

@@ -7,6 +7,7 @@ use crate::reasons::Rejection;
 use crate::requirements::pod_class::PodClassId;
 use crate::requirements::predicates;
 use crate::resources::Resource;
+use crate::steps;
 
 /// The node to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub enum PlacementError {
 impl ClusterSnapshot {
     /// Why `target` takes no pod of this class; `None` if it does. Bounds of pools are ignored.
     pub fn why_not(&self, class: PodClassId, target: NodeOrTemplate) -> Option<PlacementError> {
+        steps::count(1);
         let rule = &self.classes[class];
         let (node_class, free) = match target {
             NodeOrTemplate::Node(node) => {
@@ -60,6 +62,7 @@ impl ClusterSnapshot {
     /// Whether an empty new node of the pool would take a pod of this class if there were no other pods; `false` if the
     /// pool does not grow for such pods.
     pub fn could_take(&mut self, class: PodClassId, pool: usize) -> bool {
+        steps::count(1);
         let rule = std::sync::Arc::clone(&self.classes[class]);
         let Some(Some(template)) = self.templates.get(pool) else { return false };
         let node_class = template.node_class;

@@ -3,6 +3,10 @@
 //! A tree of maxima over the four basic resources, and of bits for what a node is closed to. The caller checks extended
 //! resources: they are rare, and a false positive costs one check.
 
+use std::cell::Cell;
+
+use crate::steps;
+
 /// Amounts of the four basic resources, in the order of [`crate::resources::Amounts::basic`].
 type Free = [i64; 4];
 
@@ -38,6 +42,7 @@ impl FitIndex {
         let len = slots.len();
         let leaves = len.next_power_of_two();
         let mut entries = vec![NONE; leaves * 2];
+        steps::count(entries.len());
         for (at, entry) in slots.enumerate() {
             entries[leaves + at] = entry;
         }
@@ -86,10 +91,13 @@ impl FitIndex {
     fn put(&mut self, slot: usize, entry: Entry) {
         let mut at = self.leaves + slot;
         self.entries[at] = entry;
+        let mut changed = 1;
         while at > 1 {
             at /= 2;
             self.entries[at] = joined(self.entries[at * 2], self.entries[at * 2 + 1]);
+            changed += 1;
         }
+        steps::count(changed);
     }
 
     /// The first slot from `start` on that has room for `need` and is closed to nothing in `mask`. Resources that are
@@ -98,10 +106,14 @@ impl FitIndex {
         if start >= self.len {
             return None;
         }
-        self.descend(1, 0, self.leaves, &Search { start, need, mask })
+        let search = Search { start, need, mask, visited: Cell::new(0) };
+        let found = self.descend(1, 0, self.leaves, &search);
+        steps::count(search.visited.get());
+        found
     }
 
     fn descend(&self, at: usize, low: usize, width: usize, search: &Search) -> Option<usize> {
+        search.visited.set(search.visited.get() + 1);
         if low + width <= search.start || !suits(&self.entries[at], search) {
             return None;
         }
@@ -118,6 +130,8 @@ struct Search {
     start: usize,
     need: Free,
     mask: u64,
+    /// How many entries were looked at.
+    visited: Cell<usize>,
 }
 
 fn joined(a: Entry, b: Entry) -> Entry {
@@ -179,7 +193,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(index.len(), plain.len());
-            let search = Search { start, need, mask };
+            let search = Search { start, need, mask, visited: Cell::new(0) };
             let expected = (start..plain.len()).find(|&slot| {
                 let (free, closed) = plain[slot];
                 suits(&Entry { free, closed }, &search)

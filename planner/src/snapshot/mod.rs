@@ -40,6 +40,7 @@ use crate::requirements::pod_class::{
 };
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
+use crate::steps;
 
 /// Index of a node in a [`ClusterSnapshot`].
 pub type NodeIndex = usize;
@@ -190,6 +191,7 @@ impl ClusterSnapshot {
             .collect();
         let profiles = node_classes.list.iter().map(|node_class| &node_class.profile);
         let supplies = Supplies::of(supplies, constraint_sets, profiles);
+        steps::count(classes.len() + topology_counts.len());
         let mut snapshot = Self {
             supplies,
             constraint_sets: constraint_sets.to_vec(),
@@ -287,6 +289,7 @@ impl ClusterSnapshot {
 
     /// The number of domains that all spread constraints see together: increases when a node adds a domain.
     pub fn domains(&self) -> usize {
+        steps::count(self.spread.len());
         self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
     }
 
@@ -335,6 +338,7 @@ impl ClusterSnapshot {
             .filter(|&constraint_set| pending.get(constraint_set) == Some(&true))
         {
             let admitting = self.node_classes.admitting(constraint_set, &self.constraint_sets);
+            steps::count(admitting.len());
             sought
                 .iter_mut()
                 .zip(admitting.iter())

@@ -8,6 +8,7 @@ use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId};
 use crate::requirements::predicates::{self, node_affinity, selector, taints};
+use crate::steps;
 
 #[derive(Clone, Debug)]
 pub(super) struct NodeClass {
@@ -63,6 +64,7 @@ impl NodeClasses {
         topology_counts: &[TopologyCount],
         rules: &PlacementRules,
     ) -> usize {
+        steps::count(1);
         let host = profile.labels.contains_key(HOSTNAME_LABEL);
         let labels = profile.labels.iter().filter(|(key, _)| self.keys.contains(*key));
         let reduced = NodeProfile {
@@ -74,6 +76,7 @@ impl NodeClasses {
         if let Some(&id) = self.ids.get(&known) {
             return id;
         }
+        steps::count(topology_counts.len());
         let reduced = &known.0;
         let mut domains = Vec::with_capacity(rules.keys.len());
         for (key, values) in rules.keys.iter().zip(&mut self.values) {
@@ -99,6 +102,7 @@ impl NodeClasses {
     ) -> Arc<[bool]> {
         let list = &self.list;
         let row = self.admits[constraint_set].get_or_insert_with(|| {
+            steps::count(list.len());
             list.iter()
                 .map(|node_class| {
                     predicates::admits(&constraint_sets[constraint_set], &node_class.profile).is_ok()

@@ -7,6 +7,7 @@ use super::change::count_of;
 use super::rules::{AffinityRule, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex, Place};
 use crate::requirements::pod_class::PodClassId;
+use crate::steps;
 
 /// Which nodes pods may be placed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,7 @@ impl ClusterSnapshot {
     }
 
     fn takes(&mut self, node: NodeIndex, rule: &PlacementRule) -> bool {
+        steps::count(1);
         let of = &self.nodes[node];
         let (node_class, closed) = (of.class, of.closed & CLOSED != 0);
         let fits = of.free.fits(&rule.request, 1) == 1;
@@ -73,6 +75,7 @@ impl ClusterSnapshot {
     fn cursors(&mut self, rule: &PlacementRule, scope: Scope) -> Vec<Cursor> {
         let admitting = self.node_classes.admitting(rule.constraint_set, &self.constraint_sets);
         let buckets = &self.buckets;
+        steps::count(self.order.len());
         let cursor = |&bucket: &usize| {
             let of = &buckets[bucket];
             let from = match scope {
@@ -92,6 +95,7 @@ impl ClusterSnapshot {
         let keeps = rule.spreads_here.is_empty();
         let mut at = 0;
         while let Some(cursor) = cursors.get_mut(at) {
+            steps::count(1);
             if !self.in_node_class(rule, self.buckets[cursor.bucket].node_class) {
                 at += 1;
                 continue;
@@ -118,6 +122,7 @@ impl ClusterSnapshot {
         let mut mask = self.bits.mask(&closings);
         while let Some(slot) = self.buckets[bucket].index.first_from(from, rule.request.basic(), mask) {
             from = slot;
+            steps::count(1);
             let node = self.buckets[bucket].nodes[slot];
             match self.on_node(node, &closings) {
                 Ok(()) if self.nodes[node].free.fits(&rule.request, 1) == 1 => return (Some(node), from),

@@ -9,6 +9,7 @@ use crate::requirements::constraints::{Constraints, NodeRequirement, NodeTerm, R
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{Need, PodClassId, Supply, SupplyId};
 use crate::requirements::predicates::volumes;
+use crate::steps;
 
 /// The supplies of a pass.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +76,10 @@ impl Supplies {
     /// Gives back what `count` pods of a class took on a node.
     pub(super) fn give_back(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
         for _ in 0..count {
-            let is_theirs = |taken: &Taken| taken.node == node && taken.class == class;
+            let is_theirs = |taken: &Taken| {
+                steps::count(1);
+                taken.node == node && taken.class == class
+            };
             let Some(at) = self.taken.iter().rposition(is_theirs) else { return };
             for supply in self.taken.remove(at).supplies {
                 self.all[supply].units = self.all[supply].units.saturating_add(1);
@@ -88,6 +92,7 @@ impl Supplies {
         let mut chosen: Vec<SupplyId> = Vec::with_capacity(needs.len());
         for need in needs {
             let is_left = |supply: &&SupplyId| {
+                steps::count(1);
                 let gone = chosen.iter().filter(|chosen| **chosen == **supply).count();
                 need.binary_search(*supply).is_ok() && self.all[**supply].units > gone
             };

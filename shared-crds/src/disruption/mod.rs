@@ -54,8 +54,15 @@ impl Account {
     ) -> Self {
         let read = |(index, budget)| Entry::read(index, budget, wanted, now);
         let mut account = Self { entries: budgets.iter().enumerate().map(read).collect(), now };
-        disrupted.into_iter().for_each(|reason| account.charge(reason));
+        disrupted.into_iter().for_each(|reason| account.charge(reason, 1));
         account
+    }
+
+    /// The account when `nodes` more nodes are being disrupted for `reason`, whatever the budgets allow.
+    #[must_use]
+    pub fn with(mut self, reason: DisruptionReason, nodes: usize) -> Self {
+        self.charge(reason, nodes);
+        self
     }
 
     /// How many more nodes may be disrupted for `reason`; `usize::MAX` if no budget bounds that now. So many calls of
@@ -75,7 +82,7 @@ impl Account {
         if let Some(refusal) = self.refusal(reason) {
             return Err(refusal);
         }
-        self.charge(reason);
+        self.charge(reason, 1);
         Ok(())
     }
 
@@ -135,8 +142,8 @@ impl Account {
         unreadable.chain(contradiction::contradictions(self)).collect()
     }
 
-    fn charge(&mut self, reason: DisruptionReason) {
-        self.entries.iter_mut().filter(|entry| entry.concerns(reason)).for_each(|entry| entry.used += 1);
+    fn charge(&mut self, reason: DisruptionReason, nodes: usize) {
+        self.entries.iter_mut().filter(|entry| entry.concerns(reason)).for_each(|entry| entry.used += nodes);
     }
 
     fn of(&self, effect: DisruptionEffect, reason: DisruptionReason) -> impl Iterator<Item = &Entry> {

@@ -27,6 +27,16 @@ fn rooms(account: &Account) -> [usize; 4] {
 const ANY: usize = usize::MAX;
 
 #[test]
+fn nodes_that_are_added_count_like_those_that_were_there() {
+    let limits = json!([{ "nodes": 5, "reasons": [] }, { "nodes": 2, "reasons": ["Repair"] }]);
+    for count in [0, 1, 5, 9] {
+        let one_by_one = account(limits.clone(), 10, &vec![Rollout; count], NOON);
+        let at_once = account(limits.clone(), 10, &[], NOON).with(Rollout, count);
+        assert_eq!(rooms(&at_once), rooms(&one_by_one), "{count}");
+    }
+}
+
+#[test]
 fn budgets_bound_what_they_are_for_and_nothing_else() {
     // Open all day; opens at 22:00; closed at noon.
     let day = |effect: &str, nodes: Value, reasons: &[&str]| json!({ "effect": effect, "nodes": nodes, "reasons": reasons, "schedule": "0 0 * * *", "durationSeconds": 80_000 });

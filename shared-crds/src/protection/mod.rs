@@ -70,14 +70,26 @@ pub fn scale_up_delay(value: &str) -> Option<SignedDuration> {
 /// What the annotations of `pod` ask for; `None` for a pod that is being deleted, and for one with
 /// `safe-to-evict: "true"`, which overrides the other annotation as in Cluster Autoscaler.
 pub fn of_pod(pod: &Pod, now: Timestamp) -> Option<PodProtection> {
-    let safe_to_evict = annotation(&pod.metadata, SAFE_TO_EVICT);
-    if pod.metadata.deletion_timestamp.is_some() || safe_to_evict == Some("true") {
+    let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
+    let is_deleted = pod.metadata.deletion_timestamp.is_some();
+    of_annotations(|key| annotation(&pod.metadata, key), is_deleted, started, now)
+}
+
+/// [`of_pod`] for a pod that is kept in another form: the value of an annotation, whether the pod is being deleted, and its
+/// `status.startTime`.
+pub fn of_annotations<'a>(
+    annotation: impl Fn(&str) -> Option<&'a str>,
+    is_deleted: bool,
+    started: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<PodProtection> {
+    let safe_to_evict = annotation(SAFE_TO_EVICT);
+    if is_deleted || safe_to_evict == Some("true") {
         return None;
     }
-    let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref()).map(|time| time.0);
     on_completion(safe_to_evict)
         .or_else(|| not_safe_to_evict(safe_to_evict))
-        .or_else(|| do_not_disrupt(annotation(&pod.metadata, DO_NOT_DISRUPT), started, now))
+        .or_else(|| do_not_disrupt(annotation(DO_NOT_DISRUPT), started, now))
 }
 
 /// The annotation that protects a Node with this metadata from scale-down; `None` without one.

@@ -12,8 +12,6 @@ use super::picture::{Picture, find, id, result_of};
 use crate::pod_state::PodState;
 use crate::text::aligned;
 
-/// Reasons of pools that could take a pod and do not grow for it, because of the pod itself.
-const KEEPS_WAITING: [&str; 2] = ["Expendable", "ScaleUpDelayed"];
 /// Number of pools that are tried one after another for the same pod.
 const MOST_ALTERNATIVES: usize = 16;
 
@@ -117,7 +115,7 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &SchedulingResult) -
             let pools = answers(picture, pod, decided);
             PodFacts { outcome: "TriggersScaleUp", node_pool: pool.clone(), message, pools, ..facts }
         }
-        SchedulingResult::Unschedulable { .. } => {
+        SchedulingResult::Unschedulable { reasons } => {
             let pools = answers(picture, pod, decided);
             let advised = picture.advice.as_ref().and_then(|advice| result_of(advice, pod));
             let message = match advised {
@@ -130,8 +128,8 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &SchedulingResult) -
                 _ if pools.iter().all(|pool| pool.answer == "NotPlanned") => {
                     "no NodePool grows for it, because no NodePoolAutoscaler plans one".to_owned()
                 }
-                _ => match pools.iter().find(|pool| KEEPS_WAITING.contains(&pool.reason.as_str())) {
-                    Some(pool) => format!("no NodePool grows for it: {}", pool.message),
+                _ => match reasons.iter().find(|rejection| rejection.keeps_waiting) {
+                    Some(rejection) => format!("no NodePool grows for it: {}", rejection.message),
                     None => "no NodePool can take it".to_owned(),
                 },
             };
@@ -170,7 +168,7 @@ fn answers(picture: &Picture<'_>, pod: (&str, &str), decided: &SchedulingResult)
     answers
 }
 
-fn refusal(PoolRejection { pool, reason, message }: &PoolRejection) -> Reply {
+fn refusal(PoolRejection { pool, reason, message, keeps_waiting: _ }: &PoolRejection) -> Reply {
     Reply {
         node_pool: pool.clone(),
         answer: "Refuses",

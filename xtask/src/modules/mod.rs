@@ -19,6 +19,7 @@ use crate::workspace;
 const ORDERED: (&str, &[&str]) = (
     "planner",
     &[
+        "steps",
         "numbers",
         "time",
         "reasons",

@@ -9,5 +9,6 @@ mod pass;
 mod properties;
 mod scale_up;
 mod scale_up_properties;
+mod steps;
 mod supplies;
 mod together;
