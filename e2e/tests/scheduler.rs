@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use e2e::scheduler_conformance::batch::{self, Dispute, PRIORITIES};
-use e2e::scheduler_conformance::ignored_feature::IGNORED_FEATURES;
+use e2e::scheduler_conformance::ignored_feature::{IGNORED_FEATURES, IgnoredFeature, KIND_FEATURES};
+use e2e::scheduler_conformance::kind_cluster::KindCluster;
+use e2e::scheduler_conformance::kinds::{KINDS, PATIENT, SHARED_VOLUMES};
 use e2e::scheduler_conformance::planner::{SimulatedPlanner, list};
 use e2e::scheduler_conformance::question::{self, Record};
 use e2e::scheduler_conformance::random_cluster::RandomCluster;
@@ -17,6 +19,7 @@ use e2e::scheduler_conformance::rules::CLASSES;
 use e2e::scheduler_conformance::scheduler_env::SchedulerEnv;
 use e2e::scheduler_conformance::score::Score;
 use e2e::scheduler_conformance::seeded_rng::SeededRng;
+use e2e::scheduler_conformance::sharing;
 use e2e::waiting;
 use futures::{StreamExt as _, stream};
 use tokio::sync::Mutex;
@@ -26,6 +29,8 @@ use tokio::sync::Mutex;
 const SEED: u64 = 1;
 /// Number of questions about one cluster. They fill it, so that answers change.
 const QUESTIONS: usize = 45;
+/// How often each kind of [`KINDS`] is asked about one cluster.
+const TIMES: usize = 4;
 /// Percentage of pods that may find no place in the first pass although the planner expected one, or the reverse. The
 /// scheduler spreads pods over nodes where the planner fills the first, so a large pod may find each of several nodes
 /// half full; and it does not wait for the nodes that a topology spread constraint would be measured against. The
@@ -48,6 +53,24 @@ fn keep(name: &str, record: &Record) -> String {
     file.display().to_string()
 }
 
+/// A disagreement as text; its objects are stored under `name`.
+fn disagreement(name: &str, record: &Record) -> Option<String> {
+    let why = record.disagreement.as_ref()?;
+    let file = keep(&format!("disagreement-{name}"), record);
+    let (classes, spec) = (&record.classes, &record.pod["spec"]);
+    Some(format!("{name} {classes:?}: {why}\n  {}\n  {file}\n  {spec}", record.warnings))
+}
+
+/// Prints the counts and the disagreements, of which there must be none.
+fn say(score: &Score, disagreements: &[String]) {
+    println!("{score}");
+    for disagreement in disagreements {
+        println!("{disagreement}\n");
+    }
+    let asked = score.row("all").asked;
+    assert!(disagreements.is_empty(), "{} disagreements of {asked} questions", disagreements.len());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
     let _alone = waiting::for_others(ONE_AT_A_TIME.lock()).await;
@@ -65,31 +88,73 @@ async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
             let (name, about) = (format!("q{at}"), CLASSES[at % CLASSES.len()]);
             let record =
                 question::ask(&mut env, &planner, &mut cluster, &mut rng, &name, about).await.unwrap();
-            if let Some(why) = &record.disagreement {
-                let file = keep(&format!("disagreement-w{number}-{name}"), &record);
-                let (classes, spec) = (&record.classes, &record.pod["spec"]);
-                disagreements.push(format!(
-                    "w{number}/{name} {classes:?}: {why}\n  {}\n  {file}\n  {spec}",
-                    record.warnings
-                ));
-            }
+            disagreements.extend(disagreement(&format!("w{number}-{name}"), &record));
             score.add(&record);
             records.push(record);
         }
         env.clear(&cluster.namespaces).await.unwrap();
         waiting::gets_on();
     }
-    println!("{score}");
-    for disagreement in &disagreements {
-        println!("{disagreement}\n");
-    }
-    assert!(disagreements.is_empty(), "{} disagreements of {} questions", disagreements.len(), records.len());
+    say(&score, &disagreements);
     for class in CLASSES {
         let row = score.row(class);
         let both = row.fits + row.needs_nodes > 0 && row.stays > 0;
         assert!(both || seed != SEED, "{class} has one answer only: {row:?}");
     }
-    let undetected = undetected_features(&planner, &records).await;
+    let undetected = undetected_features(&planner, &records, &IGNORED_FEATURES).await;
+    assert!(
+        undetected.is_empty() || seed != SEED,
+        "no question detects a planner that ignores {undetected:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_each_kind_from_public_reports_the_planner_and_the_scheduler_say_the_same() {
+    let _alone = waiting::for_others(ONE_AT_A_TIME.lock()).await;
+    let (seed, clusters) = (number("TANDEM_SEED", SEED), number("TANDEM_CLUSTERS", 8));
+    println!("TANDEM_SEED={seed} TANDEM_CLUSTERS={clusters}");
+    let planner = SimulatedPlanner::build().await.unwrap();
+    let mut env = SchedulerEnv::start().await.unwrap();
+    env.create_priority(PATIENT.0, PATIENT.1).await.unwrap();
+    let (mut score, mut records, mut disagreements) = (Score::default(), Vec::new(), Vec::new());
+    for number in seed..seed + clusters {
+        let mut rng = SeededRng::new(number ^ (1 << 41));
+        let nodes = 2 + rng.below(3);
+        let mut cluster =
+            KindCluster::create(&mut env, &mut rng, &format!("k{number}"), nodes).await.unwrap();
+        for at in 0..KINDS.len() * TIMES {
+            let (name, kind) = (format!("q{at}"), KINDS[at % KINDS.len()]);
+            // A record of one of several pods says nothing without the others.
+            let (asked, alone) = if kind == SHARED_VOLUMES {
+                let all = sharing::ask(&mut env, &planner, &mut cluster, &mut rng, &name).await.unwrap();
+                (all, false)
+            } else {
+                (vec![cluster.ask(&mut env, &planner, &mut rng, &name, kind).await.unwrap()], true)
+            };
+            for record in asked {
+                disagreements.extend(disagreement(&format!("k{number}-{name}"), &record));
+                score.add(&record);
+                if alone {
+                    records.push(record);
+                }
+            }
+        }
+        env.clear(&cluster.cluster.namespaces).await.unwrap();
+        waiting::gets_on();
+    }
+    // Even when the two disagree, it is said which kinds were asked.
+    for kind in KINDS {
+        let row = score.row(kind);
+        println!("{kind}: {} questions, {} disagreements", row.asked, row.disagreed);
+        assert!(row.asked > 0, "{kind} was never asked");
+    }
+    say(&score, &disagreements);
+    for kind in KINDS {
+        let row = score.row(kind);
+        let both = row.fits + row.needs_nodes > 0 && row.stays > 0;
+        assert!(both || seed != SEED, "{kind} has one answer only: {row:?}");
+    }
+    let undetected = undetected_features(&planner, &records, &KIND_FEATURES).await;
     assert!(
         undetected.is_empty() || seed != SEED,
         "no question detects a planner that ignores {undetected:?}"
@@ -97,8 +162,12 @@ async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
 }
 
 /// The features that a planner could ignore without giving a wrong answer to any of these questions.
-async fn undetected_features(planner: &SimulatedPlanner, records: &[Record]) -> Vec<&'static str> {
-    let checks = stream::iter(IGNORED_FEATURES).map(|feature| async move {
+async fn undetected_features(
+    planner: &SimulatedPlanner,
+    records: &[Record],
+    features: &[IgnoredFeature],
+) -> Vec<&'static str> {
+    let checks = stream::iter(features.iter().copied()).map(|feature| async move {
         waiting::gets_on();
         let mut asked = 0;
         for record in records {

@@ -8,8 +8,10 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::infrastructure::{CORDON, GPU, NO_PROVISIONER, PROVISIONER};
+use super::kinds;
 use super::objects::key;
 use super::planner::SimulatedPlanner;
+use super::question;
 use super::question::Record;
 use super::scheduler_env::PROBE_NODE;
 
@@ -70,6 +72,16 @@ pub const IGNORED_FEATURES: [IgnoredFeature; 30] = [
     IgnoredFeature { name: "claims for one pod", applies_to: Others, remove: |o| if o["spec"]["volumeName"].is_string() { set(o, "/spec/accessModes", json!(["ReadWriteOnce"])) } },
 ];
 
+/// The features that the questions of [`KINDS`](super::kinds::KINDS) are about.
+#[rustfmt::skip]
+pub const KIND_FEATURES: [IgnoredFeature; 5] = [
+    IgnoredFeature { name: "nominations of other pods", applies_to: Others, remove: |o| remove(o, "/status/nominatedNodeName") },
+    IgnoredFeature { name: "what static pods take", applies_to: Others, remove: |o| if kinds::is_static(o) { each_container(o, "resources"); } },
+    IgnoredFeature { name: "what daemons really take", applies_to: Others, remove: |o| if kinds::is_daemon(o) { each_container(o, "resources"); } },
+    IgnoredFeature { name: "what nodes have granted", applies_to: Others, remove: without_granted },
+    IgnoredFeature { name: "that pods are ending", applies_to: Others, remove: |o| remove(o, "/metadata/deletionTimestamp") },
+];
+
 impl IgnoredFeature {
     /// Whether this planner is detected by a question that the unmodified one answered correctly. `None` if the
     /// question does not contain the ignored feature, so that its answer would be the same.
@@ -91,12 +103,8 @@ impl IgnoredFeature {
             return Ok(None);
         }
         let answer = planner.ask(&objects).await?;
-        Ok(Some(
-            answer
-                .pods
-                .get(&key(&record.pod))
-                .is_none_or(|prediction| record.observed.contradicts(prediction)),
-        ))
+        let prediction = question::prediction(&answer, &record.pod);
+        Ok(Some(prediction.is_none_or(|prediction| record.observed.contradicts(&prediction))))
     }
 
     /// Removes the feature from `object`; `None` if there was nothing to remove.
@@ -139,6 +147,12 @@ fn without_gpu(pod: &mut Value) {
                 amounts.remove(GPU);
             }
         }
+    }
+}
+
+fn without_granted(pod: &mut Value) {
+    for field in ["resources", "allocatedResources", "containerStatuses", "initContainerStatuses"] {
+        remove(pod, &format!("/status/{field}"));
     }
 }
 
@@ -221,6 +235,28 @@ mod tests {
             let changes = |object: &Value| feature.remove_from(&mut Arc::new(object.clone())).is_some();
             assert!(objects.iter().any(changes), "{}", feature.name);
             assert!(!objects.iter().all(changes), "{} is in everything", feature.name);
+        }
+    }
+
+    #[test]
+    fn each_feature_of_a_kind_is_removed_where_it_is() {
+        let mut rng = SeededRng::new(1);
+        let hidden = kinds::HiddenAgents::random(&mut rng);
+        let mut daemon = infrastructure::daemon(&infrastructure::daemon_set(&mut rng, "a"), "n");
+        daemon["kind"] = json!("Pod");
+        let mut patient = kinds::patient(&mut rng, "a", "n");
+        patient["status"]["nominatedNodeName"] = json!("n");
+        let (mut resized, status) = kinds::resized_container(&mut rng, "a", "n");
+        resized["status"] = status;
+        let mut ending = kinds::holder("a", "n");
+        ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let objects =
+            [patient, hidden.static_pod("a", &infrastructure::node(&mut rng, "n")), daemon, resized, ending];
+        for (at, feature) in KIND_FEATURES.iter().enumerate() {
+            let changes = |object: &Value| feature.remove_from(&mut Arc::new(object.clone())).is_some();
+            let changed: Vec<usize> =
+                (0..objects.len()).filter(|&object| changes(&objects[object])).collect();
+            assert_eq!(changed, [at], "{}", feature.name);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Random nodes and pools: zones, racks, sizes, labels, taints; some nodes lack labels that most have.
 
 use serde_json::{Value, json};
-use shared_crds::names::member_labels;
+use shared_crds::NodePool;
+use shared_crds::names::{TEMPLATE_HASH_ANNOTATION, member_labels};
 
 use super::seeded_rng::SeededRng;
 
@@ -25,6 +26,8 @@ pub const LATE_CLAIMS: usize = 4;
 pub const PROVISIONER: &str = "example.com/conformance";
 /// The provisioner of the class that has only existing volumes.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// The storage class that has one volume in a cluster.
+pub const SCARCE: &str = "scarce";
 /// The label of pools by which the autoscaler selects them.
 pub const SELECTED: (&str, &str) = ("conformance", "yes");
 
@@ -112,9 +115,9 @@ pub fn daemon(set: &Value, node: &str) -> Value {
     pod
 }
 
-/// Storage classes: created anywhere, created in some places, taken from existing volumes, and bound before a pod is
-/// placed.
-pub fn storage_classes() -> [Value; 4] {
+/// Storage classes: created anywhere, created in some places, taken from existing volumes, bound before a pod is placed,
+/// and with one volume only.
+pub fn storage_classes() -> [Value; 5] {
     let class = |name: &str, provisioner: &str, mode: &str| {
         json!({
             "apiVersion": "storage.k8s.io/v1",
@@ -137,6 +140,7 @@ pub fn storage_classes() -> [Value; 4] {
         somewhere,
         class("local", NO_PROVISIONER, waits),
         class("at-once", PROVISIONER, "Immediate"),
+        class(SCARCE, NO_PROVISIONER, waits),
     ]
 }
 
@@ -207,7 +211,17 @@ pub fn machine(pool: &Value, name: &str) -> Value {
     ready(name, &labels, &template["spec"]["capacity"], &template["spec"]["taints"])
 }
 
-fn ready(name: &str, labels: &Value, capacity: &Value, taints: &Value) -> Value {
+/// Notes on a node of `pool` from which template it was made, as the provider does: only such nodes show the planner what
+/// a new one will have. `None` when the pool cannot be read.
+pub fn note_template(pool: &Value, node: &mut Value) -> Option<()> {
+    let pool: NodePool = serde_json::from_value(pool.clone()).ok()?;
+    let hash = pool.spec.template_hash()?;
+    node["metadata"]["annotations"] = json!({TEMPLATE_HASH_ANNOTATION: hash});
+    Some(())
+}
+
+/// A Ready node with all of `capacity` for pods.
+pub fn ready(name: &str, labels: &Value, capacity: &Value, taints: &Value) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Node",

@@ -6,6 +6,8 @@
 pub mod batch;
 pub mod ignored_feature;
 pub mod infrastructure;
+pub mod kind_cluster;
+pub mod kinds;
 pub mod objects;
 pub mod planner;
 pub mod pods;
@@ -15,4 +17,5 @@ pub mod rules;
 pub mod scheduler_env;
 pub mod score;
 pub mod seeded_rng;
+pub mod sharing;
 pub mod storage;

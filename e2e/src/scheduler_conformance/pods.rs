@@ -48,7 +48,8 @@ pub fn placed(rng: &mut SeededRng, namespace: &str, name: &str, node: &str) -> V
     pod
 }
 
-fn plain(rng: &mut SeededRng, namespace: &str, name: &str) -> Value {
+/// A pod with labels and a small request, and without constraints.
+pub fn plain(rng: &mut SeededRng, namespace: &str, name: &str) -> Value {
     let mut labels = json!({"app": rng.pick(&["red", "green", "blue"]), "version": rng.pick(&["1", "2"])});
     if !rng.one_in(3) {
         labels["tier"] = json!(rng.pick(&["web", "db"]));

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::objects::key;
-use super::planner::{SimulatedPlanner, SimulatedResult};
+use super::planner::{SimulatedAnswer, SimulatedPlanner, SimulatedResult};
 use super::pods;
 use super::pods::Made;
 use super::random_cluster::RandomCluster;
@@ -73,8 +73,27 @@ pub async fn ask(
     about: &'static str,
 ) -> Result<Record> {
     let namespace = rng.pick(&cluster.namespaces).clone();
-    let Made { pod, classes } = pods::pending(rng, &namespace, name, about);
-    let created = env.create_pod(&pod).await?;
+    let made = pods::pending(rng, &namespace, name, about);
+    ask_about(env, planner, cluster, rng, made, None).await
+}
+
+/// Asks about a pod, which may be nominated to a node already. A placed pod stays.
+///
+/// # Errors
+/// When the API server, the scheduler or the planner fails to answer.
+pub async fn ask_about(
+    env: &mut SchedulerEnv,
+    planner: &SimulatedPlanner,
+    cluster: &mut RandomCluster,
+    rng: &mut SeededRng,
+    made: Made,
+    nominated: Option<&str>,
+) -> Result<Record> {
+    let Made { pod, classes } = made;
+    let created = match nominated {
+        None => env.create_pod(&pod).await?,
+        Some(node) => env.create_nominated_pod(&pod, node).await?,
+    };
     let id = key(&created);
     let waiting = waiting(created);
     let around = cluster.objects();
@@ -83,7 +102,7 @@ pub async fn ask(
     let (answer, decision) = tokio::join!(planner.ask(&objects), env.decision(&id));
     let (answer, decision) = (answer?, decision?);
     let prediction =
-        answer.pods.get(&id).cloned().with_context(|| format!("the planner says nothing of {id:?}"))?;
+        prediction(&answer, &waiting).with_context(|| format!("the planner says nothing of {id:?}"))?;
     let mut disagreement = None;
     let mut said = String::new();
     let observed = match decision {
@@ -145,6 +164,13 @@ pub async fn ask(
     })
 }
 
+/// What the planner says of `pod`. Of a pod whose nomination it believes it says nothing: it plans as if the pod were
+/// there.
+pub fn prediction(answer: &SimulatedAnswer, pod: &Value) -> Option<SimulatedResult> {
+    let believed = || pod["status"]["nominatedNodeName"].is_string().then_some(SimulatedResult::Fits);
+    answer.pods.get(&key(pod)).cloned().or_else(believed)
+}
+
 /// Asks the scheduler about the same pod with another name, because a refused pod waits for its next retry.
 async fn again(env: &SchedulerEnv, cluster: &mut RandomCluster, pod: &Value) -> Result<SchedulerDecision> {
     let mut pod = pod.clone();
@@ -169,6 +195,18 @@ pub fn waiting(mut pod: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_nominated_pod_the_planner_need_not_speak() {
+        let mut pod = json!({"metadata": {"namespace": "a", "name": "p"}});
+        let mut answer = SimulatedAnswer::default();
+        assert_eq!(prediction(&answer, &pod), None);
+        pod["status"]["nominatedNodeName"] = json!("n");
+        assert_eq!(prediction(&answer, &pod), Some(SimulatedResult::Fits));
+        let nothing = SimulatedResult::Unschedulable(String::new());
+        answer.pods.insert(key(&pod), nothing.clone());
+        assert_eq!(prediction(&answer, &pod), Some(nothing));
+    }
 
     #[test]
     fn each_outcome_has_one_answer_that_is_true() {

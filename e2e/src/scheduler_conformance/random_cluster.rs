@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::infrastructure;
-use super::infrastructure::{HOST, LATE_CLAIMS, ZONE, ZONES, machine, only};
+use super::infrastructure::{HOST, LATE_CLAIMS, ZONE, ZONES, machine, note_template, only};
+use super::kinds::HiddenAgents;
 use super::planner::{Key, SimulatedAnswer};
 use super::scheduler_env::SchedulerEnv;
 use super::seeded_rng::SeededRng;
@@ -26,10 +27,13 @@ pub struct RandomCluster {
     fixed: Vec<Arc<Value>>,
     /// Volumes and claims.
     storage: Vec<Arc<Value>>,
-    daemons: Option<Arc<Value>>,
-    pools: Vec<Value>,
-    nodes: Vec<Arc<Value>>,
-    pods: Vec<Arc<Value>>,
+    pub(super) daemons: Option<Arc<Value>>,
+    /// What runs on every node and stands in no template. With it, nodes say from which template they were made, so that
+    /// the planner can learn it.
+    pub(super) hidden: Option<HiddenAgents>,
+    pub(super) pools: Vec<Value>,
+    pub(super) nodes: Vec<Arc<Value>>,
+    pub(super) pods: Vec<Arc<Value>>,
 }
 
 impl RandomCluster {
@@ -44,25 +48,10 @@ impl RandomCluster {
         nodes: usize,
         placed: usize,
     ) -> Result<Self> {
-        let mut fixed = vec![Arc::new(infrastructure::autoscaler(POOLS)), Arc::new(env.probe_node().await?)];
-        let mut namespaces = Vec::new();
-        for (suffix, team) in [("a", "one"), ("b", "two")] {
-            let namespace = format!("{name}-{suffix}");
-            let made = env.create_namespace(&namespace, &json!({"team": team})).await?;
-            fixed.push(Arc::new(made));
-            namespaces.push(namespace);
-        }
-        fixed.extend(infrastructure::storage_classes().map(Arc::new));
-        let daemons = rng.one_in(2).then(|| Arc::new(infrastructure::daemon_set(rng, &namespaces[0])));
-        let (storage, pools, pods) = (vec![], vec![], vec![]);
-        let mut cluster = Self { namespaces, fixed, storage, daemons, pools, nodes: vec![], pods };
-        for number in 0..nodes {
-            let node = infrastructure::node(rng, &format!("{name}-n{number}"));
-            cluster.create_node(env, &node).await?;
-        }
-        for number in 0..4 {
-            cluster.pools.push(infrastructure::pool(rng, POOLS, &format!("{name}-p{number}")));
-        }
+        let mut cluster = Self::without_nodes(env, name).await?;
+        let namespace = cluster.namespaces[0].clone();
+        cluster.daemons = rng.one_in(2).then(|| Arc::new(infrastructure::daemon_set(rng, &namespace)));
+        cluster.create_nodes(env, rng, name, nodes).await?;
         cluster.create_volumes(env, rng).await?;
         for number in 0..placed {
             let node = cluster.some_host(rng);
@@ -78,6 +67,40 @@ impl RandomCluster {
         }
         env.wait_for_nodes().await?;
         Ok(cluster)
+    }
+
+    /// Creates the namespaces of a cluster.
+    pub(super) async fn without_nodes(env: &SchedulerEnv, name: &str) -> Result<Self> {
+        let mut fixed = vec![Arc::new(infrastructure::autoscaler(POOLS)), Arc::new(env.probe_node().await?)];
+        let mut namespaces = Vec::new();
+        for (suffix, team) in [("a", "one"), ("b", "two")] {
+            let namespace = format!("{name}-{suffix}");
+            let made = env.create_namespace(&namespace, &json!({"team": team})).await?;
+            fixed.push(Arc::new(made));
+            namespaces.push(namespace);
+        }
+        fixed.extend(infrastructure::storage_classes().map(Arc::new));
+        let (daemons, hidden) = (None, None);
+        let (storage, pools, nodes, pods) = (vec![], vec![], vec![], vec![]);
+        Ok(Self { namespaces, fixed, storage, daemons, hidden, pools, nodes, pods })
+    }
+
+    /// Creates random nodes without a pool, and pools without nodes.
+    pub(super) async fn create_nodes(
+        &mut self,
+        env: &SchedulerEnv,
+        rng: &mut SeededRng,
+        name: &str,
+        nodes: usize,
+    ) -> Result<()> {
+        for number in 0..nodes {
+            let node = infrastructure::node(rng, &format!("{name}-n{number}"));
+            self.create_node(env, &node).await?;
+        }
+        for number in 0..4 {
+            self.pools.push(infrastructure::pool(rng, POOLS, &format!("{name}-p{number}")));
+        }
+        Ok(())
     }
 
     /// Creates claims with a volume in each zone, on one host, and anywhere, one of them for a single pod, one that
@@ -109,7 +132,7 @@ impl RandomCluster {
         self.read_storage(env).await
     }
 
-    async fn read_storage(&mut self, env: &SchedulerEnv) -> Result<()> {
+    pub(super) async fn read_storage(&mut self, env: &SchedulerEnv) -> Result<()> {
         let objects = env.storage().objects(&self.namespaces).await?;
         self.storage = objects.into_iter().map(Arc::new).collect();
         Ok(())
@@ -174,26 +197,38 @@ impl RandomCluster {
         Ok(Some(format!("{POOLS}/{name}")))
     }
 
-    async fn add_node(&mut self, env: &SchedulerEnv, pool: usize) -> Result<()> {
+    pub(super) async fn add_node(&mut self, env: &SchedulerEnv, pool: usize) -> Result<()> {
         let replicas = self.replicas(pool);
         let name = name_of(&self.pools[pool]);
-        let node = machine(&self.pools[pool], &format!("{name}-{replicas}"));
+        let mut node = machine(&self.pools[pool], &format!("{name}-{replicas}"));
+        if self.hidden.is_some() {
+            note_template(&self.pools[pool], &mut node)
+                .with_context(|| format!("pool {name} has no template"))?;
+        }
         self.create_node(env, &node).await?;
         self.pools[pool]["spec"]["replicas"] = json!(replicas + 1);
         Ok(())
     }
 
-    /// Creates a node, with the daemon pod that runs on every node.
-    async fn create_node(&mut self, env: &SchedulerEnv, node: &Value) -> Result<()> {
-        self.nodes.push(Arc::new(env.create_node(node).await?));
+    /// Creates a node, with what runs on every node.
+    pub(super) async fn create_node(&mut self, env: &SchedulerEnv, node: &Value) -> Result<()> {
+        let made = env.create_node(node).await?;
         if let Some(set) = &self.daemons {
-            let name = name_of(node);
-            self.pods.push(Arc::new(env.create_pod(&infrastructure::daemon(set, name)).await?));
+            let mut daemon = infrastructure::daemon(set, name_of(node));
+            if let Some(hidden) = &self.hidden {
+                hidden.admit(&mut daemon);
+            }
+            self.pods.push(Arc::new(env.create_pod(&daemon).await?));
         }
+        if let Some(hidden) = &self.hidden {
+            let pod = hidden.static_pod(&self.namespaces[0], &made);
+            self.pods.push(Arc::new(env.create_pod(&pod).await?));
+        }
+        self.nodes.push(Arc::new(made));
         Ok(())
     }
 
-    fn some_host(&self, rng: &mut SeededRng) -> String {
+    pub(super) fn some_host(&self, rng: &mut SeededRng) -> String {
         let node = rng.pick(&self.nodes);
         name_of(node).to_owned()
     }

@@ -215,7 +215,8 @@ fn pod_term(rng: &mut SeededRng) -> Value {
     term
 }
 
-fn constraint(rng: &mut SeededRng, key: &str) -> Value {
+/// A random topology spread constraint over `key`.
+pub fn constraint(rng: &mut SeededRng, key: &str) -> Value {
     let mut made = json!({
         "topologyKey": key,
         "maxSkew": 1 + rng.below(2),

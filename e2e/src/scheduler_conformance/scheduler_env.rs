@@ -23,6 +23,8 @@ use super::storage::Storage;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::wait::PATIENCE;
 
+/// The grace period in seconds of a pod that is to stay while it ends.
+const GRACE_SECONDS: u32 = 3600;
 /// The node and namespace that the comparison ignores; see [`SchedulerEnv::wait_for_nodes`].
 pub const PROBE_NODE: &str = "probe-node";
 /// The probe node's label. A pod that selects its newest value is placed once the scheduler has read that node.
@@ -169,6 +171,43 @@ impl SchedulerEnv {
         let at_once = DeleteParams::default().grace_period(0);
         self.pods(namespace).delete(name, &at_once).await?;
         Ok(())
+    }
+
+    /// Starts the deletion of a pod that is on a node. No kubelet ends it here, so that it stays as one that is ending.
+    /// Returns it as it is then.
+    ///
+    /// # Errors
+    /// When the API server rejects it.
+    pub async fn start_deletion(&self, (namespace, name): &Key) -> Result<Value> {
+        let pods = self.pods(namespace);
+        pods.delete(name, &DeleteParams::default().grace_period(GRACE_SECONDS)).await?;
+        tidy(&pods.get(name).await?, "Pod")
+    }
+
+    /// Merges `status` into the status of a pod, and returns the pod.
+    ///
+    /// # Errors
+    /// When the API server rejects it.
+    pub async fn set_pod_status(&self, (namespace, name): &Key, status: &Value) -> Result<Value> {
+        let patch = Patch::Merge(json!({"status": status}));
+        tidy(&self.pods(namespace).patch_status(name, &PatchParams::default(), &patch).await?, "Pod")
+    }
+
+    /// Creates a pod that is nominated to a node before the scheduler looks at it for the first time.
+    ///
+    /// # Errors
+    /// When the API server rejects it.
+    pub async fn create_nominated_pod(&self, pod: &Value, node: &str) -> Result<Value> {
+        let mut gated = pod.clone();
+        gated["spec"]["schedulingGates"] = json!([{"name": "example.com/nomination"}]);
+        self.create_pod(&gated).await?;
+        let id = key(pod);
+        self.set_pod_status(&id, &json!({"nominatedNodeName": node})).await?;
+        let open = Patch::Merge(json!({"spec": {"schedulingGates": null}}));
+        let mut opened = tidy(&self.pods(&id.0).patch(&id.1, &PatchParams::default(), &open).await?, "Pod")?;
+        // The scheduler may have been quicker, and have cleared it.
+        opened["status"]["nominatedNodeName"] = json!(node);
+        Ok(opened)
     }
 
     /// The current state of a pod.

@@ -189,7 +189,9 @@ impl<'a> ConstraintResolver<'a> {
         for pod_group in pod_groups {
             let matched = &parts.matched[pod_group.subject];
             steps::count(matched.len());
-            matched.iter().for_each(|&matcher| answered[matcher] = true);
+            for &matcher in matched {
+                answered[matcher] = true;
+            }
         }
         let holds: Vec<_> = parts
             .all_requirements
