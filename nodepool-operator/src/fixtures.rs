@@ -205,9 +205,10 @@ fn all_of(plan: &Plan) -> Applied {
 
 /// The writes of a plan in the order in which `apply` makes them.
 fn writes(plan: &Plan, now: Timestamp) -> Vec<PassWrite> {
-    let join = plan.join.iter().filter_map(|step| {
-        Some(PassWrite::PatchNode(step.node.metadata.name.clone()?, step.patch.clone()))
-    });
+    let join = plan
+        .join
+        .iter()
+        .filter_map(|step| Some(PassWrite::PatchNode(step.node.metadata.name.clone()?, step.patch.clone())));
     let (removals, others): (Vec<&NodeStep>, Vec<&NodeStep>) =
         plan.nodes.iter().partition(|step| step.action.removes_replica());
     let mut writes: Vec<PassWrite> = join.collect();
@@ -287,13 +288,8 @@ mod tests {
     fn written(pool: &NodePool, nodes: Vec<Node>, machines: &[(&str, i64)], pods: &[Pod]) -> Vec<PassWrite> {
         let nodes: Vec<Arc<Node>> = nodes.into_iter().map(Arc::new).collect();
         let machines = machines.iter().map(|(name, runs)| ((*name).to_owned(), at(*runs))).collect();
-        let pass = PassFixture {
-            pool,
-            nodes: &nodes,
-            machines: &machines,
-            registers_itself: false,
-            now: at(100),
-        };
+        let pass =
+            PassFixture { pool, nodes: &nodes, machines: &machines, registers_itself: false, now: at(100) };
         pass.run(|_| pods.to_vec()).0
     }
 
@@ -336,8 +332,13 @@ mod tests {
     #[test]
     fn the_status_is_that_after_the_pass() {
         let (machines, pool) = (BTreeMap::new(), pool(3));
-        let pass =
-            PassFixture { pool: &pool, nodes: &[], machines: &machines, registers_itself: true, now: at(100) };
+        let pass = PassFixture {
+            pool: &pool,
+            nodes: &[],
+            machines: &machines,
+            registers_itself: true,
+            now: at(100),
+        };
         let (writes, status) = pass.run(|_| Vec::new());
         assert_eq!(writes.len(), 3);
         assert_eq!(status.provisioning.unwrap().machines, Some(3));

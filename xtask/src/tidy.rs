@@ -122,7 +122,8 @@ fn arrows() -> anyhow::Result<Vec<String>> {
         let manifest = std::fs::read_to_string(workspace::root().join(krate).join("Cargo.toml"))
             .with_context(|| format!("cannot read the manifest of {krate}"))?;
         let (own, for_tests) = manifest.split_once(FOR_TESTS).unwrap_or((manifest.as_str(), ""));
-        let with_tests = MAY_TEST_WITH.iter().filter(|(name, _)| name == krate).flat_map(|(_, others)| *others);
+        let with_tests =
+            MAY_TEST_WITH.iter().filter(|(name, _)| name == krate).flat_map(|(_, others)| *others);
         let also_allowed: Vec<&&str> = with_tests.collect();
         for (other, _) in MAY_DEPEND {
             let is_named = |list: &str| {
