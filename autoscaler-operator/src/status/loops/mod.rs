@@ -126,6 +126,16 @@ fn loops(world: &World) -> Vec<String> {
     found
 }
 
+/// How many clusters are looked at.
+fn clusters() -> u64 {
+    std::env::var("TANDEM_LOOP_CLUSTERS").ok().and_then(|it| it.parse().ok()).unwrap_or(40)
+}
+
+/// How many nodes a pool was given.
+fn grown(pool: &Pool) -> i32 {
+    pool.history.iter().map(|&(_, by)| by.max(0)).sum()
+}
+
 fn lived(mut world: World) -> World {
     while world.now < LONG {
         world.step();
@@ -136,7 +146,7 @@ fn lived(mut world: World) -> World {
 #[test]
 fn with_a_load_that_stays_the_same_no_pool_goes_up_and_down_again_and_again() {
     let (mut changes, mut waiting, mut wrong) = (0, 0, Vec::new());
-    let clusters = std::env::var("TANDEM_LOOP_CLUSTERS").ok().and_then(|it| it.parse().ok()).unwrap_or(40);
+    let clusters = clusters();
     for number in 0..clusters {
         let world = lived(cluster(number));
         changes += world.pools.iter().map(|pool| pool.history.len()).sum::<usize>();
@@ -158,7 +168,7 @@ fn came_for_one(pool: &Pool, app: &App, daemon: Daemon) -> [i32; 2] {
     [false, true].map(|registers_itself| {
         let (pool, app) = (Pool { registers_itself, ..pool.clone() }, App { replicas: 1, ..app.clone() });
         let world = lived(World::new(vec![pool], vec![app], daemon));
-        world.pools[0].history.iter().map(|&(_, by)| by.max(0)).sum()
+        grown(&world.pools[0])
     })
 }
 
@@ -180,12 +190,29 @@ fn one_pod_makes_one_node_come() {
 }
 
 #[test]
+fn no_pool_grows_twice_for_one_pod() {
+    for number in 0..clusters() {
+        let mut world = cluster(number);
+        world.apps.truncate(1);
+        world.apps[0].replicas = 1;
+        world.pools.iter_mut().for_each(|pool| pool.replicas = 0);
+        let world = lived(world);
+        let twice: Vec<_> = world.pools.iter().filter(|pool| grown(pool) > 1).collect();
+        assert!(twice.is_empty(), "cluster {number}: {twice:#?}\n  {:?}\n  {:?}", world.apps, world.daemon);
+    }
+}
+
+#[test]
 fn a_node_that_is_drained_under_a_spread_does_not_come_back() {
     for (honor, expected) in [(false, 0), (true, 0)] {
         let pool = Pool { replicas: 3, ..pool("a", "z1") };
         let spread = App { spread: Some(("kubernetes.io/hostname", honor)), ..app("s", 3, 500) };
         let world = lived(World::new(vec![pool], vec![spread], Daemon { said: 0, real: 0 }));
-        let grown: i32 = world.pools[0].history.iter().map(|&(_, by)| by.max(0)).sum();
-        assert_eq!(grown, expected, "nodeTaintsPolicy Honor: {honor}: {:?}", world.pools[0].history);
+        assert_eq!(
+            grown(&world.pools[0]),
+            expected,
+            "nodeTaintsPolicy Honor: {honor}: {:?}",
+            world.pools[0].history
+        );
     }
 }

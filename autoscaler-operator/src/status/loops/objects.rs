@@ -158,6 +158,16 @@ impl App {
         };
         merged(owned("ReplicaSet", &self.name), json!({ "metadata": metadata, "spec": spec }))
     }
+
+    /// Its budget, as Kubernetes' controller has it while so many of its pods run.
+    pub(super) fn disruption_budget(&self, running: usize) -> Value {
+        let desired = self.replicas.saturating_sub(1);
+        let status = json!({ "expectedPods": self.replicas, "currentHealthy": running, "desiredHealthy": desired,
+            "disruptionsAllowed": running.saturating_sub(desired) });
+        let selector = json!({ "matchLabels": { "app": self.name } });
+        json!({ "metadata": { "name": self.name, "namespace": "apps" },
+            "spec": { "maxUnavailable": 1, "selector": selector }, "status": status })
+    }
 }
 
 impl Daemon {

@@ -146,10 +146,8 @@ impl World {
         let named = |other: &Pod| Some(&other.name) == pod.metadata.name.as_ref();
         let Some(at) = self.pods.iter().position(named) else { return false };
         let app = self.pods[at].app;
-        let runs = |other: &&Pod| other.app == app && other.node.is_some() && other.ends.is_none();
-        let is_kept = asks_budgets
-            && self.apps[app].budget
-            && self.pods.iter().filter(runs).count() < self.apps[app].replicas;
+        let has_room = self.running(app) >= self.apps[app].replicas;
+        let is_kept = asks_budgets && self.apps[app].budget && !has_room;
         if is_kept || self.pods[at].ends.is_some() {
             return false;
         }

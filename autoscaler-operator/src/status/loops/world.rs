@@ -52,6 +52,12 @@ impl World {
         self.pods.iter().filter(|pod| pod.node.is_none()).count()
     }
 
+    /// How many pods of an app run.
+    pub(super) fn running(&self, app: usize) -> usize {
+        let runs = |pod: &&Pod| pod.app == app && pod.node.is_some() && pod.ends.is_none();
+        self.pods.iter().filter(runs).count()
+    }
+
     pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
         self.hosts.values().map(|host| Arc::clone(&host.object)).collect()
     }
@@ -229,6 +235,10 @@ impl World {
         cluster.observed.nodes = self.nodes();
         let daemon_set = serde_json::from_value(self.daemon.set()).unwrap();
         cluster.observed.daemon_sets.push(Arc::new(daemon_set));
+        let budgets = (0..self.apps.len()).filter(|&app| self.apps[app].budget);
+        let budgets = budgets.map(|app| self.apps[app].disruption_budget(self.running(app)));
+        cluster.observed.budgets =
+            budgets.map(|budget| Arc::new(serde_json::from_value(budget).unwrap())).collect();
         for (node, host) in &self.hosts {
             for (name, change) in self.on(node, host) {
                 cluster = cluster.running(&name, node, "1m", change);
