@@ -287,7 +287,8 @@ mod tests {
 
     fn written(pool: &NodePool, nodes: Vec<Node>, machines: &[(&str, i64)], pods: &[Pod]) -> Vec<PassWrite> {
         let nodes: Vec<Arc<Node>> = nodes.into_iter().map(Arc::new).collect();
-        let machines = machines.iter().map(|(name, runs)| ((*name).to_owned(), at(*runs))).collect();
+        let machines: BTreeMap<String, Timestamp> =
+            machines.iter().map(|(name, runs)| ((*name).to_owned(), at(*runs))).collect();
         let pass =
             PassFixture { pool, nodes: &nodes, machines: &machines, registers_itself: false, now: at(100) };
         pass.run(|_| pods.to_vec()).0
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_status_is_that_after_the_pass() {
-        let (machines, pool) = (BTreeMap::new(), pool(3));
+        let (machines, pool): (BTreeMap<String, Timestamp>, NodePool) = (BTreeMap::new(), pool(3));
         let pass = PassFixture {
             pool: &pool,
             nodes: &[],
