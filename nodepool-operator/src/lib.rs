@@ -13,6 +13,8 @@ mod check;
 mod cluster;
 mod context;
 mod error;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod fixtures;
 mod kept_pod;
 mod left_behind;
 mod memory;

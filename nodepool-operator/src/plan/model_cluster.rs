@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -20,6 +19,7 @@ use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use super::supply::{KnownAs, Machine, MachineState, NodeSource, ProvisioningFailure};
 use super::testing::{ALWAYS, always, at, cluster, key, pod, pool, set_ready, shared, supply};
 use super::*;
+use crate::fixtures::patched;
 
 /// How long a machine takes, in seconds.
 pub(super) const DELAY: i64 = 3;
@@ -339,30 +339,9 @@ impl ModelCluster {
         self.sweep();
     }
 
-    /// Applies a patch as the API server does: `test` with `null` holds where the field is absent, and a failed test
-    /// changes nothing.
+    /// Applies a patch as the API server does: a failed test changes nothing.
     pub(super) fn patch(&mut self, name: &str, patch: &Value) {
-        let patch: Patch = serde_json::from_value(patch.clone()).unwrap();
-        let Some(node) = self.nodes.get(name) else { return };
-        let mut json = serde_json::to_value(node).unwrap();
-        let mut rest = Vec::new();
-        for operation in &patch.0 {
-            match operation {
-                PatchOperation::Test(test) if test.value.is_null() => {
-                    if json.pointer(test.path.as_str()).is_some_and(|value| !value.is_null()) {
-                        return;
-                    }
-                }
-                other => rest.push(other.clone()),
-            }
-        }
-        if json_patch::patch(&mut json, &rest).is_ok() {
-            let mut node: Node = serde_json::from_value(json).unwrap();
-            // The API server leaves `false` and empty lists out when it writes JSON.
-            if let Some(spec) = node.spec.as_mut() {
-                spec.unschedulable = spec.unschedulable.filter(|is_so| *is_so);
-                spec.taints = spec.taints.take().filter(|taints| !taints.is_empty());
-            }
+        if let Some(node) = self.nodes.get(name).and_then(|node| patched(node, patch)) {
             self.nodes.insert(name.to_owned(), node);
         }
         self.sweep();

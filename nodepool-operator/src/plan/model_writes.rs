@@ -1,14 +1,12 @@
 //! How the model of a cluster carries out a plan, write by write.
 
-use k8s_openapi::api::core::v1::Pod;
-use shared_crds::names;
 use shared_crds::v1alpha1::{DisruptionReason, ProvisioningStatus};
-use std::sync::Arc;
 
 use super::membership::Readiness;
 use super::model_cluster::{DELAY, ModelCluster};
 use super::testing::at;
 use super::*;
+use crate::fixtures::{PassWrite, of_step};
 use crate::outcome::Applied;
 
 impl ModelCluster {
@@ -96,34 +94,18 @@ impl ModelCluster {
         } else if matches!(step.action, NodeAction::Uncordon | NodeAction::GiveBack) {
             self.chosen.remove(&uid);
         }
-        match &step.action {
-            NodeAction::Keep | NodeAction::Wait => {}
-            NodeAction::Adopt => self.patch(&name, &patches::add_node_finalizer(&step.member.node)),
-            NodeAction::MarkReady => self.patch(&name, &patches::mark_ready(&step.member.node, now)),
-            NodeAction::Uncordon | NodeAction::Tidy => {
-                self.patch(&name, &patches::uncordon(&step.member.node));
-            }
-            NodeAction::Update(patch) => self.patch(&name, patch),
-            NodeAction::GiveBack => self.patch(&name, &patches::give_back(&step.member.node, now)),
-            NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now, step.cause)),
-            NodeAction::Drain(DrainStep { evict, delete, .. }) => {
-                let is_in = |pods: &[Arc<Pod>], pod: &Pod| pods.iter().any(|it| **it == *pod);
-                let goes = |pod: &Pod| is_in(delete, pod) || (is_in(evict, pod) && !self.budget_blocks);
-                self.pods.entry(name).or_default().retain(|pod| !goes(pod));
-            }
-            NodeAction::Replace | NodeAction::ReplaceLost | NodeAction::Repair => {
-                self.delete(&name, &step.member.node);
-            }
-            NodeAction::EndMachine => {
-                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
-                self.patch(&name, &patches::out_of_service(&step.member.node));
-            }
-            NodeAction::Remove => {
-                self.delete(&name, &step.member.node);
-                self.machines.remove(names::machine_of(&step.member.node.metadata).unwrap());
-                if let Some(patch) = patches::remove_node_finalizer(&step.member.node) {
-                    self.patch(&name, &patch);
+        for write in of_step(step, now) {
+            match write {
+                PassWrite::PatchNode(name, patch) => self.patch(&name, &patch),
+                PassWrite::DeleteNode(name) => self.delete(&name, &step.member.node),
+                PassWrite::Evict(_) if self.budget_blocks => {}
+                PassWrite::Evict(pod) | PassWrite::DeletePod(pod) => {
+                    self.pods.entry(name.clone()).or_default().retain(|other| *other != *pod);
                 }
+                PassWrite::EndMachine(machine) => {
+                    self.machines.remove(&machine);
+                }
+                PassWrite::CreateNode(_) | PassWrite::RequestMachine(_) => {}
             }
         }
     }

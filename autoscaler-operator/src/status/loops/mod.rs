@@ -1,11 +1,16 @@
 //! Loops: with a load that stays the same no pool goes up and down again and again, and none grows for a pod that its nodes cannot
-//! take. The planner, a model of kube-scheduler and one of the `NodePool` operator, over random clusters in virtual time.
+//! take. The planner, the plan of the `NodePool` operator and a model of kube-scheduler, over random clusters in virtual time.
 
+mod objects;
+mod operator;
 mod world;
+
+use std::collections::BTreeMap;
 
 use shared_crds::v1alpha1::NodePoolStatus;
 
-use self::world::{App, Daemon, Pool, STEP, World, ZONE};
+use self::objects::{App, Daemon, Pool, ZONE};
+use self::world::{STEP, World};
 
 /// Virtual seconds of a cluster. What is learnt of a pool is tried anew an hour after its last node: that is no loop.
 const LONG: i64 = 50 * 60;
@@ -39,11 +44,14 @@ fn pool(name: &'static str, zone: &'static str) -> Pool {
         lacks: 0,
         static_pod: 0,
         gpu: false,
+        runs_after: 0,
         boots: (30, 0),
+        registers_itself: false,
         tainted: false,
         replicas: 0,
         generation: 1,
         status: NodePoolStatus::default(),
+        machines: BTreeMap::new(),
         history: Vec::new(),
     }
 }
@@ -53,6 +61,7 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
         name: name.to_owned(),
         replicas,
         cpu,
+        resized: 0,
         gpu: false,
         spread: None,
         apart: false,
@@ -62,7 +71,7 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
 }
 
 fn cluster(number: u64) -> World {
-    let mut random = Random(number);
+    let (mut random, mut machines, mut resizes) = (Random(number), Random(!number), Random(number << 32));
     let mut pools = Vec::new();
     for (name, zone) in [("a", "z1"), ("b", "z2"), ("c", "z1")] {
         if name == "a" || !random.one_in(3) {
@@ -73,6 +82,8 @@ fn cluster(number: u64) -> World {
                 boots: (random.among(&[15, 60, 240]), random.among(&[0, 30, 120])),
                 tainted: name == "c" && random.one_in(2),
                 replicas: i32::try_from(random.below(4)).unwrap(),
+                runs_after: machines.among(&[0, 0, 60]),
+                registers_itself: machines.one_in(2),
                 ..pool(name, zone)
             });
         }
@@ -91,6 +102,7 @@ fn cluster(number: u64) -> World {
             apart: random.one_in(5),
             tolerates: random.one_in(2),
             budget: random.one_in(2),
+            resized: resizes.among(&[0, 0, 0, 300]),
             ..app(&format!("app{at}"), replicas, random.among(&[200, 500, 900, 1700, 2600, 3300, 3800]))
         });
     }
@@ -114,6 +126,16 @@ fn loops(world: &World) -> Vec<String> {
     found
 }
 
+/// How many clusters are looked at.
+fn clusters() -> u64 {
+    std::env::var("TANDEM_LOOP_CLUSTERS").ok().and_then(|it| it.parse().ok()).unwrap_or(40)
+}
+
+/// How many nodes a pool was given.
+fn grown(pool: &Pool) -> i32 {
+    pool.history.iter().map(|&(_, by)| by.max(0)).sum()
+}
+
 fn lived(mut world: World) -> World {
     while world.now < LONG {
         world.step();
@@ -124,7 +146,7 @@ fn lived(mut world: World) -> World {
 #[test]
 fn with_a_load_that_stays_the_same_no_pool_goes_up_and_down_again_and_again() {
     let (mut changes, mut waiting, mut wrong) = (0, 0, Vec::new());
-    let clusters = std::env::var("TANDEM_LOOP_CLUSTERS").ok().and_then(|it| it.parse().ok()).unwrap_or(40);
+    let clusters = clusters();
     for number in 0..clusters {
         let world = lived(cluster(number));
         changes += world.pools.iter().map(|pool| pool.history.len()).sum::<usize>();
@@ -141,11 +163,13 @@ fn with_a_load_that_stays_the_same_no_pool_goes_up_and_down_again_and_again() {
     assert!(wrong.is_empty(), "{} loops:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// How many nodes came for one pod that needs one.
-fn came_for_one(pool: Pool, mut app: App, daemon: Daemon) -> i32 {
-    app.replicas = 1;
-    let world = lived(World::new(vec![pool], vec![app], daemon));
-    world.pools[0].history.iter().map(|&(_, by)| by.max(0)).sum()
+/// How many nodes came for one pod that needs one: where the operator makes the Nodes, and where machines do.
+fn came_for_one(pool: &Pool, app: &App, daemon: Daemon) -> [i32; 2] {
+    [false, true].map(|registers_itself| {
+        let (pool, app) = (Pool { registers_itself, ..pool.clone() }, App { replicas: 1, ..app.clone() });
+        let world = lived(World::new(vec![pool], vec![app], daemon));
+        grown(&world.pools[0])
+    })
 }
 
 #[test]
@@ -153,7 +177,7 @@ fn one_pod_makes_one_node_come() {
     let none = Daemon { said: 0, real: 0 };
     // A GPU that its plugin registers two minutes after the node is Ready.
     let late = Pool { gpu: true, boots: (30, 120), ..pool("gpu", "z1") };
-    assert_eq!(came_for_one(late, App { gpu: true, ..app("train", 1, 500) }, none), 1);
+    assert_eq!(came_for_one(&late, &App { gpu: true, ..app("train", 1, 500) }, none), [1, 1]);
     // Pods that its real nodes do not take, because of static pods, of daemons that ask for more than is said, or of a kernel that
     // takes its part: the first node is wrong, and no other one comes.
     for (pool, daemon) in [
@@ -161,8 +185,20 @@ fn one_pod_makes_one_node_come() {
         (pool("admission", "z1"), Daemon { said: 0, real: 600 }),
         (Pool { lacks: 600, ..pool("kernel", "z1") }, none),
     ] {
-        let name = pool.name;
-        assert_eq!(came_for_one(pool, app("large", 1, 3600), daemon), 1, "{name}");
+        assert_eq!(came_for_one(&pool, &app("large", 1, 3600), daemon), [1, 1], "{}", pool.name);
+    }
+}
+
+#[test]
+fn no_pool_grows_twice_for_one_pod() {
+    for number in 0..clusters() {
+        let mut world = cluster(number);
+        world.apps.truncate(1);
+        world.apps[0].replicas = 1;
+        world.pools.iter_mut().for_each(|pool| pool.replicas = 0);
+        let world = lived(world);
+        let twice: Vec<_> = world.pools.iter().filter(|pool| grown(pool) > 1).collect();
+        assert!(twice.is_empty(), "cluster {number}: {twice:#?}\n  {:?}\n  {:?}", world.apps, world.daemon);
     }
 }
 
@@ -172,7 +208,11 @@ fn a_node_that_is_drained_under_a_spread_does_not_come_back() {
         let pool = Pool { replicas: 3, ..pool("a", "z1") };
         let spread = App { spread: Some(("kubernetes.io/hostname", honor)), ..app("s", 3, 500) };
         let world = lived(World::new(vec![pool], vec![spread], Daemon { said: 0, real: 0 }));
-        let grown: i32 = world.pools[0].history.iter().map(|&(_, by)| by.max(0)).sum();
-        assert_eq!(grown, expected, "nodeTaintsPolicy Honor: {honor}: {:?}", world.pools[0].history);
+        assert_eq!(
+            grown(&world.pools[0]),
+            expected,
+            "nodeTaintsPolicy Honor: {honor}: {:?}",
+            world.pools[0].history
+        );
     }
 }
