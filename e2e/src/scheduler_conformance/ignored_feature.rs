@@ -254,9 +254,9 @@ mod tests {
             [patient, hidden.static_pod("a", &infrastructure::node(&mut rng, "n")), daemon, resized, ending];
         for (at, feature) in KIND_FEATURES.iter().enumerate() {
             let changes = |object: &Value| feature.remove_from(&mut Arc::new(object.clone())).is_some();
-            let changed: Vec<usize> =
+            let of_these: Vec<usize> =
                 (0..objects.len()).filter(|&object| changes(&objects[object])).collect();
-            assert_eq!(changed, [at], "{}", feature.name);
+            assert_eq!(of_these, [at], "{}", feature.name);
         }
     }
 }

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use e2e::control_plane::toolbox::{Tool, Toolbox};
 use e2e::operators::OperatorKind;

@@ -10,8 +10,8 @@ use crate::input::transform;
 use crate::{Planner, steps};
 
 fn observed(mix: Mix<PodInfo>) -> Observed {
-    let Mix { now, pools, autoscalers, daemon_sets, nodes, pods } = mix;
-    Observed { now, pools, autoscalers, daemon_sets, nodes, pods, ..Observed::default() }
+    let Mix { now, pools, autoscalers, nodes, pods, daemon_sets } = mix;
+    Observed { now, pools, autoscalers, nodes, pods, daemon_sets, ..Observed::default() }
 }
 
 /// The steps of a pass over `mix`.
