@@ -71,7 +71,8 @@ impl<'a> NodeAgents<'a> {
     ///
     /// An agent counts if each settled node runs it, and one that is remembered for as long as most of several do: a node may
     /// have lost it. While there is no settled node, it counts if each young one runs it, or if it is remembered: the kubelet
-    /// creates static pods some time after the node is Ready. The pods of a known `DaemonSet` need not be everywhere, since its
+    /// creates static pods some time after the node is Ready. While there is no young one either, those that are starting tell,
+    /// as far as they run any: a pod that does not fit beside them would have the pool grow with each pass. The pods of a known `DaemonSet` need not be everywhere, since its
     /// template says where they run.
     pub fn learn(
         input: PassInput<'a>,
@@ -152,8 +153,15 @@ struct AgentLesson<'l> {
 impl AgentLesson<'_> {
     /// The agents that new nodes will run.
     fn seen(&self, seen: &HashMap<AgentKey<'_>, Sightings>, names: &ResourceNames) -> Vec<Agent> {
-        let Teachers { settled, young } = self.teachers;
-        let required = if settled.is_empty() { young } else { settled };
+        let Teachers { settled, young, starting } = self.teachers;
+        let running = self.running_any(starting, seen);
+        let required = if self.teachers.is_empty() {
+            &running
+        } else if settled.is_empty() {
+            young
+        } else {
+            settled
+        };
         let mut agents = Vec::new();
         for (&key, Sightings { newest: (_, class), nodes }) in seen {
             let class = &self.demand.classes[*class];
@@ -179,6 +187,17 @@ impl AgentLesson<'_> {
         agents
     }
 
+    /// Those of the `nodes` that run an agent which no `DaemonSet` announces: their kubelets have begun with them.
+    fn running_any(&self, nodes: &[usize], seen: &HashMap<AgentKey<'_>, Sightings>) -> Vec<usize> {
+        let is_daemon = |key: &AgentKey<'_>| {
+            key.kind == DAEMON_SET && self.all_daemon_sets.contains(&(key.namespace, key.name))
+        };
+        let others = seen.iter().filter(|(key, _)| !is_daemon(key));
+        let running: BTreeSet<usize> = others.flat_map(|(_, sightings)| &sightings.nodes).copied().collect();
+        steps::count(nodes.len() + running.len());
+        nodes.iter().copied().filter(|node| running.contains(node)).collect()
+    }
+
     fn is_remembered(&self, key: AgentKey<'_>) -> bool {
         let AgentKey { kind, namespace, name } = key;
         self.remembered.iter().any(|pod| pod.kind == kind && pod.namespace == namespace && pod.name == name)
@@ -194,7 +213,8 @@ fn roles(input: PassInput<'_>, pools: &[Pool]) -> Vec<Role> {
         for &node in &pool.staying {
             roles[node].starts = pool.starting_until(node).is_some_and(|until| until > now);
         }
-        for &node in template.teachers.settled.iter().chain(&template.teachers.young) {
+        let Teachers { settled, young, starting } = &template.teachers;
+        for &node in settled.iter().chain(young).chain(starting) {
             roles[node].teaches = Some(index);
         }
     }

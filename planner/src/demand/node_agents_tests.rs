@@ -186,3 +186,28 @@ fn a_young_node_without_a_label_that_others_have_is_on_its_way() {
     let plan = node(full(2), "m", "11:00", json!({})).pending("p", 1, "2", &pod).plan();
     assert_eq!(plan.results(), ["no NodeSelectorMismatch"], "its time is over: the pool's nodes differ");
 }
+
+#[test]
+fn a_pod_that_does_not_fit_beside_the_static_pods_of_a_node_that_is_starting_makes_no_other_node_come() {
+    let with_gpu = json!({ "template": { "spec": { "capacity": { "example.com/gpu": "1" } } } });
+    let taint = json!({ "spec": { "taints": [{ "key": "readiness.k8s.io/net", "effect": "NoSchedule" }] } });
+    let is_down = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
+    for (what, pool, change) in [
+        ("its GPU is missing", with_gpu, json!({})),
+        ("its network is missing", json!({}), taint),
+        ("it is not Ready", json!({}), is_down),
+    ] {
+        let starting = |names: &[&str]| {
+            let spec = merged(pool.clone(), json!({ "replicas": names.len() }));
+            let empty = TestCluster::eager().pool("a", json!({ "spec": spec }));
+            names.iter().fold(empty, |cluster, name| node(cluster, name, "11:59", change.clone()))
+        };
+        let shown = |cluster: TestCluster| cluster.running("proxy-n", "n", "500m", mirror());
+        let desired =
+            |cluster: TestCluster, pods| cluster.pending("p", pods, "3800m", &json!({})).plan().desired("a");
+        assert_eq!(desired(shown(starting(&["n"])), 1), 1, "{what}");
+        // One that has begun with nothing yet says nothing against it.
+        assert_eq!(desired(shown(starting(&["n", "m"])), 2), 2, "{what}: of two nodes");
+        assert_eq!(desired(starting(&["n"]), 2), 2, "{what}: the control");
+    }
+}

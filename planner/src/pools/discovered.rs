@@ -45,14 +45,15 @@ const NODES_WITHOUT_DEVICE: usize = 2;
 /// `maxProperties` of `status.autoscaling.discovered.allocatable`.
 const MAX_RESOURCES: usize = 32;
 
-/// The nodes that show what a new one will have: Ready, complete, and of the pool's template as it is now. As indexes into the
-/// pass's nodes.
+/// The nodes that show what a new one will have: of the pool's template as it is now. As indexes into the pass's nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Teachers {
-    /// Those older than the provisioning timeout: what they lack will not come.
+    /// Ready ones that are older than the provisioning timeout: what they lack will not come.
     pub settled: Vec<usize>,
-    /// Younger ones, which may still get labels and static pods.
+    /// Younger ones that are complete, and may still get labels and static pods.
     pub young: Vec<usize>,
+    /// Those that are starting. They show nothing but the pods that they run already.
+    pub starting: Vec<usize>,
 }
 
 impl Teachers {
@@ -68,20 +69,21 @@ impl Teachers {
         steps::count(staying.len());
         for &index in staying {
             let node = &all_nodes[index];
-            let is_starting = || nodes::starting_until(node, pool).is_some_and(|until| until > now);
-            if nodes::template_hash(node) != Some(template_hash) || !nodes::is_ready(node) || is_starting() {
+            if nodes::template_hash(node) != Some(template_hash) {
                 continue;
             }
-            if nodes::provisioned_until(node, pool).is_none_or(|until| until <= now) {
-                teachers.settled.push(index);
-            } else if promise.is_kept_by(node) {
-                teachers.young.push(index);
+            let is_starting = nodes::starting_until(node, pool).is_some_and(|until| until > now);
+            let is_settled = nodes::provisioned_until(node, pool).is_none_or(|until| until <= now);
+            if is_starting || !is_settled && !promise.is_kept_by(node) {
+                teachers.starting.push(index);
+            } else if nodes::is_ready(node) {
+                if is_settled { &mut teachers.settled } else { &mut teachers.young }.push(index);
             }
         }
         teachers
     }
 
-    /// Whether there are none.
+    /// Whether no node is up that shows anything.
     pub const fn is_empty(&self) -> bool {
         self.settled.is_empty() && self.young.is_empty()
     }

@@ -78,7 +78,7 @@ fn what_ready_nodes_lack_is_found_and_the_largest_of_them_counts() {
 }
 
 #[test]
-fn only_ready_and_complete_nodes_of_the_template_show_anything() {
+fn only_nodes_of_the_template_show_anything_and_those_that_are_starting_are_apart() {
     let (before, pool) = (pool(&json!({ "cpu": "4" })), pool(&json!({ "cpu": "8", "example.com/gpu": "1" })));
     let at = |object: &NodePool, minute: u8, ready: &str, taint: &str, gpu: &str| {
         let mut node = node(object, &json!({ "cpu": "8", "example.com/gpu": gpu }));
@@ -105,7 +105,7 @@ fn only_ready_and_complete_nodes_of_the_template_show_anything() {
         labels: Vec::new(),
     };
     let teachers = Teachers::of(&pool, &promise, (&[0, 1, 2, 3, 4, 5, 6, 7], &nodes), NOW.parse().unwrap());
-    assert_eq!(teachers, Teachers { settled: vec![0, 1, 5], young: vec![2] });
+    assert_eq!(teachers, Teachers { settled: vec![0, 1, 5], young: vec![2], starting: vec![3, 4] });
 }
 
 #[test]
