@@ -32,7 +32,7 @@ pub const SHARED_VOLUMES: &str = "sharedVolumes";
 pub const PATIENT: (&str, i32) = ("patient", 0);
 
 /// Nodes that a kind is about, by the end of their name.
-pub const ASKED_NODES: [&str; 3] = ["nominated", "resizedPods", "resizedContainers"];
+pub const ASKED_NODES: [&str; 3] = ["nominated", "resized-pods", "resized-containers"];
 /// A node whose kubelet has stopped, by the end of its name.
 pub const DOWN: &str = "down";
 /// Nodes that are being drained, by the end of their names, with their zones.
@@ -208,7 +208,8 @@ pub fn question(
         }
         "resizedPods" | "resizedContainers" => {
             requests_of(&mut pod)["cpu"] = json!(rng.pick(&["400m", "800m", "1400m", "2400m"]));
-            select_asked(&mut pod, &format!("{cluster}-{kind}"));
+            let node = ASKED_NODES[if kind == "resizedPods" { 1 } else { 2 }];
+            select_asked(&mut pod, &format!("{cluster}-{node}"));
         }
         "drainingSpread" => draining_spread(rng, &mut pod),
         _ => {}
@@ -311,7 +312,7 @@ mod tests {
             let asks = made.pod["spec"].to_string();
             assert_eq!(
                 asks.contains(ASKED),
-                ASKED_NODES.contains(&kind) || kind == "nominatedOther",
+                ["nominatedOther", "resizedPods", "resizedContainers"].contains(&kind),
                 "{kind}"
             );
             assert_eq!(asks.contains("topologySpreadConstraints"), kind == "drainingSpread", "{kind}");
