@@ -23,8 +23,10 @@ pub(crate) async fn install(cluster: &Cluster) {
 /// The namespaces in which tests have pools.
 const OF_TESTS: [&str; 3] = ["kept", "demo", "real"];
 
-/// Removes what a test before has left, because it failed: pools while there are operators that finish them, or else without.
+/// Removes what a test before has left, because it failed: pools while there are operators that finish them, or else without; and
+/// opens the nodes that it has closed.
 pub(crate) async fn clean(cluster: &Cluster) {
+    cluster.kubectl(&["uncordon", "--selector", "!tandem.dev/nodepool"]).await.unwrap();
     let delete = ["delete", "namespace", "--ignore-not-found", "--timeout=60s"];
     let of_tests = [&delete[..], &OF_TESTS].concat();
     if let Err(error) = cluster.kubectl(&of_tests).await {
@@ -78,9 +80,15 @@ async fn release(cluster: &Cluster, verb: &str, chart: &Path, more: &[&str]) {
     }
 }
 
-/// For messages: the Pods, their events and their logs.
+/// For messages: the nodes, the Pods, their events and their logs, and the Pods of the cluster itself.
 pub(crate) async fn what_runs(cluster: &Cluster) -> String {
+    let wide = ["--output", "wide"];
+    let of_cluster = ["get", "pods", "--namespace", "kube-system"];
     let mut text = String::new();
+    for args in [&[&["get", "nodes"], &wide[..]].concat(), &[&of_cluster, &wide[..]].concat()] {
+        text += &cluster.kubectl(args).await.unwrap_or_else(|error| format!("{error:#}"));
+        text += "\n";
+    }
     for args in [
         &["get", "pods", "--output", "wide"][..],
         &["get", "events"],
