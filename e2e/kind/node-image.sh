@@ -37,10 +37,19 @@ image control-plane ""
 proxy=$layers/proxy
 mkdir -p "$proxy/usr/local/bin" "$proxy/etc" "$proxy/tmp" "$proxy/run" "$proxy/sbin"
 cp "$bin/kube-proxy" "$proxy/usr/local/bin/"
-with_libraries "$proxy" /usr/sbin/nft /usr/sbin/conntrack /usr/sbin/xtables-nft-multi /bin/busybox
-mkdir -p "$proxy/usr/lib/x86_64-linux-gnu" && cp -r "$root/usr/lib/x86_64-linux-gnu/xtables" "$proxy/usr/lib/x86_64-linux-gnu/"
+# iptables opens its extensions while it runs, and they have libraries of their own: `statistic`, with which a Service of several
+# Pods is written, needs libm.
+extensions=$(cd "$root" && find usr/lib/*/xtables -name '*.so' -printf '/%p\n')
+# shellcheck disable=SC2086
+with_libraries "$proxy" /usr/sbin/nft /usr/sbin/conntrack /usr/sbin/xtables-nft-multi /bin/busybox $extensions
 for program in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do
     ln -s xtables-nft-multi "$proxy/usr/sbin/$program"
+done
+loader=$(cd "$proxy" && echo lib*/ld-linux-*)
+for extension in $extensions; do
+    missing=$(chroot "$proxy" "/$loader" --list "$extension" 2>&1 | grep 'not found\|error') || continue
+    echo "the image of kube-proxy lacks what $extension needs: $missing" >&2
+    exit 1
 done
 image proxy ""
 
