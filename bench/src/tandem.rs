@@ -203,10 +203,14 @@ impl Contender {
 /// acknowledged or the run fails at the end, when the numbers differ.
 async fn ours(counters: &Api<Counter>, object: &str, source: Source<'_, Counter>) -> Result<bool> {
     let options = WriteOptions::new("bench");
-    let outcome = update(counters, object, &options, source, |counter| {
+    let outcome = update(counters, object, |counter| {
         counter.spec.value += 1;
         UpdateDecision::Write
-    });
+    })
+    .put()
+    .with(&options)
+    .from(source)
+    .outcome();
     match outcome.await {
         Ok(_) => Ok(true),
         Err(WriteError::Exhausted { .. }) => Ok(false),

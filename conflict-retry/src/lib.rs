@@ -111,12 +111,12 @@ pub use outcome::{DeleteOutcome, EvictOutcome, Outcome, Refusal, RequestFailure,
 pub use policy::RetryPolicy;
 pub use retry::{MaybeConflict, RetryError, retry_if, retry_on_conflict};
 pub use writes::{
-    PatchDecision, ScaleDecision, ScaleView, UpdateDecision, Writable, apply, apply_status, create, delete,
-    evict, json_patch, merge_patch, patch_at_generation, put_once, scale, scale_merge, scale_put,
-    scale_put_once, update, update_status,
+    Apply, CreateOrUpdate, IntoDecision, MergePatch, PatchAtGeneration, PatchDecision, ScaleDecision,
+    ScaleGuard, ScaleView, Scaling, Update, UpdateDecision, Writable, Write, apply, apply_status,
+    create_or_update, merge_patch, once, patch_at_generation, scale, update, update_status,
 };
 #[cfg(feature = "finalizers")]
-pub use writes::{add_finalizer, remove_finalizer};
+pub use writes::{Finalizer, add_finalizer, remove_finalizer};
 
 /// The README's examples are compiled with the doc tests, if the features that they use are on.
 #[cfg(all(doctest, feature = "circuit-breaker", feature = "rate-limiter"))]

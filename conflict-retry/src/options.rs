@@ -9,14 +9,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::observe::{NoopObserver, Observer};
+use crate::operation::Verb;
 use crate::outcome::Refusal;
 use crate::policy::RetryPolicy;
 use crate::protect::Protection;
 
-/// Time limit of one request. Our own limit: half the default policy's deadline, so that a lost answer leaves time to
-/// look up the result, and well below the 34 s after which the API server itself ends a mutating request. kube's client
-/// has no time limit for responses.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of a request that only reads. Our own limit: a read needs no admission, and the API server answers it from
+/// etcd in well under a second. kube's client has no time limit for responses.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time limit of a request that writes. Our own limit: above the 10 s that an admission webhook may take
+/// (`timeoutSeconds`, whose default that is), half the default policy's deadline, so that a lost answer leaves time to
+/// look up the result, and below the 34 s after which the API server itself ends a mutating request.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The field manager of a program whose file name is not known.
+const UNNAMED: &str = "conflict-retry";
 
 /// Longest field manager name that the API server accepts, in bytes (`FieldManagerMaxLength` in apimachinery).
 const MANAGER_LENGTH: usize = 128;
@@ -28,7 +36,7 @@ pub struct WriteOptions {
     policy: RetryPolicy,
     /// Also applied to a policy that is set later.
     cancel: Option<CancellationToken>,
-    attempt_timeout: Duration,
+    attempt_timeout: Option<Duration>,
     hard_deadline: Option<Instant>,
     force: bool,
     observer: Arc<dyn Observer>,
@@ -37,13 +45,14 @@ pub struct WriteOptions {
 
 impl WriteOptions {
     /// Writes as `field_manager` (at most 128 printable characters; it appears in `metadata.managedFields`), with the
-    /// default policy and 5 s per request. An invalid name is rejected when it is used, before anything is sent.
+    /// default policy, 5 s per read and 15 s per write. An invalid name is rejected when it is used, before anything is
+    /// sent.
     pub fn new(field_manager: impl Into<String>) -> Self {
         Self {
             field_manager: field_manager.into(),
             policy: RetryPolicy::default(),
             cancel: None,
-            attempt_timeout: ATTEMPT_TIMEOUT,
+            attempt_timeout: None,
             hard_deadline: None,
             force: false,
             observer: Arc::new(NoopObserver),
@@ -69,11 +78,12 @@ impl WriteOptions {
         self
     }
 
-    /// Sets how long one request may take before its outcome counts as unknown. Keep it well below the policy's
-    /// deadline: after a lost answer the object is read to find out the result, and that needs time.
+    /// Sets how long one request may take, whether it reads or writes, before its outcome counts as unknown. Keep it well
+    /// below the policy's deadline, because after a lost answer the object is read to find out the result, and above
+    /// what admission webhooks may take (10 s each unless they say otherwise).
     #[must_use]
     pub fn with_attempt_timeout(mut self, timeout: Duration) -> Self {
-        self.attempt_timeout = timeout;
+        self.attempt_timeout = Some(timeout);
         self
     }
 
@@ -117,7 +127,7 @@ impl WriteOptions {
         if manager.is_empty() || manager.len() > MANAGER_LENGTH || manager.chars().any(char::is_control) {
             return Err(Refusal::FieldManager(manager.clone()));
         }
-        if self.attempt_timeout.is_zero() {
+        if self.attempt_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(Refusal::AttemptTimeout);
         }
         Ok(())
@@ -132,15 +142,16 @@ impl WriteOptions {
         &self.policy
     }
 
-    pub(crate) fn attempt_timeout(&self) -> Duration {
-        self.attempt_timeout
+    pub(crate) fn attempt_timeout(&self, verb: Verb) -> Duration {
+        self.attempt_timeout.unwrap_or(if verb.is_write() { WRITE_TIMEOUT } else { READ_TIMEOUT })
     }
 
     /// How long a request that begins now may take; `None` when it may not begin.
-    pub(crate) fn time_left(&self) -> Option<Duration> {
-        let Some(deadline) = self.hard_deadline else { return Some(self.attempt_timeout) };
+    pub(crate) fn time_left(&self, verb: Verb) -> Option<Duration> {
+        let timeout = self.attempt_timeout(verb);
+        let Some(deadline) = self.hard_deadline else { return Some(timeout) };
         let left = deadline.saturating_duration_since(Instant::now());
-        (!left.is_zero()).then(|| left.min(self.attempt_timeout))
+        (!left.is_zero()).then(|| left.min(timeout))
     }
 
     pub(crate) fn observer(&self) -> &dyn Observer {
@@ -157,6 +168,16 @@ impl WriteOptions {
 
     pub(crate) fn apply_params(&self) -> PatchParams {
         PatchParams { force: self.force, ..self.patch_params() }
+    }
+}
+
+impl Default for WriteOptions {
+    /// Writes as the program's file name, which is what the API server derives a field manager from as well.
+    fn default() -> Self {
+        let program = std::env::current_exe().ok();
+        let name = program.as_deref().and_then(std::path::Path::file_stem).and_then(std::ffi::OsStr::to_str);
+        let usable = name.filter(|name| !name.is_empty() && name.len() <= MANAGER_LENGTH);
+        Self::new(usable.unwrap_or(UNNAMED))
     }
 }
 

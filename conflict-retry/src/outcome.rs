@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use kube::core::Status;
+use kube::core::response::reason;
 
 use crate::classify::{Class, FieldConflict};
 use crate::operation::{Subresource, Verb};
@@ -44,6 +45,16 @@ impl<T> Outcome<T> {
     /// Whether another writer changed the object first.
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict(_))
+    }
+
+    /// The object, when the goal is met; the matching error otherwise.
+    pub fn object(self) -> Result<T, WriteError> {
+        match self {
+            Self::Written(object) | Self::Unchanged(object) | Self::AlreadyDone(object) => Ok(object),
+            Self::Gone => Err(WriteError::Gone),
+            Self::Aborted => Err(WriteError::Aborted),
+            Self::Conflict(status) => Err(WriteError::Conflict { status }),
+        }
     }
 
     /// The object, when the goal is met; `None` otherwise.
@@ -243,6 +254,20 @@ pub enum WriteError {
         #[source]
         last: Option<Box<RequestFailure>>,
     },
+    /// There is no such object, or another one of the same name has replaced it.
+    #[error("there is no such object; create it first, or stop writing to it")]
+    Gone,
+    /// The closure decided not to write ([`UpdateDecision::Abort`](crate::UpdateDecision::Abort)), or a finalizer was to
+    /// be added to an object that is being deleted.
+    #[error("the decision was not to write")]
+    Aborted,
+    /// An apply with a resourceVersion was refused: the object has changed since.
+    #[error("the object has changed since it was read; read it again and decide again")]
+    #[non_exhaustive]
+    Conflict {
+        /// The server's answer.
+        status: Box<Status>,
+    },
     /// The policy's token was cancelled, or its deadline did not allow even the first attempt.
     #[error("cancelled after {} that failed{}", counted(*attempts), if *maybe_written { "; the change may have been made" } else { "" })]
     #[non_exhaustive]
@@ -316,6 +341,27 @@ impl From<Refusal> for WriteError {
     }
 }
 
+impl From<WriteError> for kube::Error {
+    /// The error of the API server or of the client that ended the write; a missing object is a 404, a conflict a 409.
+    /// Everything else ([`WriteError::Refused`], a cancellation, a time-out) is a `kube::Error::Service` that says so.
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Gone => Self::Api(Box::new(
+                Status::failure("there is no such object", reason::NOT_FOUND).with_code(404),
+            )),
+            WriteError::Conflict { status } => Self::Api(status),
+            WriteError::FieldManager { source, .. }
+            | WriteError::Rejected { source, .. }
+            | WriteError::Unknown { source, .. }
+            | WriteError::Exhausted { last: source, .. } => match *source {
+                RequestFailure::Api(error) => error,
+                timeout @ RequestFailure::Timeout(_) => Self::Service(Box::new(timeout)),
+            },
+            other => Self::Service(Box::new(other)),
+        }
+    }
+}
+
 impl WriteError {
     /// A stable name for metric labels and event details: lower case, with underscores.
     pub const fn category(&self) -> &'static str {
@@ -327,6 +373,9 @@ impl WriteError {
             Self::Exhausted { .. } => "exhausted",
             Self::ClientThrottled { by, .. } => by.label(),
             Self::Cancelled { .. } => "cancelled",
+            Self::Gone => "gone",
+            Self::Aborted => "aborted",
+            Self::Conflict { .. } => "conflict",
         }
     }
 
@@ -338,6 +387,9 @@ impl WriteError {
             | Self::FieldManager { .. }
             | Self::Unknown { .. }
             | Self::ClientThrottled { .. }
+            | Self::Gone
+            | Self::Aborted
+            | Self::Conflict { .. }
             | Self::Cancelled { .. } => None,
         }
     }
@@ -351,6 +403,7 @@ impl WriteError {
     pub const fn maybe_written(&self) -> bool {
         match self {
             Self::Unknown { .. } => true,
+            Self::Gone | Self::Aborted | Self::Conflict { .. } => false,
             Self::Refused { maybe_written, .. }
             | Self::Exhausted { maybe_written, .. }
             | Self::ClientThrottled { maybe_written, .. }

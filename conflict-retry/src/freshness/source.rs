@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// Where a write takes the object from that its decision is based on, at first and after a conflict.
 pub enum Source<'a, T> {
@@ -24,6 +25,20 @@ impl<T> fmt::Debug for Source<'_, T> {
             Self::Copy(_) => "Copy",
             Self::Watched(_) => "Watched",
         })
+    }
+}
+
+impl<T: Clone> From<&Arc<T>> for Source<'_, T> {
+    /// Uses a copy of the object, such as the one that a reconciler is given.
+    fn from(copy: &Arc<T>) -> Self {
+        Self::Copy(T::clone(copy))
+    }
+}
+
+impl<T: Clone> From<Arc<T>> for Source<'_, T> {
+    /// Uses the object, or a copy of it if it is shared.
+    fn from(copy: Arc<T>) -> Self {
+        Self::Copy(Arc::unwrap_or_clone(copy))
     }
 }
 

@@ -19,8 +19,9 @@ const DEFAULT_MAX_ATTEMPTS: NonZeroU32 = match NonZeroU32::new(64) {
     Some(attempts) => attempts,
     None => NonZeroU32::MIN,
 };
-/// Deadline of the default policy. Our own limit: a reconcile that waits longer should be requeued instead.
-const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
+/// Deadline of the default policy. Our own limit: twice the time that one write may take, so that a write whose answer was
+/// lost can still be looked up; a reconcile that waits longer should be requeued instead.
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 /// First window after a fault (503, lost answer). Our own choice: well above a round trip, well below what a user
 /// notices.
 const FAULT_BASE: Duration = Duration::from_millis(50);
@@ -80,7 +81,7 @@ pub enum GiveUp {
 }
 
 impl Default for RetryPolicy {
-    /// Our own policy for conflicts: up to 64 attempts in 10 s. After a conflict it waits a uniformly random time in a
+    /// Our own policy for conflicts: up to 64 attempts in 30 s. After a conflict it waits a uniformly random time in a
     /// window of one and a half times the shortest attempt so far, 1.7 times as wide after each further conflict, at
     /// most 1 s. Reads from a watch-fed cache ([`Attempts::watched`]) allow wider windows.
     fn default() -> Self {

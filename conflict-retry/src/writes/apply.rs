@@ -7,51 +7,70 @@ use kube::Api;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::target::Target;
+use super::kind::{Decided, Decision, Whole, WriteKind};
+use super::target::WriteTarget;
+use super::write::Write;
 use super::{Writable, wire, write_loop};
+use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
-use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 
 /// Applies `body` to an object as the options' field manager, which then owns exactly the fields in `body`.
 ///
 /// `body` holds `apiVersion`, `kind` and only the fields that the caller owns. Fields that other managers own with
-/// other values are a [`WriteError::FieldManager`], which lists them and is never retried; [`WriteOptions::with_force`]
-/// takes them over. A missing object is **created**, unless the body has a `metadata.uid`: then the result is
-/// [`Outcome::Gone`]. A body with `metadata.resourceVersion` is applied to that version only, otherwise the result is
-/// [`Outcome::Conflict`]. The server checks ownership first: when both are wrong, the result is
-/// [`WriteError::FieldManager`].
-pub async fn apply<K: Writable, B: Serialize + Sync + ?Sized>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    body: &B,
-) -> Result<Outcome<K>, WriteError> {
-    send(api, name, Subresource::Main, options, body).await
+/// other values are a [`WriteError::FieldManager`], which lists them and is never retried;
+/// [`WriteOptions::with_force`](crate::WriteOptions::with_force) takes them over. A missing object is **created**,
+/// unless the body has a `metadata.uid`: then the object is gone. A body with `metadata.resourceVersion` is applied to
+/// that version only, otherwise it is a conflict, which is not retried. The server checks ownership first: when both
+/// are wrong, the result is [`WriteError::FieldManager`].
+pub fn apply<'a, K: Writable, B: Serialize + Sync + ?Sized>(
+    api: &'a Api<K>,
+    name: &'a str,
+    body: &'a B,
+) -> Write<'a, K, Apply<'a, B>> {
+    Write::new(api, name, Subresource::Main, Apply(body))
 }
 
-/// Like [`apply`], for `/status`. A missing object is [`Outcome::Gone`]. The server ignores a UID in the body here, so
-/// a recreated object of the same name is not detected; compare the UID of the returned object where it matters.
-pub async fn apply_status<K: Writable, B: Serialize + Sync + ?Sized>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    body: &B,
-) -> Result<Outcome<K>, WriteError> {
-    send(api, name, Subresource::Status, options, body).await
+/// Like [`apply`], for `/status`. A missing object is not created. The server ignores a UID in the body here, so a
+/// recreated object of the same name is not detected; compare the UID of the returned object where it matters.
+pub fn apply_status<'a, K: Writable, B: Serialize + Sync + ?Sized>(
+    api: &'a Api<K>,
+    name: &'a str,
+    body: &'a B,
+) -> Write<'a, K, Apply<'a, B>> {
+    Write::new(api, name, Subresource::Status, Apply(body))
 }
 
-async fn send<K: Writable, B: Serialize + Sync + ?Sized>(
-    api: &Api<K>,
-    name: &str,
-    subresource: Subresource,
-    options: &WriteOptions,
-    body: &B,
-) -> Result<Outcome<K>, WriteError> {
-    let may_repeat = |body: &Arc<Value>| body.pointer("/metadata/resourceVersion").is_none();
-    let send = |body: Arc<Value>| async move { wire::apply(api, name, subresource, options, &body).await };
-    let target = Target::new(api, name);
-    write_loop::repeat(target, options, Verb::Apply, subresource, checked(body), may_repeat, send).await
+/// The kind of write of [`apply`] and [`apply_status`].
+pub struct Apply<'a, B: ?Sized>(&'a B);
+
+impl<K: Writable, B: Serialize + Sync + ?Sized> WriteKind<K> for Apply<'_, B> {
+    type Seen = Whole<K>;
+    type Body = Arc<Value>;
+    type Failure = WriteError;
+
+    fn verb(&self) -> Verb {
+        Verb::Apply
+    }
+
+    /// The same whatever the object holds.
+    fn decide(&mut self, _seen: Whole<K>, _target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        checked(self.0).map(Decision::Send)
+    }
+
+    fn send(
+        target: WriteTarget<'_, K>,
+        body: &Arc<Value>,
+    ) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::apply(target.api, target.name, target.subresource, target.options, body)
+    }
+
+    /// Without any read: the body states the whole goal.
+    async fn run(self, target: WriteTarget<'_, K>, _source: Source<'_, K>) -> Result<Outcome<K>, WriteError> {
+        let may_repeat = |body: &Arc<Value>| body.pointer("/metadata/resourceVersion").is_none();
+        let send = |body: Arc<Value>| async move { <Self as WriteKind<K>>::send(target, &body).await };
+        write_loop::repeat(target, Verb::Apply, checked(self.0), may_repeat, send).await
+    }
 }
 
 fn checked<B: Serialize + ?Sized>(body: &B) -> Result<Arc<Value>, Refusal> {

@@ -3,52 +3,76 @@
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::{Writable, merge_patch};
-use crate::freshness::Source;
-use crate::operation::Subresource;
-use crate::options::WriteOptions;
-use crate::outcome::{Outcome, WriteError};
+use super::kind::{Decided, Decision, ReadsFirst, Whole, WriteKind};
+use super::target::WriteTarget;
+use super::update::with_version;
+use super::write::Write;
+use super::{Writable, guard, wire};
+use crate::operation::{Subresource, Verb};
+use crate::outcome::WriteError;
 
 /// Adds `finalizer` to an object, so that the object stays until [`remove_finalizer`]. Finalizers of other controllers
 /// are kept, even those added concurrently.
 ///
-/// An object that is being deleted accepts no new finalizer: the result is [`Outcome::Aborted`].
-pub async fn add_finalizer<K: Writable>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    source: Source<'_, K>,
-    finalizer: &str,
-) -> Result<Outcome<K>, WriteError> {
-    let mut going = false;
-    let outcome = merge_patch(api, name, Subresource::Main, options, source, |object| {
-        let held = finalizers(object);
-        if held.iter().any(|one| one == finalizer) {
-            return None;
-        }
-        going = object.meta().deletion_timestamp.is_some();
-        (!going).then(|| patch(held.iter().map(String::as_str).chain([finalizer])))
-    })
-    .await?;
-    Ok(if going { Outcome::Aborted } else { outcome })
+/// An object that is being deleted accepts no new finalizer: [`WriteError::Aborted`].
+pub fn add_finalizer<'a, K: Writable>(
+    api: &'a Api<K>,
+    name: &'a str,
+    finalizer: &'a str,
+) -> Write<'a, K, Finalizer<'a>> {
+    Write::new(api, name, Subresource::Main, Finalizer { finalizer, is_wanted: true })
 }
 
 /// Removes `finalizer` from an object; when the last finalizer of a deleted object is removed, the object disappears.
-/// Finalizers of other controllers are kept, even those added concurrently. An object that is already gone is
-/// [`Outcome::Gone`].
-pub async fn remove_finalizer<K: Writable>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    source: Source<'_, K>,
-    finalizer: &str,
-) -> Result<Outcome<K>, WriteError> {
-    merge_patch(api, name, Subresource::Main, options, source, |object| {
-        let held = finalizers(object);
-        let others = held.iter().map(String::as_str).filter(|one| *one != finalizer);
-        held.iter().any(|one| one == finalizer).then(|| patch(others))
-    })
-    .await
+/// Finalizers of other controllers are kept, even those added concurrently. An object that does not exist is
+/// [`WriteError::Gone`].
+pub fn remove_finalizer<'a, K: Writable>(
+    api: &'a Api<K>,
+    name: &'a str,
+    finalizer: &'a str,
+) -> Write<'a, K, Finalizer<'a>> {
+    Write::new(api, name, Subresource::Main, Finalizer { finalizer, is_wanted: false })
+}
+
+/// The kind of write of [`add_finalizer`] and [`remove_finalizer`].
+pub struct Finalizer<'a> {
+    finalizer: &'a str,
+    is_wanted: bool,
+}
+
+impl ReadsFirst for Finalizer<'_> {}
+
+impl<K: Writable> WriteKind<K> for Finalizer<'_> {
+    type Seen = Whole<K>;
+    type Body = Value;
+    type Failure = WriteError;
+
+    fn verb(&self) -> Verb {
+        Verb::MergePatch
+    }
+
+    fn decide(&mut self, seen: Whole<K>, target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        let Whole(seen) = seen;
+        guard::named(&seen, target.api, target.name)?;
+        let held = finalizers(&seen);
+        if held.iter().any(|one| one == self.finalizer) == self.is_wanted {
+            return Ok(Decision::Keep(seen));
+        }
+        let body = if !self.is_wanted {
+            patch(held.iter().map(String::as_str).filter(|one| *one != self.finalizer))
+        } else if seen.meta().deletion_timestamp.is_some() {
+            return Ok(Decision::Abort);
+        } else {
+            patch(held.iter().map(String::as_str).chain([self.finalizer]))
+        };
+        let fields = guard::patch(body, Subresource::Main)?;
+        let version = guard::version(seen.meta().resource_version.as_deref())?;
+        Ok(Decision::Send(with_version(fields, version)))
+    }
+
+    fn send(target: WriteTarget<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::merge(target.api, target.name, target.subresource, target.options, body)
+    }
 }
 
 fn finalizers<K: Writable>(object: &K) -> &[String] {
@@ -65,6 +89,8 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::freshness::Source;
+    use crate::outcome::Outcome;
     use crate::writes::tests::{Reply, body, conflict, map, maps, ok, options, verbs};
 
     fn held(version: &str, finalizers: &[&str]) -> Value {
@@ -81,7 +107,12 @@ mod tests {
     async fn finalizers_added_concurrently_are_kept() {
         let replies = vec![conflict(), ok(held("2", &["theirs"])), ok(held("3", &["theirs", "ours"]))];
         let (api, seen) = maps(replies);
-        let outcome = add_finalizer(&api, "m", &options(), copy(held("1", &[])), "ours").await.unwrap();
+        let outcome = add_finalizer(&api, "m", "ours")
+            .with(&options())
+            .from(copy(held("1", &[])))
+            .outcome()
+            .await
+            .unwrap();
         assert_eq!(outcome.label(), "written");
         assert_eq!(verbs(&seen), ["PATCH", "GET", "PATCH"]);
         assert_eq!(
@@ -90,7 +121,10 @@ mod tests {
         );
         let (api, seen) = maps(vec![ok(held("4", &["theirs"]))]);
         let both = copy(held("3", &["theirs", "ours"]));
-        assert_eq!(remove_finalizer(&api, "m", &options(), both, "ours").await.unwrap().label(), "written");
+        assert_eq!(
+            remove_finalizer(&api, "m", "ours").with(&options()).from(both).outcome().await.unwrap().label(),
+            "written"
+        );
         assert_eq!(body(&seen, 0)["metadata"]["finalizers"], json!(["theirs"]));
     }
 
@@ -98,16 +132,26 @@ mod tests {
     async fn nothing_is_sent_without_a_change_and_a_deleting_object_gets_no_finalizer() {
         let (api, seen) = maps(vec![]);
         let has = || copy(held("1", &["ours"]));
-        assert_eq!(add_finalizer(&api, "m", &options(), has(), "ours").await.unwrap().label(), "unchanged");
+        assert_eq!(
+            add_finalizer(&api, "m", "ours").with(&options()).from(has()).outcome().await.unwrap().label(),
+            "unchanged"
+        );
         let none = copy(held("1", &[]));
-        assert_eq!(remove_finalizer(&api, "m", &options(), none, "ours").await.unwrap().label(), "unchanged");
+        assert_eq!(
+            remove_finalizer(&api, "m", "ours").with(&options()).from(none).outcome().await.unwrap().label(),
+            "unchanged"
+        );
         let mut going = held("1", &["theirs"]);
         going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let outcome = add_finalizer(&api, "m", &options(), copy(going), "ours").await.unwrap();
+        let outcome =
+            add_finalizer(&api, "m", "ours").with(&options()).from(copy(going)).outcome().await.unwrap();
         assert_eq!(outcome, Outcome::Aborted);
         assert!(verbs(&seen).is_empty());
         let gone = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": {"name": "m"}});
         let (api, _) = maps(vec![Reply::Json(404, gone)]);
-        assert_eq!(remove_finalizer(&api, "m", &options(), has(), "ours").await.unwrap(), Outcome::Gone);
+        assert_eq!(
+            remove_finalizer(&api, "m", "ours").with(&options()).from(has()).outcome().await.unwrap(),
+            Outcome::Gone
+        );
     }
 }

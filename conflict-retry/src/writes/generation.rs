@@ -8,13 +8,13 @@
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::object::{self, Place, Way};
-use super::write_loop::Move;
-use super::{Writable, wire};
-use crate::freshness::Source;
+use super::decide::IntoDecision;
+use super::kind::{Decided, Decision, ReadsFirst, Whole, WriteKind};
+use super::target::WriteTarget;
+use super::write::Write;
+use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
-use crate::options::WriteOptions;
-use crate::outcome::{Outcome, Refusal, WriteError};
+use crate::outcome::Refusal;
 
 /// What to do with an object that was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,51 +27,71 @@ pub enum PatchDecision {
     Abort,
 }
 
-/// Sends a JSON Patch that tests the UID and the generation of the object it was decided from. After each conflict it
-/// decides again from a fresh live read.
+/// Sends a JSON Patch that you build, guarded by the UID and the generation of the object it was decided from: for a
+/// change of the spec that must not be executed late. After each conflict it decides again from a fresh live read.
 ///
 /// A conflict is only a change of the spec (or a deletion, or another object of the same name), or a failure of the
 /// `test` operations in the patch. Neither a late request nor a repeated one is executed after such a change, even if
 /// the change was reverted. There is no equivalent for `/scale`, whose objects have no generation. The kind must count
-/// generations: one with a status subresource does. `subresource` is [`Subresource::Main`] or [`Subresource::Status`].
-/// For `source` and for what `decide` must not do, see [`crate::update`].
-pub async fn patch_at_generation<K, F>(
-    api: &Api<K>,
-    name: &str,
-    subresource: Subresource,
-    options: &WriteOptions,
-    source: Source<'_, K>,
+/// generations: one with a status subresource does. [`on`](Write::on) sets another subresource:
+/// [`Subresource::Status`]. For what `decide` must not do, see [`crate::update`].
+pub fn patch_at_generation<'a, K, F, D>(
+    api: &'a Api<K>,
+    name: &'a str,
     decide: F,
-) -> Result<Outcome<K>, WriteError>
+) -> Write<'a, K, PatchAtGeneration<F>>
 where
     K: Writable,
-    F: FnMut(&K) -> PatchDecision + Send,
+    F: FnMut(&K) -> D + Send,
+    D: IntoDecision<PatchDecision>,
 {
-    object::write(Place { api, name, subresource, options }, source, AtGeneration(decide)).await
+    Write::new(api, name, Subresource::Main, PatchAtGeneration(decide))
 }
 
-struct AtGeneration<F>(F);
+/// The kind of write of [`patch_at_generation`].
+pub struct PatchAtGeneration<F>(F);
 
-impl<K, F> Way<K> for AtGeneration<F>
+impl<K, F, D> Write<'_, K, PatchAtGeneration<F>>
 where
     K: Writable,
-    F: FnMut(&K) -> PatchDecision + Send,
+    F: FnMut(&K) -> D + Send,
+    D: IntoDecision<PatchDecision>,
 {
-    const VERB: Verb = Verb::JsonPatch;
-    type Body = Value;
+    /// Patches this part of the object: the object itself or its status.
+    pub fn on(mut self, subresource: Subresource) -> Self {
+        self.subresource = subresource;
+        self
+    }
+}
 
-    fn check(&self, subresource: Subresource) -> Result<(), Refusal> {
-        object::or_its_status(
-            subresource,
-            "is for the object itself or its status; a scale has no generation",
-        )
+impl<F> ReadsFirst for PatchAtGeneration<F> {}
+
+impl<K, F, D> WriteKind<K> for PatchAtGeneration<F>
+where
+    K: Writable,
+    F: FnMut(&K) -> D + Send,
+    D: IntoDecision<PatchDecision>,
+{
+    type Seen = Whole<K>;
+    type Body = Value;
+    type Failure = D::Error;
+
+    fn verb(&self) -> Verb {
+        Verb::JsonPatch
     }
 
-    fn decide(&mut self, seen: K, _subresource: Subresource) -> Result<Move<Value, K>, Refusal> {
-        let operations = match (self.0)(&seen) {
-            PatchDecision::Patch(operations) => operations,
-            PatchDecision::Keep => return Ok(Move::Keep(seen)),
-            PatchDecision::Abort => return Ok(Move::Abort),
+    fn check(&self, target: WriteTarget<'_, K>) -> Result<(), Refusal> {
+        target.is_object_or_status("is for the object itself or its status; a scale has no generation")
+    }
+
+    fn decide(&mut self, seen: Whole<K>, target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        let Whole(seen) = seen;
+        guard::named(&seen, target.api, target.name)?;
+        let operations = match (self.0)(&seen).into_decision() {
+            Err(failure) => return Ok(Decision::Fail(failure)),
+            Ok(PatchDecision::Patch(operations)) => operations,
+            Ok(PatchDecision::Keep) => return Ok(Decision::Keep(seen)),
+            Ok(PatchDecision::Abort) => return Ok(Decision::Abort),
         };
         let (Some(uid), Some(generation)) = (&seen.meta().uid, seen.meta().generation) else {
             return Err(Refusal::NoGeneration);
@@ -81,11 +101,11 @@ where
             json!({ "op": "test", "path": "/metadata/generation", "value": generation }),
         ];
         guarded.extend(operations);
-        Ok(Move::Send(Value::Array(guarded)))
+        Ok(Decision::Send(Value::Array(guarded)))
     }
 
-    fn send(place: &Place<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        wire::json_patch(place.api, place.name, place.subresource, place.options, body)
+    fn send(target: WriteTarget<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::json_patch(target.api, target.name, target.subresource, target.options, body)
     }
 }
 
@@ -96,6 +116,8 @@ mod tests {
 
     use super::super::tests::{Reply, options, scripted};
     use super::*;
+    use crate::freshness::Source;
+    use crate::outcome::{Outcome, WriteError};
 
     fn object(generation: i64, version: &str, replicas: i32) -> Value {
         json!({
@@ -126,7 +148,7 @@ mod tests {
         let api: Api<DynamicObject> = Api::namespaced_with(client, "ns", &kind);
         let copy: DynamicObject = serde_json::from_value(object(7, "11", 3)).unwrap();
         let outcome =
-            patch_at_generation(&api, "t", Subresource::Main, &options(), Source::Copy(copy), grow).await;
+            patch_at_generation(&api, "t", grow).with(&options()).from(Source::Copy(copy)).outcome().await;
         assert!(matches!(outcome.unwrap(), Outcome::Written(_)));
         let seen = seen.lock().unwrap();
         for (request, generation) in [(0, 7), (2, 8)] {
@@ -144,7 +166,7 @@ mod tests {
         let api: Api<DynamicObject> = Api::namespaced_with(scripted(Vec::new()).0, "ns", &kind);
         let write = async |object: Value| {
             let copy = serde_json::from_value(object).unwrap();
-            patch_at_generation(&api, "t", Subresource::Main, &options(), Source::Copy(copy), grow).await
+            patch_at_generation(&api, "t", grow).with(&options()).from(Source::Copy(copy)).outcome().await
         };
         assert!(matches!(write(object(7, "11", 5)).await, Ok(Outcome::Unchanged(_))));
         assert_eq!(write(object(7, "11", 9)).await.unwrap(), Outcome::Aborted);

@@ -1,74 +1,90 @@
-//! Merge patches with an optimistic lock: a small body with the resourceVersion it was decided from.
+//! Merge patches that the caller builds, with an optimistic lock: a small body with the resourceVersion it was decided
+//! from.
 
 use kube::Api;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::object::{self, Place, Way};
-use super::write_loop::Move;
+use super::decide::IntoDecision;
+use super::kind::{Decided, Decision, ReadsFirst, Whole, WriteKind};
+use super::target::WriteTarget;
+use super::update::with_version;
+use super::write::Write;
 use super::{Writable, guard, wire};
-use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
-use crate::options::WriteOptions;
-use crate::outcome::{Outcome, Refusal, WriteError};
+use crate::outcome::Refusal;
 
-/// Merge-patches an object. After each conflict it decides again from a fresh live read.
+/// Merge-patches an object with a patch that you build: for a field that your type does not know, and to remove one
+/// whatever the object holds. [`crate::update`] builds the patch from what has changed, and is shorter otherwise.
 ///
-/// `decide` returns the fields to change, or `None` when there is nothing to do. The resourceVersion of the object
-/// passed to `decide` is added to the patch, so any change in between is a conflict; the patch must not contain
-/// identity fields itself. A patch that would change nothing is not sent. The removal of a field that is not in the
-/// object is sent, because the Rust type may not know the field, unless it is in `metadata`. `subresource` is
-/// [`Subresource::Main`] or [`Subresource::Status`]; for `/scale` see [`crate::scale_merge`]. For `source` and for what
-/// `decide` must not do, see [`crate::update`].
-pub async fn merge_patch<K, F>(
-    api: &Api<K>,
-    name: &str,
-    subresource: Subresource,
-    options: &WriteOptions,
-    source: Source<'_, K>,
-    decide: F,
-) -> Result<Outcome<K>, WriteError>
+/// `decide` returns the fields to change, or `None` when there is nothing to do, or a `Result` of that. The resourceVersion of the object
+/// passed to `decide` is added to the patch, so any change in between is a conflict, after which `decide` is called
+/// again with a fresh live read; the patch must not contain identity fields itself. A patch that would change nothing
+/// is not sent. The removal of a field that is not in the object is sent, because the Rust type may not know the field,
+/// unless it is in `metadata`. [`on`](Write::on) sets another subresource: [`Subresource::Status`]. For what `decide`
+/// must not do, see [`crate::update`].
+pub fn merge_patch<'a, K, F, D>(api: &'a Api<K>, name: &'a str, decide: F) -> Write<'a, K, MergePatch<F>>
 where
     K: Writable,
-    F: FnMut(&K) -> Option<Value> + Send,
+    F: FnMut(&K) -> D + Send,
+    D: IntoDecision<Option<Value>>,
 {
-    object::write(Place { api, name, subresource, options }, source, Merge(decide)).await
+    Write::new(api, name, Subresource::Main, MergePatch(decide))
 }
 
-struct Merge<F>(F);
+/// The kind of write of [`merge_patch`].
+pub struct MergePatch<F>(F);
 
-impl<K, F> Way<K> for Merge<F>
+impl<K, F, D> Write<'_, K, MergePatch<F>>
 where
     K: Writable,
-    F: FnMut(&K) -> Option<Value> + Send,
+    F: FnMut(&K) -> D + Send,
+    D: IntoDecision<Option<Value>>,
 {
-    const VERB: Verb = Verb::MergePatch;
+    /// Patches this part of the object: the object itself or its status.
+    pub fn on(mut self, subresource: Subresource) -> Self {
+        self.subresource = subresource;
+        self
+    }
+}
+
+impl<F> ReadsFirst for MergePatch<F> {}
+
+impl<K, F, D> WriteKind<K> for MergePatch<F>
+where
+    K: Writable,
+    F: FnMut(&K) -> D + Send,
+    D: IntoDecision<Option<Value>>,
+{
+    type Seen = Whole<K>;
     type Body = Value;
+    type Failure = D::Error;
 
-    fn check(&self, subresource: Subresource) -> Result<(), Refusal> {
-        let instead = "is for the object itself or its status; use the functions for the scale";
-        object::or_its_status(subresource, instead)
+    fn verb(&self) -> Verb {
+        Verb::MergePatch
     }
 
-    fn decide(&mut self, seen: K, subresource: Subresource) -> Result<Move<Value, K>, Refusal> {
-        let Some(patch) = (self.0)(&seen) else {
-            return Ok(Move::Keep(seen));
+    fn check(&self, target: WriteTarget<'_, K>) -> Result<(), Refusal> {
+        target.is_object_or_status("is for the object itself or its status; use `scale` for the scale")
+    }
+
+    fn decide(&mut self, seen: Whole<K>, target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        let Whole(seen) = seen;
+        guard::named(&seen, target.api, target.name)?;
+        let patch = match (self.0)(&seen).into_decision() {
+            Err(failure) => return Ok(Decision::Fail(failure)),
+            Ok(None) => return Ok(Decision::Keep(seen)),
+            Ok(Some(patch)) => patch,
         };
-        let fields = guard::patch(patch, subresource)?;
-        let version = guard::version(seen.meta().resource_version.as_deref())?.to_owned();
+        let fields = guard::patch(patch, target.subresource)?;
+        let version = guard::version(seen.meta().resource_version.as_deref())?;
         if guard::is_noop_patch(&serde_json::to_value(&seen).map_err(Refusal::Encode)?, &fields) {
-            return Ok(Move::Keep(seen));
+            return Ok(Decision::Keep(seen));
         }
-        let mut body = Value::Object(fields);
-        match body.get_mut("metadata") {
-            Some(Value::Object(metadata)) => {
-                metadata.insert("resourceVersion".to_owned(), Value::String(version));
-            }
-            _ => body["metadata"] = json!({ "resourceVersion": version }),
-        }
-        Ok(Move::Send(body))
+        let body = with_version(fields, version);
+        Ok(Decision::Send(body))
     }
 
-    fn send(place: &Place<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        wire::merge(place.api, place.name, place.subresource, place.options, body)
+    fn send(target: WriteTarget<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::merge(target.api, target.name, target.subresource, target.options, body)
     }
 }

@@ -4,20 +4,24 @@
 //! what is read, decided and sent. Nothing here depends on a user's types.
 
 mod apply;
+mod create_or_update;
+mod decide;
+mod difference;
 #[cfg(feature = "finalizers")]
 mod finalizers;
 mod generation;
 mod guard;
+mod kind;
 mod merge;
-mod object;
+pub mod once;
 mod operation_state;
 mod overwrite;
 mod scale;
-mod single_attempt;
 mod target;
 mod update;
 mod view;
 mod wire;
+mod write;
 mod write_loop;
 
 use std::fmt::Debug;
@@ -26,15 +30,17 @@ use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use self::apply::{apply, apply_status};
+pub use self::apply::{Apply, apply, apply_status};
+pub use self::create_or_update::{CreateOrUpdate, create_or_update};
+pub use self::decide::{IntoDecision, ScaleDecision, UpdateDecision};
 #[cfg(feature = "finalizers")]
-pub use self::finalizers::{add_finalizer, remove_finalizer};
-pub use self::generation::{PatchDecision, patch_at_generation};
-pub use self::merge::merge_patch;
-pub use self::scale::{ScaleDecision, scale, scale_merge, scale_put, scale_put_once};
-pub use self::single_attempt::{create, delete, evict, json_patch};
-pub use self::update::{UpdateDecision, put_once, update, update_status};
+pub use self::finalizers::{Finalizer, add_finalizer, remove_finalizer};
+pub use self::generation::{PatchAtGeneration, PatchDecision, patch_at_generation};
+pub use self::merge::{MergePatch, merge_patch};
+pub use self::scale::{ScaleGuard, Scaling, scale};
+pub use self::update::{Update, update, update_status};
 pub use self::view::ScaleView;
+pub use self::write::Write;
 
 /// What an object type must implement to be written by this crate. Every Kubernetes type does; there is nothing to
 /// implement.
@@ -49,5 +55,7 @@ mod report_tests;
 #[cfg(test)]
 #[cfg(all(feature = "circuit-breaker", feature = "rate-limiter"))]
 mod request_protection_tests;
+#[cfg(test)]
+mod short_tests;
 #[cfg(test)]
 mod tests;

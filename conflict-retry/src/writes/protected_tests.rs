@@ -19,8 +19,8 @@ async fn writes_of_one_object_run_one_after_another() {
     let options = protected(Protection::default().with_queue(queue.clone()));
     let (api, seen) = maps(vec![ok(map("2", "new")), ok(map("3", "other"))]);
     let (first, second) = tokio::join!(
-        update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")),
-        update(&api, "m", &options, Source::Live, wants("other")),
+        update(&api, "m", wants("new")).put().with(&options).from(Source::Copy(object("1", "old"))).outcome(),
+        update(&api, "m", wants("other")).put().with(&options).outcome(),
     );
     assert_eq!(first.unwrap(), Outcome::Written(object("2", "new")));
     // Without the wait, its read would have been the first request.
@@ -37,7 +37,7 @@ async fn waiting_in_the_queue_ends_when_the_token_is_cancelled() {
     let _held = queue.lock(key).await;
     let token = tokio_util::sync::CancellationToken::new();
     let options = protected(Protection::default().with_queue(queue)).with_cancellation(token.clone());
-    let write = update(&api, "m", &options, Source::Live, wants("new"));
+    let write = update(&api, "m", wants("new")).put().with(&options).outcome();
     let (result, ()) = tokio::join!(write, async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         token.cancel();
@@ -52,8 +52,13 @@ async fn a_retry_beyond_the_budget_ends_the_write() {
     let budget = RetryBudget::new(limits);
     let options = protected(Protection::default().with_budget(budget.clone()));
     let (api, seen) = maps(vec![conflict()]);
-    let failed =
-        update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
+    let failed = update(&api, "m", wants("new"))
+        .put()
+        .with(&options)
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap_err();
     assert!(
         matches!(&failed, WriteError::ClientThrottled { by: ThrottledBy::RetryBudget(_), attempts: 1, .. }),
         "{failed:?}"
@@ -69,7 +74,7 @@ async fn a_wait_in_the_queue_past_the_deadline_ends_the_write_and_nothing_is_sen
     let _held = queue.lock(format!("{}/m", api.resource_url())).await;
     let budget = RetryBudget::default();
     let options = protected(Protection::default().with_queue(queue).with_budget(budget.clone()));
-    let write = update(&api, "m", &options, Source::Live, wants("new"));
+    let write = update(&api, "m", wants("new")).put().with(&options).outcome();
     let (failed, ()) = tokio::join!(write, async {
         tokio::task::yield_now().await;
         assert_eq!(budget.counts().operations(), 0, "a waiting write is not a running operation");
@@ -93,10 +98,14 @@ async fn a_retry_counts_from_its_read_to_the_end_of_its_write() {
     let options = protected(Protection::default().with_budget(budget.clone()));
     let (api, _) = maps(vec![conflict(), ok(map("2", "other")), ok(map("3", "new"))]);
     let mut counted = Vec::new();
-    let outcome = update(&api, "m", &options, Source::Copy(object("1", "old")), |map| {
+    let outcome = update(&api, "m", |map| {
         counted.push(budget.counts().retries());
         wants("new")(map)
     })
+    .put()
+    .with(&options)
+    .from(Source::Copy(object("1", "old")))
+    .outcome()
     .await;
     assert_eq!(outcome.unwrap().label(), "written");
     assert_eq!(counted, [0, 1]);

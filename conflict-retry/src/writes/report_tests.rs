@@ -60,11 +60,11 @@ async fn every_refusal_and_every_unneeded_write_is_reported() {
     let (api, seen) = maps(vec![]);
     let unversioned: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
     let refused = [
-        put_once(&api, "m", Subresource::Main, &options, &unversioned).await.map(|_| ()),
-        merge_patch(&api, "m", Subresource::Scale, &options, Source::Live, |_| None).await.map(|_| ()),
-        json_patch(&api, "m", Subresource::Main, &options, &json!({})).await.map(|_| ()),
-        apply(&api, "m", &options, &json!({})).await.map(|_| ()),
-        scale_put_once(&api, "m", &options, &ScaleView::default(), -1).await.map(|_| ()),
+        once::put(&api, "m", Subresource::Main, &options, &unversioned).await.map(|_| ()),
+        merge_patch(&api, "m", |_| None).on(Subresource::Scale).with(&options).outcome().await.map(|_| ()),
+        once::json_patch(&api, "m", Subresource::Main, &options, &json!({})).await.map(|_| ()),
+        apply(&api, "m", &json!({})).with(&options).outcome().await.map(|_| ()),
+        once::put_scale(&api, "m", &options, &ScaleView::default(), -1).await.map(|_| ()),
     ];
     for result in refused {
         assert!(matches!(result, Err(WriteError::Refused { maybe_written: false, .. })), "{result:?}");
@@ -72,7 +72,7 @@ async fn every_refusal_and_every_unneeded_write_is_reported() {
     }
     assert!(diary.ends.lock().unwrap().is_empty());
     let three = ScaleView { replicas: Some(3), ..ScaleView::default() };
-    let kept = scale_put_once(&api, "m", &options, &three, 3).await.unwrap();
+    let kept = once::put_scale(&api, "m", &options, &three, 3).await.unwrap();
     assert_eq!(
         (kept, diary.ends.lock().unwrap().pop()),
         (Outcome::Unchanged(three), Some(unsent("unchanged")))
@@ -86,7 +86,11 @@ async fn a_cancelled_request_is_reported_and_one_that_was_never_sent_is_not() {
     let token = CancellationToken::new();
     let cancelled = options.clone().with_cancellation(token.clone());
     let (api, seen) = maps(vec![Reply::Silence]);
-    let write = update(&api, "m", &cancelled, Source::Copy(object("1", "old")), wants("new"));
+    let write = update(&api, "m", wants("new"))
+        .put()
+        .with(&cancelled)
+        .from(Source::Copy(object("1", "old")))
+        .outcome();
     let (result, ()) = tokio::join!(write, async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         token.cancel();
@@ -100,10 +104,14 @@ async fn a_cancelled_request_is_reported_and_one_that_was_never_sent_is_not() {
     let token = CancellationToken::new();
     let cancelled = options.with_cancellation(token.clone());
     let (api, seen) = maps(vec![]);
-    let result = update(&api, "m", &cancelled, Source::Copy(object("1", "old")), |map| {
+    let result = update(&api, "m", |map| {
         token.cancel();
         wants("new")(map)
     })
+    .put()
+    .with(&cancelled)
+    .from(Source::Copy(object("1", "old")))
+    .outcome()
     .await;
     assert!(matches!(result, Err(WriteError::Cancelled { maybe_written: false, .. })), "{result:?}");
     assert!(verbs(&seen).is_empty());
@@ -115,24 +123,32 @@ async fn after_a_lost_answer_an_aborted_or_refused_write_is_reported_as_maybe_wr
     let lost = || vec![error(504, "Timeout"), ok(map("2", "theirs"))];
     let (diary, options) = recorded();
     let (api, _) = maps(lost());
-    let outcome = update(&api, "m", &options, Source::Copy(object("1", "old")), |map| {
+    let outcome = update(&api, "m", |map| {
         if map.data.as_ref().is_some_and(|data| data["k"] == "theirs") {
             return UpdateDecision::Abort;
         }
         wants("new")(map)
     })
+    .put()
+    .with(&options)
+    .from(Source::Copy(object("1", "old")))
+    .outcome()
     .await
     .unwrap();
     assert_eq!(outcome, Outcome::Aborted);
     assert!(diary.ends.lock().unwrap().pop().unwrap().maybe_written);
 
     let (api, _) = maps(lost());
-    let failed = update(&api, "m", &options, Source::Copy(object("1", "old")), |map| {
+    let failed = update(&api, "m", |map| {
         if map.data.as_ref().is_some_and(|data| data["k"] == "theirs") {
             map.metadata.name = Some("other".into());
         }
         wants("new")(map)
     })
+    .put()
+    .with(&options)
+    .from(Source::Copy(object("1", "old")))
+    .outcome()
     .await
     .unwrap_err();
     assert!(matches!(failed, WriteError::Refused { reason: Refusal::Identity(_), .. }), "{failed:?}");

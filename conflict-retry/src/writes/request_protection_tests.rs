@@ -39,11 +39,17 @@ async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
     let options = protected(Protection::default().with_breaker(breaker.clone()));
     let (api, _) =
         maps(vec![conflict(), ok(map("2", "x")), conflict(), ok(map("3", "x")), ok(map("4", "new"))]);
-    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let _ = update(&api, "m", wants("new"))
+        .put()
+        .with(&options)
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(breaker.state(), BreakerState::Closed);
 
     let (api, seen) = maps(vec![error(503, "ServiceUnavailable"), error(503, "ServiceUnavailable")]);
-    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
+    let failed = update(&api, "m", wants("new")).put().with(&options).outcome().await.unwrap_err();
     assert!(
         matches!(
             &failed,
@@ -69,10 +75,10 @@ async fn every_change_of_the_circuit_is_reported() {
         .with_observer(Arc::clone(&states) as Arc<dyn Observer>)
         .with_protection(Protection::default().with_breaker(breaker));
     let (api, _) = maps(vec![error(503, "ServiceUnavailable"), ok(map("1", "new"))]);
-    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
+    let failed = update(&api, "m", wants("new")).put().with(&options).outcome().await.unwrap_err();
     assert_eq!(failed.category(), "circuit_open");
     tokio::time::sleep(second).await;
-    let _ = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap();
+    let _ = update(&api, "m", wants("new")).put().with(&options).outcome().await.unwrap();
     let expected = [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed];
     assert_eq!(*states.0.lock().unwrap(), expected);
 }
@@ -83,7 +89,7 @@ async fn requests_wait_for_the_rate_limiter() {
     let options = protected(Protection::default().with_limiter(limiter));
     let (api, seen) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
     let start = Instant::now();
-    let _ = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap();
+    let _ = update(&api, "m", wants("new")).put().with(&options).outcome().await.unwrap();
     assert_eq!(verbs(&seen), ["GET", "PUT"]);
     assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
 }
@@ -96,7 +102,7 @@ async fn waiting_for_permission_and_waiting_between_attempts_are_reported_separa
     let (api, _) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
     let held = queue.lock(format!("{}/m", api.resource_url())).await;
     let options = options.with_protection(Protection::default().with_limiter(limiter).with_queue(queue));
-    let write = update(&api, "m", &options, Source::Live, wants("new"));
+    let write = update(&api, "m", wants("new")).put().with(&options).outcome();
     let (result, ()) = tokio::join!(write, async {
         tokio::time::sleep(Duration::from_millis(40)).await;
         drop(held);
@@ -115,7 +121,13 @@ async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_confli
     // The only token is taken, so the write waits two seconds for the next one.
     let _ = limiter.acquire().await;
     let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
-    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let _ = update(&api, "m", wants("new"))
+        .put()
+        .with(&options)
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     let end = diary.ends.lock().unwrap().pop().unwrap();
     // The scripted server answers at once: the window is one and a half times the shortest cycle, a millisecond.
     assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_secs(5), "{end:?}");

@@ -8,210 +8,135 @@ use kube::core::ObjectMeta;
 use kube::core::subresource::{Scale, ScaleSpec};
 use serde_json::{Value, json};
 
-use super::target::Target;
+use super::decide::{IntoDecision, ScaleDecision};
+use super::kind::{Decided, Decision, ReadsFirst, WriteKind};
+use super::target::WriteTarget;
 use super::view::ScaleView;
-use super::write_loop::{self, Move, WriteOperation};
+use super::write::Write;
 use super::{Writable, guard, wire};
-use crate::classify::is_scale_unset;
-use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
-use crate::options::WriteOptions;
-use crate::outcome::{Outcome, Refusal, WriteError};
+use crate::outcome::Refusal;
 
 /// What the API server shows to a patch when a custom resource's count is unset (`math.MinInt32`).
 const UNSET: i32 = i32::MIN;
 
-/// What to do with a replica count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScaleDecision {
-    /// Set it to this value; nothing is sent if it already has this value.
-    Set(i32),
-    /// The count is already as wanted; send nothing.
-    Keep,
-    /// Do not write.
-    Abort,
-}
-
-/// Sets a replica count, guarded by the count that the decision was based on: a JSON Patch with a `test`.
+/// Sets a replica count, guarded by the count that the decision was based on.
 ///
-/// Only a change of the count itself (or another object of the same name) makes the guard fail; writes to status or to
-/// other fields do not. When it fails, `/scale` is read live and `decide` is called again. A copy in `source` is the
-/// cached state, which saves the first read.
+/// ```no_run
+/// # use k8s_openapi::api::apps::v1::Deployment;
+/// # use conflict_retry::scale;
+/// # async fn example(deployments: kube::Api<Deployment>) -> Result<(), kube::Error> {
+/// scale(&deployments, "web", |seen| seen.replicas.unwrap_or(1).max(3)).await?;
+/// scale(&deployments, "web", |_| 5).await?;
+/// # Ok(()) }
+/// ```
+///
+/// `decide` returns the wanted count, a [`ScaleDecision`], or a `Result` of one of these. The guard is a `test` in a JSON Patch: only a change of the count itself (or another object
+/// of the same name) makes it fail; writes to status or to other fields do not. When it fails, `/scale` is read live and
+/// `decide` is called again. A copy as the source saves the first read.
 ///
 /// The guard is a value, and a value can return: a request that is executed late (its sender gave up on it, its leader
 /// was deposed) undoes a count that another writer has changed and changed back since. Where that matters, and the
-/// writer can get the right to patch the object, use [`crate::patch_at_generation`]. [`scale_put`] and [`scale_merge`]
-/// are immune as well, but conflict with every other write. A scale has no other field that never returns to an earlier
-/// value.
-pub async fn scale<K, F>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    source: Source<'_, ScaleView>,
-    decide: F,
-) -> Result<Outcome<ScaleView>, WriteError>
+/// writer can get the right to patch the object, use [`crate::patch_at_generation`]. The other guards
+/// ([`guarded_by`](Write::guarded_by)) are immune as well, but conflict with every other write. A scale has no other
+/// field that never returns to an earlier value.
+pub fn scale<'a, K, F, D>(api: &'a Api<K>, name: &'a str, decide: F) -> Write<'a, K, Scaling<F>>
 where
     K: Writable,
-    F: FnMut(&ScaleView) -> ScaleDecision + Send,
+    F: FnMut(&ScaleView) -> D + Send,
+    D: IntoDecision<ScaleDecision>,
 {
-    Scaling { api, name, guard: Guard::Count, options, decide }.run(source).await
+    Write::new(api, name, Subresource::Scale, Scaling { decide, guard: ScaleGuard::Count })
 }
 
-/// Sets a replica count by PUT, guarded by the object's resourceVersion: every change of the object in between is a
-/// conflict. After a conflict `/scale` is read live and `decide` is called again. A copy in `source` needs a
-/// resourceVersion.
-pub async fn scale_put<K, F>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    source: Source<'_, ScaleView>,
-    decide: F,
-) -> Result<Outcome<ScaleView>, WriteError>
-where
-    K: Writable,
-    F: FnMut(&ScaleView) -> ScaleDecision + Send,
-{
-    Scaling { api, name, guard: Guard::Put, options, decide }.run(source).await
-}
-
-/// Like [`scale_put`], with a merge patch that carries the object's resourceVersion.
-pub async fn scale_merge<K, F>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    source: Source<'_, ScaleView>,
-    decide: F,
-) -> Result<Outcome<ScaleView>, WriteError>
-where
-    K: Writable,
-    F: FnMut(&ScaleView) -> ScaleDecision + Send,
-{
-    Scaling { api, name, guard: Guard::Merge, options, decide }.run(source).await
-}
-
-/// PUTs `replicas` once, guarded by the resourceVersion of `base`; a conflict is [`Outcome::Conflict`]. A base without
-/// a resourceVersion is rejected, because the server treats such a PUT as unconditional.
-pub async fn scale_put_once<K: Writable>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    base: &ScaleView,
-    replicas: i32,
-) -> Result<Outcome<ScaleView>, WriteError> {
-    let send = |body| async move { wire::scale_put(api, name, options, &body).await.map(ScaleView::from) };
-    let decided = if base.replicas == Some(replicas) {
-        Ok(Move::Keep(base.clone()))
-    } else {
-        checked(replicas).and_then(|target| put_body(name, base, target)).map(|body| Move::Send(send(body)))
-    };
-    write_loop::once(Target::new(api, name), options, Verb::Put, Subresource::Scale, decided).await
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Guard {
+/// What a write of a replica count must find unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ScaleGuard {
+    /// The count itself: a JSON Patch with a `test`.
+    #[default]
     Count,
-    Put,
-    Merge,
+    /// The whole object: a merge patch with the resourceVersion. A copy as the source needs one.
+    Version,
+    /// The whole object: a PUT with the resourceVersion. A copy as the source needs one.
+    VersionByPut,
 }
 
-enum Body {
-    Operations(Value),
-    Whole(Box<Scale>),
-    Merge(Value),
-}
-
-struct Scaling<'a, K, F> {
-    api: &'a Api<K>,
-    name: &'a str,
-    guard: Guard,
-    options: &'a WriteOptions,
+/// The kind of write of [`scale`].
+pub struct Scaling<F> {
     decide: F,
+    guard: ScaleGuard,
 }
 
-impl<K, F> Scaling<'_, K, F>
+/// What is sent.
+pub enum ScaleBody {
+    /// A JSON Patch.
+    Operations(Value),
+    /// A merge patch.
+    Merge(Value),
+    /// The whole scale.
+    Whole(Box<Scale>),
+}
+
+impl<K, F, D> Write<'_, K, Scaling<F>>
 where
     K: Writable,
-    F: FnMut(&ScaleView) -> ScaleDecision + Send,
+    F: FnMut(&ScaleView) -> D + Send,
+    D: IntoDecision<ScaleDecision>,
 {
-    async fn run(mut self, source: Source<'_, ScaleView>) -> Result<Outcome<ScaleView>, WriteError> {
-        let (target, options) = (Target::new(self.api, self.name), self.options);
-        write_loop::run(&mut self, target, options, source).await
+    /// Sets what must not have changed since the count was read.
+    pub fn guarded_by(mut self, guard: ScaleGuard) -> Self {
+        self.kind.guard = guard;
+        self
     }
 }
 
-impl<K, F> WriteOperation for Scaling<'_, K, F>
+impl<F> ReadsFirst for Scaling<F> {}
+
+impl<K, F, D> WriteKind<K> for Scaling<F>
 where
     K: Writable,
-    F: FnMut(&ScaleView) -> ScaleDecision + Send,
+    F: FnMut(&ScaleView) -> D + Send,
+    D: IntoDecision<ScaleDecision>,
 {
     type Seen = ScaleView;
-    type Body = Body;
-    type Written = ScaleView;
+    type Body = ScaleBody;
+    type Failure = D::Error;
 
     fn verb(&self) -> Verb {
         match self.guard {
-            Guard::Count => Verb::JsonPatch,
-            Guard::Put => Verb::Put,
-            Guard::Merge => Verb::MergePatch,
+            ScaleGuard::Count => Verb::JsonPatch,
+            ScaleGuard::VersionByPut => Verb::Put,
+            ScaleGuard::Version => Verb::MergePatch,
         }
     }
 
-    fn subresource(&self) -> Subresource {
-        Subresource::Scale
-    }
-
-    async fn read(&mut self) -> Result<ScaleView, kube::Error> {
-        match self.api.get_scale(self.name).await {
-            Err(error) if is_scale_unset(&error) => {}
-            answer => return answer.map(ScaleView::from),
-        }
-        // The resourceVersion (and the UID, without which another object of the same name is not detected) must come
-        // from the object itself. Reading the count once more afterwards ensures that it was unset at that version, or
-        // that the version is stale by now and the write will conflict.
-        let meta = self.api.get_metadata(self.name).await?;
-        match self.api.get_scale(self.name).await {
-            Err(error) if is_scale_unset(&error) => Ok(ScaleView::of(&meta, None, None)),
-            answer => answer.map(ScaleView::from),
-        }
-    }
-
-    fn uid(seen: &ScaleView) -> Option<&str> {
-        seen.uid.as_deref()
-    }
-
-    fn version(seen: &ScaleView) -> Option<&str> {
-        seen.resource_version.as_deref()
-    }
-
-    fn as_seen(written: &ScaleView) -> Option<&ScaleView> {
-        Some(written)
-    }
-
-    fn decide(&mut self, seen: ScaleView) -> Result<Move<Body, ScaleView>, Refusal> {
-        let target = match (self.decide)(&seen) {
-            ScaleDecision::Abort => return Ok(Move::Abort),
-            ScaleDecision::Set(target) if seen.replicas != Some(target) => checked(target)?,
-            ScaleDecision::Set(_) | ScaleDecision::Keep => return Ok(Move::Keep(seen)),
+    fn decide(&mut self, seen: ScaleView, target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        let count = match (self.decide)(&seen).into_decision() {
+            Err(failure) => return Ok(Decision::Fail(failure)),
+            Ok(ScaleDecision::Abort) => return Ok(Decision::Abort),
+            Ok(ScaleDecision::Set(count)) if seen.replicas != Some(count) => checked(count)?,
+            Ok(ScaleDecision::Set(_) | ScaleDecision::Keep) => return Ok(Decision::Keep(seen)),
         };
-        Ok(Move::Send(match self.guard {
-            Guard::Count => Body::Operations(guarded_operations(&seen, target)),
-            Guard::Put => Body::Whole(Box::new(put_body(self.name, &seen, target)?)),
-            Guard::Merge => {
+        Ok(Decision::Send(match self.guard {
+            ScaleGuard::Count => ScaleBody::Operations(guarded_operations(&seen, count)),
+            ScaleGuard::VersionByPut => ScaleBody::Whole(Box::new(put_body(target.name, &seen, count)?)),
+            ScaleGuard::Version => {
                 let version = guard::version(seen.resource_version.as_deref())?;
-                Body::Merge(json!({
+                ScaleBody::Merge(json!({
                     "metadata": { "resourceVersion": version },
-                    "spec": { "replicas": target },
+                    "spec": { "replicas": count },
                 }))
             }
         }))
     }
 
-    async fn send(&mut self, body: &Body) -> Result<ScaleView, kube::Error> {
-        let Self { api, name, options, .. } = self;
+    async fn send(target: WriteTarget<'_, K>, body: &ScaleBody) -> Result<ScaleView, kube::Error> {
+        let WriteTarget { api, name, options, .. } = target;
         match body {
-            Body::Operations(operations) => wire::scale_json_patch(api, name, options, operations).await,
-            Body::Whole(scale) => wire::scale_put(api, name, options, scale).await,
-            Body::Merge(patch) => wire::scale_merge(api, name, options, patch).await,
+            ScaleBody::Operations(operations) => wire::scale_json_patch(api, name, options, operations).await,
+            ScaleBody::Whole(scale) => wire::scale_put(api, name, options, scale).await,
+            ScaleBody::Merge(patch) => wire::scale_merge(api, name, options, patch).await,
         }
         .map(ScaleView::from)
     }
@@ -233,7 +158,7 @@ fn guarded_operations(seen: &ScaleView, target: i32) -> Value {
     Value::Array(operations)
 }
 
-fn put_body(name: &str, seen: &ScaleView, target: i32) -> Result<Scale, Refusal> {
+pub(super) fn put_body(name: &str, seen: &ScaleView, target: i32) -> Result<Scale, Refusal> {
     let version = guard::version(seen.resource_version.as_deref())?;
     Ok(Scale {
         metadata: ObjectMeta {
@@ -247,7 +172,7 @@ fn put_body(name: &str, seen: &ScaleView, target: i32) -> Result<Scale, Refusal>
     })
 }
 
-fn checked(replicas: i32) -> Result<i32, Refusal> {
+pub(super) fn checked(replicas: i32) -> Result<i32, Refusal> {
     if replicas < 0 { Err(Refusal::Replicas(replicas)) } else { Ok(replicas) }
 }
 

@@ -1,29 +1,37 @@
-//! The object that an operation writes.
+//! The object that an operation writes, and how.
 
 use kube::Api;
 use kube::core::PartialObjectMeta;
 
 use super::Writable;
 use crate::operation::{Operation, Subresource, Verb};
+use crate::options::WriteOptions;
 use crate::outcome::Refusal;
 
-/// The object that is written, by API and name.
-pub(super) struct Target<'a, K> {
-    api: &'a Api<K>,
+/// The object that is written, by API and name, the part of it, and the options.
+pub struct WriteTarget<'a, K> {
+    pub(super) api: &'a Api<K>,
     pub(super) name: &'a str,
+    pub(super) subresource: Subresource,
+    pub(super) options: &'a WriteOptions,
 }
 
-impl<K> Clone for Target<'_, K> {
+impl<K> Clone for WriteTarget<'_, K> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K> Copy for Target<'_, K> {}
+impl<K> Copy for WriteTarget<'_, K> {}
 
-impl<'a, K: Writable> Target<'a, K> {
-    pub(super) fn new(api: &'a Api<K>, name: &'a str) -> Self {
-        Self { api, name }
+impl<'a, K: Writable> WriteTarget<'a, K> {
+    pub(super) fn new(
+        api: &'a Api<K>,
+        name: &'a str,
+        subresource: Subresource,
+        options: &'a WriteOptions,
+    ) -> Self {
+        Self { api, name, subresource, options }
     }
 
     /// Reads the object's metadata, independent of its subresources.
@@ -36,6 +44,15 @@ impl<'a, K: Writable> Target<'a, K> {
         if self.is_named() { Ok(()) } else { Err(Refusal::NoName) }
     }
 
+    /// Rejects subresources other than the object itself and its status, with `otherwise` as the message.
+    pub(super) fn is_object_or_status(self, otherwise: &'static str) -> Result<(), Refusal> {
+        if matches!(self.subresource, Subresource::Main | Subresource::Status) {
+            Ok(())
+        } else {
+            Err(Refusal::Body(otherwise))
+        }
+    }
+
     pub(super) fn is_named(self) -> bool {
         !self.name.is_empty()
     }
@@ -45,8 +62,12 @@ impl<'a, K: Writable> Target<'a, K> {
         format!("{}/{}", self.api.resource_url(), self.name)
     }
 
-    pub(super) fn operation(self, subresource: Subresource, verb: Verb) -> Operation {
-        Operation { resource: resource(self.api.resource_url()).to_owned(), subresource, verb }
+    pub(super) fn operation(self, verb: Verb) -> Operation {
+        Operation {
+            resource: resource(self.api.resource_url()).to_owned(),
+            subresource: self.subresource,
+            verb,
+        }
     }
 }
 

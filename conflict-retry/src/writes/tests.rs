@@ -130,14 +130,24 @@ fn seen_view(replicas: Option<i32>) -> ScaleView {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_copy_costs_one_request_and_a_conflict_adds_a_live_read() {
     let (api, seen) = maps(vec![ok(map("2", "new"))]);
-    let outcome =
-        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT"]);
 
     let (api, seen) = maps(vec![conflict(), ok(map("7", "other")), ok(map("8", "new"))]);
-    let outcome =
-        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Written(object("8", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
     assert_eq!(body(&seen, 2)["metadata"]["resourceVersion"], "7", "the retry is made from what was read");
@@ -146,8 +156,13 @@ async fn a_fresh_copy_costs_one_request_and_a_conflict_adds_a_live_read() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_decides_again_and_may_find_nothing_left_to_do() {
     let (api, seen) = maps(vec![conflict(), ok(map("7", "new"))]);
-    let outcome =
-        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Unchanged(object("7", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
 }
@@ -155,10 +170,19 @@ async fn a_retry_decides_again_and_may_find_nothing_left_to_do() {
 #[tokio::test(start_paused = true)]
 async fn an_equal_object_sends_nothing_and_abort_sends_nothing() {
     let (api, seen) = maps(vec![]);
-    let outcome =
-        update(&api, "m", &options(), Source::Copy(object("1", "new")), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "new")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Unchanged(object("1", "new")));
-    let outcome = update(&api, "m", &options(), Source::Copy(object("1", "old")), |_| UpdateDecision::Abort)
+    let outcome = update(&api, "m", |_| UpdateDecision::Abort)
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
         .await
         .unwrap();
     assert_eq!(outcome, Outcome::Aborted);
@@ -168,8 +192,13 @@ async fn an_equal_object_sends_nothing_and_abort_sends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
     let (api, seen) = maps(vec![error(504, "Timeout"), ok(map("2", "new"))]);
-    let outcome =
-        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::AlreadyDone(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
 
@@ -177,7 +206,13 @@ async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
     let start = Instant::now();
     let second = Duration::from_secs(1);
     let patient = options().with_attempt_timeout(second);
-    let outcome = update(&api, "m", &patient, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&patient)
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
     assert!(start.elapsed() >= second, "an attempt has its full time");
@@ -186,12 +221,20 @@ async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_vanished_or_recreated_object_is_gone() {
     let (api, _) = maps(vec![error(404, "NotFound")]);
-    assert_eq!(update(&api, "m", &options(), Source::Live, wants("new")).await.unwrap(), Outcome::Gone);
+    assert_eq!(
+        update(&api, "m", wants("new")).put().with(&options()).outcome().await.unwrap(),
+        Outcome::Gone
+    );
     let mut recreated = map("9", "old");
     recreated["metadata"]["uid"] = json!("u2");
     let (api, seen) = maps(vec![conflict(), ok(recreated)]);
-    let outcome =
-        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 2));
 }
 
@@ -201,8 +244,13 @@ async fn a_permanent_error_is_one_attempt() {
         [(403, "Forbidden", "forbidden"), (422, "Invalid", "invalid"), (401, "Unauthorized", "unauthorized")]
     {
         let (api, seen) = maps(vec![error(code, reason)]);
-        let failed =
-            update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
+        let failed = update(&api, "m", wants("new"))
+            .put()
+            .with(&options())
+            .from(Source::Copy(object("1", "old")))
+            .outcome()
+            .await
+            .unwrap_err();
         assert_eq!((failed.category(), verbs(&seen).len()), (category, 1));
     }
 }
@@ -211,10 +259,13 @@ async fn a_permanent_error_is_one_attempt() {
 async fn exhaustion_is_an_error_that_carries_the_last_conflict() {
     let (api, seen) = maps(vec![conflict(), ok(map("2", "a")), conflict(), ok(map("3", "b")), conflict()]);
     let policy = RetryPolicy::default().with_max_attempts(3.try_into().unwrap());
-    let failed =
-        update(&api, "m", &options().with_policy(policy), Source::Copy(object("1", "old")), wants("new"))
-            .await
-            .unwrap_err();
+    let failed = update(&api, "m", wants("new"))
+        .put()
+        .with(&options().with_policy(policy))
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap_err();
     assert!(matches!(
         failed,
         WriteError::Exhausted { attempts: 3, class: Class::Conflict, maybe_written: false, .. }
@@ -229,10 +280,21 @@ async fn a_change_of_identity_is_refused_before_sending() {
         map.metadata.resource_version = None;
         UpdateDecision::Write
     };
-    let failed = update(&api, "m", &options(), Source::Copy(object("1", "old")), rename).await.unwrap_err();
+    let failed = update(&api, "m", rename)
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap_err();
     assert!(matches!(failed, WriteError::Refused { reason: Refusal::Identity("resourceVersion"), .. }));
-    let failed =
-        update(&api, "other", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
+    let failed = update(&api, "other", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap_err();
     assert!(matches!(failed, WriteError::Refused { reason: Refusal::WrongObject { .. }, .. }));
     assert!(verbs(&seen).is_empty());
 }
@@ -240,18 +302,18 @@ async fn a_change_of_identity_is_refused_before_sending() {
 #[tokio::test(start_paused = true)]
 async fn put_once_returns_the_conflict() {
     let (api, seen) = maps(vec![conflict()]);
-    let outcome = put_once(&api, "m", Subresource::Main, &options(), &object("1", "new")).await.unwrap();
+    let outcome = once::put(&api, "m", Subresource::Main, &options(), &object("1", "new")).await.unwrap();
     assert!(matches!(outcome, Outcome::Conflict(status) if status.code == 409));
     assert_eq!(verbs(&seen), ["PUT"]);
     let unversioned: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
-    let failed = put_once(&api, "m", Subresource::Main, &options(), &unversioned).await.unwrap_err();
+    let failed = once::put(&api, "m", Subresource::Main, &options(), &unversioned).await.unwrap_err();
     assert!(matches!(failed, WriteError::Refused { reason: Refusal::NoVersion, .. }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_single_put_without_an_answer_is_unknown() {
     let (api, _) = maps(vec![Reply::Silence]);
-    let failed = put_once(&api, "m", Subresource::Main, &options(), &object("1", "new")).await.unwrap_err();
+    let failed = once::put(&api, "m", Subresource::Main, &options(), &object("1", "new")).await.unwrap_err();
     assert!(matches!(failed, WriteError::Unknown { .. }) && failed.maybe_written());
 }
 
@@ -260,7 +322,8 @@ async fn cancelling_a_write_under_way_says_that_it_may_have_been_made() {
     let (api, _) = maps(vec![Reply::Silence]);
     let token = CancellationToken::new();
     let options = options().with_cancellation(token.clone());
-    let write = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new"));
+    let write =
+        update(&api, "m", wants("new")).put().with(&options).from(Source::Copy(object("1", "old"))).outcome();
     let (result, ()) = tokio::join!(write, async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         token.cancel();
@@ -273,14 +336,14 @@ async fn a_merge_patch_carries_the_version_it_was_decided_from() {
     let (api, seen) = maps(vec![conflict(), ok(map("5", "other")), ok(map("6", "new"))]);
     let decide = |_: &ConfigMap| Some(json!({"data": {"k": "new"}}));
     let base = Source::Copy(object("1", "old"));
-    let outcome = merge_patch(&api, "m", Subresource::Main, &options(), base, decide).await.unwrap();
+    let outcome = merge_patch(&api, "m", decide).with(&options()).from(base).outcome().await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("6", "new")));
     assert_eq!(verbs(&seen), ["PATCH", "GET", "PATCH"]);
     assert_eq!(body(&seen, 0), json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "new"}}));
     assert_eq!(body(&seen, 2)["metadata"]["resourceVersion"], "5");
     let base = Source::Copy(object("1", "new"));
     let (api, seen) = maps(vec![]);
-    let outcome = merge_patch(&api, "m", Subresource::Main, &options(), base, decide).await.unwrap();
+    let outcome = merge_patch(&api, "m", decide).with(&options()).from(base).outcome().await.unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Unchanged(object("1", "new")), 0));
 }
 
@@ -292,7 +355,12 @@ async fn a_failed_guard_reads_the_scale_live_and_decides_again() {
         asked.push(view.replicas);
         ScaleDecision::Set(view.replicas.unwrap_or(0) + 2)
     };
-    let outcome = scale(&api, "m", &options(), Source::Copy(seen_view(Some(1))), decide).await.unwrap();
+    let outcome = scale(&api, "m", decide)
+        .with(&options())
+        .from(Source::Copy(seen_view(Some(1))))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome.met().unwrap().replicas, Some(6));
     assert_eq!(asked, [Some(1), Some(4)]);
     assert_eq!(verbs(&seen), ["PATCH", "GET", "PATCH"]);
@@ -308,7 +376,10 @@ async fn a_guard_that_fails_on_an_object_that_did_not_move_is_not_retried() {
         ok(scale_body("5", 4)),
         failed_test(),
     ]);
-    let failed = scale(&api, "m", &options(), Source::Copy(seen_view(Some(1))), |_| ScaleDecision::Set(9))
+    let failed = scale(&api, "m", |_| ScaleDecision::Set(9))
+        .with(&options())
+        .from(Source::Copy(seen_view(Some(1))))
+        .outcome()
         .await
         .unwrap_err();
     assert_eq!((failed.category(), verbs(&seen).len()), ("test_failed", 5));
@@ -323,10 +394,13 @@ async fn an_unset_count_is_read_with_the_version_that_it_was_unset_at() {
         )
     };
     let (api, seen) = maps(vec![unset(), ok(map("5", "x")), unset(), ok(scale_body("6", 3))]);
-    let outcome = scale_put(&api, "m", &options(), Source::Live, |view| {
+    let outcome = scale(&api, "m", |view| {
         assert_eq!(view.replicas, None);
         ScaleDecision::Set(3)
     })
+    .guarded_by(ScaleGuard::VersionByPut)
+    .with(&options())
+    .outcome()
     .await
     .unwrap();
     assert_eq!(outcome.met().unwrap().replicas, Some(3));
@@ -336,7 +410,7 @@ async fn an_unset_count_is_read_with_the_version_that_it_was_unset_at() {
     // Without its UID another object of the same name is not detected, so a guard on the count reads the object as
     // well.
     let (api, seen) = maps(vec![unset(), ok(map("5", "x")), unset(), ok(scale_body("6", 3))]);
-    let outcome = scale(&api, "m", &options(), Source::Live, |_| ScaleDecision::Set(3)).await.unwrap();
+    let outcome = scale(&api, "m", |_| ScaleDecision::Set(3)).with(&options()).outcome().await.unwrap();
     assert!(matches!(outcome, Outcome::Written(_)));
     assert_eq!(verbs(&seen), ["GET", "GET", "GET", "PATCH"]);
     assert_eq!(body(&seen, 3)[0], json!({"op": "test", "path": "/metadata/uid", "value": "u1"}));
@@ -349,11 +423,29 @@ async fn the_three_ways_to_scale_send_nothing_when_the_count_is_right_and_refuse
     let base = || Source::Copy(seen_view(Some(3)));
     let set = |count| move |_: &ScaleView| ScaleDecision::Set(count);
     let met = Outcome::Unchanged(seen_view(Some(3)));
-    assert_eq!(scale(&api, "m", &options(), base(), set(3)).await.unwrap(), met);
-    assert_eq!(scale_put(&api, "m", &options(), base(), set(3)).await.unwrap(), met);
-    assert_eq!(scale_merge(&api, "m", &options(), base(), set(3)).await.unwrap(), met);
-    assert_eq!(scale_put_once(&api, "m", &options(), &seen_view(Some(3)), 3).await.unwrap(), met);
-    let failed = scale(&api, "m", &options(), base(), set(-1)).await.unwrap_err();
+    assert_eq!(scale(&api, "m", set(3)).with(&options()).from(base()).outcome().await.unwrap(), met);
+    assert_eq!(
+        scale(&api, "m", set(3))
+            .guarded_by(ScaleGuard::VersionByPut)
+            .with(&options())
+            .from(base())
+            .outcome()
+            .await
+            .unwrap(),
+        met
+    );
+    assert_eq!(
+        scale(&api, "m", set(3))
+            .guarded_by(ScaleGuard::Version)
+            .with(&options())
+            .from(base())
+            .outcome()
+            .await
+            .unwrap(),
+        met
+    );
+    assert_eq!(once::put_scale(&api, "m", &options(), &seen_view(Some(3)), 3).await.unwrap(), met);
+    let failed = scale(&api, "m", set(-1)).with(&options()).from(base()).outcome().await.unwrap_err();
     assert!(matches!(failed, WriteError::Refused { reason: Refusal::Replicas(-1), .. }));
     assert!(verbs(&seen).is_empty());
 }
@@ -362,14 +454,14 @@ async fn the_three_ways_to_scale_send_nothing_when_the_count_is_right_and_refuse
 async fn an_apply_is_repeated_after_a_fault_but_never_after_a_field_managers_conflict() {
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "new"}});
     let (api, seen) = maps(vec![error(503, "ServiceUnavailable"), ok(map("2", "new"))]);
-    let outcome = apply(&api, "m", &options(), &body).await.unwrap();
+    let outcome = apply(&api, "m", &body).with(&options()).outcome().await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PATCH", "PATCH"]);
     assert!(seen.lock().unwrap()[0].1.contains("fieldManager=tests"));
 
     let owned = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "no", "details": {"causes": [{"reason": "FieldManagerConflict", "message": "conflict with \"bob\" using v1", "field": ".data.k"}]}});
     let (api, seen) = maps(vec![Reply::Json(409, owned)]);
-    let failed = apply(&api, "m", &options(), &body).await.unwrap_err();
+    let failed = apply(&api, "m", &body).with(&options()).outcome().await.unwrap_err();
     assert_eq!(
         failed.to_string(),
         "other managers own .data.k (owned by bob); leave the fields out of the apply, or force it"
@@ -377,10 +469,10 @@ async fn an_apply_is_repeated_after_a_fault_but_never_after_a_field_managers_con
     assert_eq!(verbs(&seen).len(), 1);
 
     let (api, seen) = maps(vec![conflict(), ok(map("2", "new"))]);
-    let outcome = apply_status(&api, "m", &options().with_force(true), &body).await.unwrap();
+    let outcome = apply_status(&api, "m", &body).with(&options().with_force(true)).outcome().await.unwrap();
     assert!(matches!(outcome, Outcome::Conflict(_)), "the same body would only meet the conflict again");
     assert!(seen.lock().unwrap()[0].1.contains("/status?&force=true"), "{:?}", seen.lock().unwrap()[0].1);
-    let failed = apply(&api, "m", &options(), &json!({"data": {}})).await.unwrap_err();
+    let failed = apply(&api, "m", &json!({"data": {}})).with(&options()).outcome().await.unwrap_err();
     assert_eq!(failed.category(), "refused");
 }
 
@@ -392,11 +484,11 @@ async fn an_eviction_carries_its_precondition_and_a_budget_blocks_without_an_err
         scripted(vec![Reply::Json(429, blocked), Reply::Json(201, done), error(429, "TooManyRequests")]);
     let pods: Api<Pod> = Api::namespaced(client, "ns");
     let uid = || Some(serde_json::from_value(json!({"preconditions": {"uid": "u1"}})).unwrap());
-    let outcome = evict(&pods, "p", &options(), uid()).await.unwrap();
+    let outcome = once::evict(&pods, "p", &options(), uid()).await.unwrap();
     assert_eq!(outcome, EvictOutcome::Blocked { message: "needs 1".to_owned(), retry_after: None });
-    assert_eq!(evict(&pods, "p", &options(), uid()).await.unwrap(), EvictOutcome::Evicted);
+    assert_eq!(once::evict(&pods, "p", &options(), uid()).await.unwrap(), EvictOutcome::Evicted);
     assert_eq!(body(&seen, 0)["deleteOptions"]["preconditions"]["uid"], "u1");
-    assert_eq!(evict(&pods, "p", &options(), None).await.unwrap_err().category(), "throttled");
+    assert_eq!(once::evict(&pods, "p", &options(), None).await.unwrap_err().category(), "throttled");
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,25 +501,31 @@ async fn a_deletion_distinguishes_deleted_terminating_and_refused() {
         preconditions: Some(Preconditions { uid: Some("u1".to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };
-    assert!(matches!(delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Terminating(_)));
-    assert_eq!(delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Deleted);
-    assert_eq!(delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Gone);
-    assert!(matches!(delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Conflict(_)));
+    assert!(matches!(
+        once::delete(&api, "m", &options(), &params).await.unwrap(),
+        DeleteOutcome::Terminating(_)
+    ));
+    assert_eq!(once::delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Deleted);
+    assert_eq!(once::delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Gone);
+    assert!(matches!(
+        once::delete(&api, "m", &options(), &params).await.unwrap(),
+        DeleteOutcome::Conflict(_)
+    ));
     assert_eq!(body(&seen, 0)["preconditions"]["uid"], "u1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn creating_an_object_whose_name_is_taken_is_an_error_of_its_own() {
     let (api, _) = maps(vec![error(409, "AlreadyExists"), Reply::Json(201, map("1", "x"))]);
-    assert!(create(&api, &options(), &object("", "x")).await.unwrap_err().is_already_exists());
-    assert_eq!(create(&api, &options(), &object("", "x")).await.unwrap(), object("1", "x"));
+    assert!(once::create(&api, &options(), &object("", "x")).await.unwrap_err().is_already_exists());
+    assert_eq!(once::create(&api, &options(), &object("", "x")).await.unwrap(), object("1", "x"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_test_of_the_callers_patch_is_a_conflict() {
     let (api, seen) = maps(vec![failed_test()]);
     let operations = json!([{"op": "test", "path": "/data/k", "value": "x"}]);
-    let outcome = json_patch(&api, "m", Subresource::Main, &options(), &operations).await.unwrap();
+    let outcome = once::json_patch(&api, "m", Subresource::Main, &options(), &operations).await.unwrap();
     assert!(matches!(outcome, Outcome::Conflict(_)));
     assert_eq!(body(&seen, 0), operations);
 }
@@ -451,7 +549,13 @@ async fn the_observer_gets_every_request_once() {
     let (api, _) = maps(vec![conflict(), ok(map("7", "other")), error(403, "Forbidden")]);
     let diary = Arc::new(Diary::default());
     let options = options().with_observer(Arc::<Diary>::clone(&diary));
-    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
+    let _ = update(&api, "m", wants("new"))
+        .put()
+        .with(&options)
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap_err();
     assert_eq!(
         *diary.0.lock().unwrap(),
         [(1, "put", Some("conflict"), true), (2, "get", None, false), (2, "put", Some("forbidden"), false)]
@@ -463,8 +567,8 @@ async fn the_futures_can_be_spawned() {
     let (api, _) =
         maps(vec![ok(map("1", "old")), ok(map("2", "new")), ok(scale_body("1", 3)), ok(scale_body("2", 4))]);
     let task = tokio::spawn(async move {
-        let written = update(&api, "m", &options(), Source::Live, wants("new")).await.unwrap();
-        let scaled = scale(&api, "m", &options(), Source::Live, |_| ScaleDecision::Set(4)).await.unwrap();
+        let written = update(&api, "m", wants("new")).put().with(&options()).outcome().await.unwrap();
+        let scaled = scale(&api, "m", |_| ScaleDecision::Set(4)).with(&options()).outcome().await.unwrap();
         (written.label(), scaled.label())
     });
     assert_eq!(task.await.unwrap(), ("written", "written"));
@@ -508,7 +612,13 @@ async fn a_conflict_costs_no_read_when_the_watch_brings_the_winner() {
         newer: Mutex::new([object("2", "other")].into()),
         ..Shelf::default()
     };
-    let outcome = update(&api, "m", &options(), Source::Watched(&shelf), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Watched(&shelf))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Written(object("3", "new")));
     assert_eq!(verbs(&seen), ["PUT", "PUT"]);
     assert_eq!(body(&seen, 1)["metadata"]["resourceVersion"], "2");
@@ -520,13 +630,25 @@ async fn a_conflict_costs_no_read_when_the_watch_brings_the_winner() {
 async fn a_late_or_stale_watch_is_replaced_by_a_live_read() {
     let (api, seen) = maps(vec![conflict(), ok(map("2", "other")), ok(map("3", "new"))]);
     let late = Shelf { latest: Some(object("1", "old")), ..Shelf::default() };
-    let outcome = update(&api, "m", &options(), Source::Watched(&late), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Watched(&late))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Written(object("3", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
 
     let (api, seen) = maps(vec![ok(map("2", "other")), ok(map("3", "new"))]);
     let behind = Shelf::default();
-    let _ = update(&api, "m", &options(), Source::Watched(&behind), wants("new")).await.unwrap();
+    let _ = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Watched(&behind))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(verbs(&seen), ["GET", "PUT"]);
 }
 
@@ -534,7 +656,13 @@ async fn a_late_or_stale_watch_is_replaced_by_a_live_read() {
 async fn a_lost_answer_is_looked_up_live_although_there_is_a_watch() {
     let (api, seen) = maps(vec![error(504, "Timeout"), ok(map("2", "new"))]);
     let shelf = Shelf { latest: Some(object("1", "old")), ..Shelf::default() };
-    let outcome = update(&api, "m", &options(), Source::Watched(&shelf), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Watched(&shelf))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::AlreadyDone(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
     assert!(shelf.asked.lock().unwrap().is_empty());
@@ -568,9 +696,21 @@ async fn the_observer_gets_the_source_of_each_read_and_the_result_of_each_write(
     let chronicle = Arc::new(Chronicle::default());
     let observed = options().with_observer(chronicle.clone());
     let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new")), error(403, "Forbidden")]);
-    let _ = update(&api, "m", &observed, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
-    let _ = update(&api, "m", &observed, Source::Copy(object("1", "new")), wants("new")).await.unwrap();
-    let _ = update(&api, "m", &observed, Source::Live, wants("new")).await.unwrap_err();
+    let _ = update(&api, "m", wants("new"))
+        .put()
+        .with(&observed)
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
+    let _ = update(&api, "m", wants("new"))
+        .put()
+        .with(&observed)
+        .from(Source::Copy(object("1", "new")))
+        .outcome()
+        .await
+        .unwrap();
+    let _ = update(&api, "m", wants("new")).put().with(&observed).outcome().await.unwrap_err();
     assert_eq!(*chronicle.reads.lock().unwrap(), ["copy", "live", "copy"]);
     let end = |result, attempts, requests| ("configmaps".to_owned(), result, attempts, requests);
     let ends = [end("written", 2, 3), end("unchanged", 0, 0), end("forbidden", 1, 1)];
@@ -580,14 +720,11 @@ async fn the_observer_gets_the_source_of_each_read_and_the_result_of_each_write(
 #[tokio::test(start_paused = true)]
 async fn invalid_arguments_are_refused_before_sending() {
     let (api, seen) = maps(vec![]);
-    let refused = async |name: &str, options: WriteOptions| match update(
-        &api,
-        name,
-        &options,
-        Source::Live,
-        wants("new"),
-    )
-    .await
+    let refused = async |name: &str, options: WriteOptions| match update(&api, name, wants("new"))
+        .put()
+        .with(&options)
+        .outcome()
+        .await
     {
         Err(WriteError::Refused { reason, .. }) => reason.to_string(),
         other => panic!("{other:?}"),
@@ -610,12 +747,12 @@ async fn a_subresource_that_is_not_served_is_distinguished_from_a_missing_object
     };
     let (api, seen) = maps(vec![missing(), ok(map("1", "old"))]);
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "status": {}});
-    let failed = apply_status(&api, "m", &options(), &body).await.unwrap_err();
+    let failed = apply_status(&api, "m", &body).with(&options()).outcome().await.unwrap_err();
     assert_eq!((failed.category(), verbs(&seen)), ("not_served", vec!["PATCH".to_owned(), "GET".to_owned()]));
     let (api, _) = maps(vec![missing(), missing()]);
-    assert_eq!(apply_status(&api, "m", &options(), &body).await.unwrap(), Outcome::Gone);
+    assert_eq!(apply_status(&api, "m", &body).with(&options()).outcome().await.unwrap(), Outcome::Gone);
     let (api, seen) = maps(vec![missing()]);
-    let on_the_object = update(&api, "m", &options(), Source::Live, wants("new")).await.unwrap();
+    let on_the_object = update(&api, "m", wants("new")).put().with(&options()).outcome().await.unwrap();
     assert_eq!((on_the_object, verbs(&seen).len()), (Outcome::Gone, 1));
 }
 
@@ -625,13 +762,23 @@ async fn a_closure_that_repeats_its_value_is_reported_and_one_that_decides_again
     let chronicle = Arc::new(Chronicle::default());
     let observed = options().with_observer(chronicle.clone());
     let (api, _) = maps(race());
-    let _ = update(&api, "m", &observed, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let _ = update(&api, "m", wants("new"))
+        .put()
+        .with(&observed)
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(*chronicle.overwritten.lock().unwrap(), ["/data/k"]);
     let (api, _) = maps(race());
-    let _ = update(&api, "m", &observed, Source::Copy(object("1", "old")), |map| {
+    let _ = update(&api, "m", |map| {
         map.data.as_mut().unwrap().get_mut("k").unwrap().push('+');
         UpdateDecision::Write
     })
+    .put()
+    .with(&observed)
+    .from(Source::Copy(object("1", "old")))
+    .outcome()
     .await
     .unwrap();
     assert_eq!(chronicle.overwritten.lock().unwrap().len(), 1);
@@ -646,7 +793,7 @@ async fn cancelled_in_any_request_a_write_ends_there_and_says_whether_it_may_hav
         let (api, seen) = maps(replies);
         let token = CancellationToken::new();
         let options = options().with_cancellation(token.clone());
-        let write = update(&api, "m", &options, Source::Live, wants("new"));
+        let write = update(&api, "m", wants("new")).put().with(&options).outcome();
         let (result, ()) = tokio::join!(write, async {
             while verbs(&seen).len() <= answered {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -674,7 +821,12 @@ async fn a_recreated_object_with_an_unset_count_is_not_scaled() {
     recreated["metadata"]["uid"] = json!("u2");
     let (api, seen) = maps(vec![failed_test(), unset(), ok(recreated), unset()]);
     let copy = ScaleView { uid: Some("u1".into()), ..seen_view(Some(3)) };
-    let outcome = scale(&api, "m", &options(), Source::Copy(copy), |_| ScaleDecision::Set(5)).await.unwrap();
+    let outcome = scale(&api, "m", |_| ScaleDecision::Set(5))
+        .with(&options())
+        .from(Source::Copy(copy))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 4));
 }
 
@@ -696,11 +848,23 @@ async fn a_cache_of_another_object_is_refused_and_one_without_the_object_is_repl
     other.metadata.name = Some("other".into());
     let (api, seen) = maps(vec![]);
     let shelf = Shelf { latest: Some(other), ..Shelf::default() };
-    let failed = update(&api, "m", &options(), Source::Watched(&shelf), wants("new")).await.unwrap_err();
+    let failed = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Watched(&shelf))
+        .outcome()
+        .await
+        .unwrap_err();
     assert!(matches!(failed, WriteError::Refused { reason: Refusal::WrongObject { .. }, .. }), "{failed:?}");
     let mut elsewhere = object("1", "old");
     elsewhere.metadata.namespace = Some("elsewhere".into());
-    let failed = update(&api, "m", &options(), Source::Copy(elsewhere), wants("new")).await.unwrap_err();
+    let failed = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(elsewhere))
+        .outcome()
+        .await
+        .unwrap_err();
     assert!(matches!(failed, WriteError::Refused { reason: Refusal::WrongObject { .. }, .. }), "{failed:?}");
     assert!(verbs(&seen).is_empty());
 
@@ -710,7 +874,13 @@ async fn a_cache_of_another_object_is_refused_and_one_without_the_object_is_repl
     let start = Instant::now();
     let lost = Lost(object("1", "old"));
     let slow = options().with_policy(policy);
-    let outcome = update(&api, "m", &slow, Source::Watched(&lost), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&slow)
+        .from(Source::Watched(&lost))
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!(outcome.label(), "written");
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT", "GET", "PUT"]);
     assert!(start.elapsed() >= Duration::from_millis(20), "the delays were left out: {:?}", start.elapsed());
@@ -719,12 +889,17 @@ async fn a_cache_of_another_object_is_refused_and_one_without_the_object_is_repl
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_fails_after_a_lost_answer_says_that_it_may_have_been_written() {
     let (api, _) = maps(vec![error(504, "Timeout"), error(403, "Forbidden")]);
-    let failed =
-        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
+    let failed = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap_err();
     assert!(failed.category() == "forbidden" && failed.maybe_written(), "{failed:?}");
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "1"}});
     let (api, seen) = maps(vec![error(504, "Timeout")]);
-    let failed = apply(&api, "m", &options(), &body).await.unwrap_err();
+    let failed = apply(&api, "m", &body).with(&options()).outcome().await.unwrap_err();
     assert!(matches!(failed, WriteError::Unknown { .. }) && failed.maybe_written(), "{failed:?}");
     assert_eq!(verbs(&seen).len(), 1, "a body with a version would meet its own write");
 }
@@ -735,6 +910,6 @@ async fn the_cancellation_token_survives_a_later_policy() {
     token.cancel();
     let options = options().with_cancellation(token).with_policy(RetryPolicy::default());
     let (api, seen) = maps(vec![]);
-    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
+    let failed = update(&api, "m", wants("new")).put().with(&options).outcome().await.unwrap_err();
     assert!(matches!(failed, WriteError::Cancelled { .. }) && verbs(&seen).is_empty());
 }

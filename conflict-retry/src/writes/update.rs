@@ -1,134 +1,186 @@
-//! Whole-object updates: read, change, PUT with the resourceVersion that was read.
+//! Updates: read, change, and send what has changed, guarded by the resourceVersion that was read.
 
 use kube::Api;
+use serde_json::{Map, Value};
 
-use super::object::{self, Place, Way};
-use super::overwrite::{Decided, overwritten};
-use super::target::Target;
-use super::write_loop::{self, Move};
+use super::decide::{IntoDecision, UpdateDecision};
+use super::difference::{self, ListNotKnown};
+use super::kind::{Decided, Decision, Raw, ReadsFirst, WriteKind};
+use super::overwrite::{self, overwritten};
+use super::target::WriteTarget;
+use super::write::Write;
 use super::{Writable, guard, wire};
-use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
-use crate::options::WriteOptions;
-use crate::outcome::{Outcome, Refusal, WriteError};
 
-/// What a closure decided after reading, and possibly changing, the object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UpdateDecision {
-    /// Write the changed object; nothing is sent if it is unchanged.
-    Write,
-    /// The goal is met; changes made by the closure are discarded.
-    Keep,
-    /// Do not write.
-    Abort,
-}
-
-/// Changes an object: applies `mutate` and PUTs the result. After each conflict it starts again from a fresh live read.
+/// Changes an object: reads it, calls `change` with it, and sends what has changed. After each conflict it starts again
+/// from a fresh live read.
 ///
-/// `source` sets where the object comes from: a live read, an existing copy, or a cache that a watch feeds
-/// ([`Source`]). `mutate` is called once per attempt, each time with a fresh copy. It must *decide* from the object it
-/// gets and set the goal (`replicas = 5`, because of the object's current state). It must never repeat a value computed
+/// ```no_run
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # async fn example(maps: kube::Api<ConfigMap>) -> Result<(), kube::Error> {
+/// let stored = conflict_retry::update(&maps, "settings", |map| {
+///     map.data.get_or_insert_default().insert("colour".into(), "blue".into());
+/// })
+/// .await?;
+/// # Ok(()) }
+/// ```
+///
+/// What is sent is a merge patch with the resourceVersion: fields that the Rust type does not know stay as they are,
+/// also within the entries of a list. To know them, a change within a list of objects needs a live read, even if a copy
+/// was given. [`put`](Write::put) sends the whole object instead.
+///
+/// `change` is called once per attempt, each time with a fresh copy. It returns nothing, an [`UpdateDecision`], or a
+/// `Result` of one of these, whose error ends the write and is returned. It must *decide* from the object it gets and
+/// set the goal (`replicas = 5`, because of the object's current state). It must never repeat a value computed
 /// elsewhere, and never count (`+= 1`): an attempt whose answer was lost may have been executed.
 ///
 /// An unchanged object is not sent. A copy of another object, and a change of the name, namespace, UID or
-/// resourceVersion, is rejected before sending. A deleted or recreated object is [`Outcome::Gone`]. On a kind with a
-/// status subresource the server drops changes of `status` made here: use [`update_status`].
-pub async fn update<K, F>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    source: Source<'_, K>,
-    mutate: F,
-) -> Result<Outcome<K>, WriteError>
+/// resourceVersion, is rejected before sending. On a kind with a status subresource the server drops changes of
+/// `status` made here: use [`update_status`].
+pub fn update<'a, K, F, D>(api: &'a Api<K>, name: &'a str, change: F) -> Write<'a, K, Update<F>>
 where
     K: Writable,
-    F: FnMut(&mut K) -> UpdateDecision + Send,
+    F: FnMut(&mut K) -> D + Send,
+    D: IntoDecision<UpdateDecision>,
 {
-    replace(api, name, Subresource::Main, options, source, mutate).await
+    Write::new(api, name, Subresource::Main, Update::new(change))
 }
 
 /// Like [`update`], for `/status`: only `status` may change, because the server drops everything else.
-pub async fn update_status<K, F>(
-    api: &Api<K>,
-    name: &str,
-    options: &WriteOptions,
-    source: Source<'_, K>,
-    mutate: F,
-) -> Result<Outcome<K>, WriteError>
+pub fn update_status<'a, K, F, D>(api: &'a Api<K>, name: &'a str, change: F) -> Write<'a, K, Update<F>>
 where
     K: Writable,
-    F: FnMut(&mut K) -> UpdateDecision + Send,
+    F: FnMut(&mut K) -> D + Send,
+    D: IntoDecision<UpdateDecision>,
 {
-    replace(api, name, Subresource::Status, options, source, mutate).await
+    Write::new(api, name, Subresource::Status, Update::new(change))
 }
 
-/// PUTs `object` once and unchanged, for a controller that leaves the retry to its work queue. A conflict is
-/// [`Outcome::Conflict`]. A copy without a resourceVersion is rejected, because for many kinds the server would then
-/// overwrite whatever is stored.
-pub async fn put_once<K: Writable>(
-    api: &Api<K>,
-    name: &str,
-    subresource: Subresource,
-    options: &WriteOptions,
-    object: &K,
-) -> Result<Outcome<K>, WriteError> {
-    let decided = guard::named(object, api, name)
-        .and_then(|()| guard::version(object.meta().resource_version.as_deref()))
-        .map(|_version| Move::Send(wire::put(api, name, subresource, options, object)));
-    write_loop::once(Target::new(api, name), options, Verb::Put, subresource, decided).await
-}
-
-async fn replace<K, F>(
-    api: &Api<K>,
-    name: &str,
-    subresource: Subresource,
-    options: &WriteOptions,
-    source: Source<'_, K>,
-    mutate: F,
-) -> Result<Outcome<K>, WriteError>
-where
-    K: Writable,
-    F: FnMut(&mut K) -> UpdateDecision + Send,
-{
-    let replace = Replace { mutate, before: None, overwritten: None };
-    object::write(Place { api, name, subresource, options }, source, replace).await
-}
-
-struct Replace<F> {
-    mutate: F,
-    before: Option<Decided>,
+/// The kind of write of [`update`] and [`update_status`].
+pub struct Update<F> {
+    change: F,
+    is_put: bool,
+    before: Option<overwrite::Decided>,
     overwritten: Option<String>,
 }
 
-impl<K, F> Way<K> for Replace<F>
+/// What is sent.
+pub enum UpdateBody<K> {
+    /// What has changed.
+    Difference(Value),
+    /// The whole object.
+    Whole(Box<K>),
+    /// The object that did not exist.
+    New(Box<K>),
+}
+
+impl<F> Update<F> {
+    pub(super) fn new(change: F) -> Self {
+        Self { change, is_put: false, before: None, overwritten: None }
+    }
+
+    /// Calls the closure on the object that is to be created.
+    pub(super) fn change<K, D>(&mut self, object: &mut K) -> Result<UpdateDecision, D::Error>
+    where
+        F: FnMut(&mut K) -> D,
+        D: IntoDecision<UpdateDecision>,
+    {
+        (self.change)(object).into_decision()
+    }
+}
+
+impl<K, F, D> Write<'_, K, Update<F>>
 where
     K: Writable,
-    F: FnMut(&mut K) -> UpdateDecision + Send,
+    F: FnMut(&mut K) -> D + Send,
+    D: IntoDecision<UpdateDecision>,
 {
-    const VERB: Verb = Verb::Put;
-    type Body = K;
+    /// Sends the whole object (a PUT) instead of what has changed. Fields that the Rust type does not know, or that a
+    /// cache has pruned, are **erased**.
+    ///
+    /// Right for an API that takes no patches, for a value of `null` within a field without a schema (a merge patch
+    /// removes it), and for a type that is known to be complete when not even a list may cost a read.
+    pub fn put(mut self) -> Self {
+        self.kind.is_put = true;
+        self
+    }
+}
 
-    fn decide(&mut self, seen: K, subresource: Subresource) -> Result<Move<K, K>, Refusal> {
-        let mut changed = seen.clone();
-        match (self.mutate)(&mut changed) {
-            UpdateDecision::Abort => return Ok(Move::Abort),
-            UpdateDecision::Keep => return Ok(Move::Keep(seen)),
-            UpdateDecision::Write => {}
+impl<F> ReadsFirst for Update<F> {}
+
+impl<K, F, D> WriteKind<K> for Update<F>
+where
+    K: Writable,
+    F: FnMut(&mut K) -> D + Send,
+    D: IntoDecision<UpdateDecision>,
+{
+    type Seen = Raw<K>;
+    type Body = UpdateBody<K>;
+    type Failure = D::Error;
+
+    fn verb(&self) -> Verb {
+        if self.is_put { Verb::Put } else { Verb::MergePatch }
+    }
+
+    fn decide(&mut self, seen: Raw<K>, target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        let Raw { object, stored } = seen;
+        guard::named(&object, target.api, target.name)?;
+        let mut changed = object.clone();
+        match self.change(&mut changed) {
+            Err(failure) => return Ok(Decision::Fail(failure)),
+            Ok(UpdateDecision::Abort) => return Ok(Decision::Abort),
+            Ok(UpdateDecision::Keep) => return Ok(Decision::Keep(object)),
+            Ok(UpdateDecision::Write) => {}
         }
-        let Some(now) = guard::changed(&seen, &changed, subresource)? else {
-            return Ok(Move::Keep(seen));
+        let Some(now) = guard::changed(&object, &changed, target.subresource)? else {
+            return Ok(Decision::Keep(object));
+        };
+        let version = guard::version(changed.meta().resource_version.as_deref())?;
+        let body = if self.is_put {
+            UpdateBody::Whole(Box::new(changed))
+        } else {
+            match difference::patch(&now.seen, &now.wanted, stored.as_ref()) {
+                Ok(fields) => UpdateBody::Difference(with_version(fields, version)),
+                Err(ListNotKnown) => return Ok(Decision::ReadLive),
+            }
         };
         self.overwritten = self.before.as_ref().and_then(|before| overwritten(before, &now));
         self.before = Some(now);
-        guard::version(changed.meta().resource_version.as_deref())?;
-        Ok(Move::Send(changed))
+        Ok(Decision::Send(body))
     }
 
     fn overwritten(&mut self) -> Option<String> {
         self.overwritten.take()
     }
 
-    fn send(place: &Place<'_, K>, body: &K) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        wire::put(place.api, place.name, place.subresource, place.options, body)
+    fn send(
+        target: WriteTarget<'_, K>,
+        body: &UpdateBody<K>,
+    ) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        send(target, body)
     }
+}
+
+pub(super) async fn send<K: Writable>(
+    target: WriteTarget<'_, K>,
+    body: &UpdateBody<K>,
+) -> Result<K, kube::Error> {
+    let WriteTarget { api, name, subresource, options } = target;
+    match body {
+        UpdateBody::Difference(patch) => wire::merge(api, name, subresource, options, patch).await,
+        UpdateBody::Whole(object) => wire::put(api, name, subresource, options, object).await,
+        UpdateBody::New(object) => wire::create(api, options, object).await,
+    }
+}
+
+/// A merge patch that is a conflict if the object is not at `version` any more.
+pub(super) fn with_version(mut fields: Map<String, Value>, version: &str) -> Value {
+    let version = Value::String(version.to_owned());
+    if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
+        metadata.insert("resourceVersion".to_owned(), version);
+    } else {
+        let metadata = Map::from_iter([("resourceVersion".to_owned(), version)]);
+        fields.insert("metadata".to_owned(), Value::Object(metadata));
+    }
+    Value::Object(fields)
 }

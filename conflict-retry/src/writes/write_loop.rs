@@ -1,110 +1,71 @@
 //! The write loop behind the public functions: read, decide, write; after a conflict read *live*, decide *again*,
 //! write.
 //!
-//! A retry never repeats an old decision. A [`WriteOperation`] defines what is read, decided and sent.
+//! A retry never repeats an old decision. A [`WriteKind`] defines what is read, decided and sent.
 
 use tracing::instrument;
 
 use super::Writable;
+use super::kind::{Decision, Object, Snapshot as _, WriteKind};
 use super::operation_state::{Failed, OperationState};
-use super::target::Target;
+use super::target::WriteTarget;
 use crate::classify::Class;
 use crate::freshness::Source;
-use crate::operation::{ReadSource, Subresource, Verb};
-use crate::options::WriteOptions;
+use crate::operation::{ReadSource, Verb};
 use crate::outcome::{Outcome, Refusal, RequestFailure, WriteError};
 
-/// What one operation reads, decides and sends.
-pub(super) trait WriteOperation {
-    /// The object that a decision is based on.
-    type Seen: Clone;
-    /// The body of the write.
-    type Body;
-    /// The server's answer to the write.
-    type Written;
+/// The outcome of a write, or why the caller's closure failed.
+type Ended<K, W> = Result<Outcome<Object<K, W>>, <W as WriteKind<K>>::Failure>;
 
-    /// The verb of the write.
-    fn verb(&self) -> Verb;
-    /// The part of the object that is written.
-    fn subresource(&self) -> Subresource;
-    /// Reads live: never from the API server's watch cache, nor from a local one.
-    fn read(&mut self) -> impl Future<Output = Result<Self::Seen, kube::Error>> + Send;
-    /// The UID of the object that was read, if known.
-    fn uid(seen: &Self::Seen) -> Option<&str>;
-    /// The resourceVersion of the object that was read, if known.
-    fn version(seen: &Self::Seen) -> Option<&str>;
-    /// The written object, in the form that a later decision can be based on.
-    fn as_seen(written: &Self::Written) -> Option<&Self::Seen>;
-    /// The field that the last decision may have overwritten without looking at it.
-    fn overwritten(&mut self) -> Option<String> {
-        None
-    }
-    /// Decides what to do with the object that was read.
-    fn decide(&mut self, seen: Self::Seen) -> Result<Move<Self::Body, Self::Written>, Refusal>;
-    /// Rejects a request that is wrong whatever the object holds.
-    fn check(&self) -> Result<(), Refusal> {
-        Ok(())
-    }
-    fn send(&mut self, body: &Self::Body) -> impl Future<Output = Result<Self::Written, kube::Error>> + Send;
-}
-
-/// The result of a decision.
-pub(super) enum Move<B, W> {
-    /// Write this body.
-    Send(B),
-    /// The goal is already met.
-    Keep(W),
-    /// Do not write.
-    Abort,
-}
-
-/// Runs `operation` on the object called `name` until it has an outcome. The first read comes from `source`.
-#[instrument(level = "debug", skip_all, fields(name = target.name, verb = %operation.verb(), subresource = operation.subresource().label()))]
-pub(super) async fn run<X: WriteOperation, K: Writable>(
-    operation: &mut X,
-    target: Target<'_, K>,
-    options: &WriteOptions,
-    source: Source<'_, X::Seen>,
-) -> Result<Outcome<X::Written>, WriteError> {
-    let mut state =
-        OperationState::begin(options, target.operation(operation.subresource(), operation.verb()));
+/// Writes `target` until there is an outcome. The first read comes from `source`.
+#[instrument(level = "debug", skip_all, fields(name = target.name, verb = %kind.verb(), subresource = target.subresource.label()))]
+pub(super) async fn run<K: Writable, W: WriteKind<K>>(
+    mut kind: W,
+    target: WriteTarget<'_, K>,
+    source: Source<'_, Object<K, W>>,
+) -> Ended<K, W> {
+    let mut state = OperationState::begin(target.options, target.operation(kind.verb()));
     // Boxed: the future of a request is large, and a caller should not carry it in every future that may write.
-    let result = Box::pin(rounds(operation, target, &mut state, &source)).await;
-    if let (Source::Watched(cache), Ok(Outcome::Written(written) | Outcome::AlreadyDone(written))) =
+    let result = Box::pin(rounds(&mut kind, target, &mut state, &source)).await;
+    if let (Source::Watched(cache), Ok(Ok(Outcome::Written(written) | Outcome::AlreadyDone(written)))) =
         (&source, &result)
-        && let Some(written) = X::as_seen(written)
     {
         cache.wrote(written);
     }
-    state.end(result, Outcome::label)
+    let label = |ended: &Ended<K, W>| ended.as_ref().map_or("closure_failed", Outcome::label);
+    state.end(result, label)?
 }
 
-async fn rounds<X: WriteOperation, K: Writable>(
-    operation: &mut X,
-    target: Target<'_, K>,
+async fn rounds<K: Writable, W: WriteKind<K>>(
+    kind: &mut W,
+    target: WriteTarget<'_, K>,
     state: &mut OperationState<'_>,
-    source: &Source<'_, X::Seen>,
-) -> Result<Outcome<X::Written>, WriteError> {
+    source: &Source<'_, Object<K, W>>,
+) -> Result<Ended<K, W>, WriteError> {
     target.check()?;
-    operation.check()?;
+    kind.check(target)?;
     state.ready(target).await?;
     let mut uid: Option<String> = None;
     let mut refused_version: Option<String> = None;
     let mut next = match source {
         Source::Live => None,
-        Source::Copy(copy) => Some((copy.clone(), ReadSource::Copy)),
+        Source::Copy(copy) => Some((W::Seen::of(copy.clone()), ReadSource::Copy)),
         Source::Watched(cache) => {
             state.watched();
-            cache.latest().map(|seen| (seen, ReadSource::Watch))
+            cache.latest().map(|seen| (W::Seen::of(seen), ReadSource::Watch))
         }
     };
     loop {
         let (seen, from) = match next.take() {
-            Some(known) => known,
-            None => match state.call(Verb::Get, operation.read()).await? {
-                Ok(seen) => (seen, ReadSource::Live),
+            Some((seen, from)) => (Some(seen), from),
+            None => match state.call(Verb::Get, W::Seen::read(target)).await? {
+                Ok(seen) => (Some(seen), ReadSource::Live),
+                Err(missing) if missing.class == Class::NotFound && kind.creates() => {
+                    state.settled(missing.verb, &missing.class);
+                    (None, ReadSource::Live)
+                }
                 Err(failed) => match as_outcome(state, target, failed, true).await? {
-                    Ok(outcome) => return Ok(outcome),
+                    Ok(outcome) => return Ok(Ok(outcome)),
                     Err(failed) => {
                         state.pause(failed).await?;
                         continue;
@@ -113,23 +74,34 @@ async fn rounds<X: WriteOperation, K: Writable>(
             },
         };
         state.read(from);
-        if let Some(found) = X::uid(&seen)
+        let found = seen.as_ref().and_then(|seen| seen.uid());
+        if let Some(found) = found
             && uid.get_or_insert_with(|| found.to_owned()) != found
         {
-            return Ok(Outcome::Gone);
+            if !kind.creates() {
+                return Ok(Ok(Outcome::Gone));
+            }
+            uid = Some(found.to_owned());
         }
-        let version = X::version(&seen).map(str::to_owned);
-        let body = match operation.decide(seen).map_err(|reason| state.refused(reason))? {
-            Move::Send(body) => body,
-            Move::Keep(object) if state.maybe_written() => return Ok(Outcome::AlreadyDone(object)),
-            Move::Keep(object) => return Ok(Outcome::Unchanged(object)),
-            Move::Abort => return Ok(Outcome::Aborted),
+        let version = seen.as_ref().and_then(|seen| seen.version()).map(str::to_owned);
+        let decided = match seen {
+            Some(seen) => kind.decide(seen, target),
+            None => kind.decide_absent(target),
         };
-        if let Some(path) = operation.overwritten() {
+        let body = match decided.map_err(|reason| state.refused(reason))? {
+            Decision::Send(body) => body,
+            Decision::Keep(object) if state.maybe_written() => return Ok(Ok(Outcome::AlreadyDone(object))),
+            Decision::Keep(object) => return Ok(Ok(Outcome::Unchanged(object))),
+            Decision::Abort => return Ok(Ok(Outcome::Aborted)),
+            Decision::Fail(failure) => return Ok(Err(failure)),
+            Decision::ReadLive => continue,
+        };
+        if let Some(path) = kind.overwritten() {
             state.overwrote(&path);
         }
-        let failed = match state.call(operation.verb(), operation.send(&body)).await? {
-            Ok(object) => return Ok(Outcome::Written(object)),
+        let verb = kind.verb_of(&body);
+        let mut failed = match state.call(verb, W::send(target, &body)).await? {
+            Ok(object) => return Ok(Ok(Outcome::Written(object))),
             Err(failed) => failed,
         };
         if failed.class == Class::TestFailed {
@@ -140,35 +112,42 @@ async fn rounds<X: WriteOperation, K: Writable>(
             }
             refused_version.clone_from(&version);
         }
+        if kind.creates() && appeared_or_vanished(&failed.class) {
+            // A lost race like any other: what is there now is read and decided from.
+            failed.class = Class::Conflict;
+        }
         let lost_a_race = matches!(failed.class, Class::Conflict | Class::TestFailed);
         let failed = match as_outcome(state, target, failed, true).await? {
-            Ok(outcome) => return Ok(outcome),
+            Ok(outcome) => return Ok(Ok(outcome)),
             Err(failed) => failed,
         };
         // After a lost answer the object is read live; so is everything that the watch cannot tell.
         match (source, version) {
             (Source::Watched(cache), Some(version)) if lost_a_race && !state.maybe_written() => {
-                let newest = state.wait_for_newer(failed, *cache, version, X::version).await?;
-                next = newest.map(|seen| (seen, ReadSource::Watch));
+                let newest = state.wait_for_newer(failed, *cache, version, W::Seen::version_of).await?;
+                next = newest.map(|seen| (W::Seen::of(seen), ReadSource::Watch));
             }
             _ => state.pause(failed).await?,
         }
     }
 }
 
+/// Whether another writer has created, deleted or recreated the object since it was read.
+fn appeared_or_vanished(class: &Class) -> bool {
+    matches!(class, Class::AlreadyExists | Class::NotFound | Class::Deleted | Class::UidMismatch)
+}
+
 /// Sends one request that needs no read, unless `body` is rejected. It retries after a fault but never after a
 /// conflict: the same body would only conflict again. After a lost answer it retries only if `may_repeat` allows it: a
 /// body with a resourceVersion would conflict with its own write.
 pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T, kube::Error>>>(
-    target: Target<'_, K>,
-    options: &WriteOptions,
+    target: WriteTarget<'_, K>,
     verb: Verb,
-    subresource: Subresource,
     body: Result<B, Refusal>,
     may_repeat: impl FnOnce(&B) -> bool,
     send: impl Fn(B) -> F,
 ) -> Result<Outcome<T>, WriteError> {
-    let mut state = OperationState::begin(options, target.operation(subresource, verb));
+    let mut state = OperationState::begin(target.options, target.operation(verb));
     let result = Box::pin(async {
         target.check()?;
         let body = body?;
@@ -192,21 +171,26 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
     state.end(result, Outcome::label)
 }
 
-/// Makes a single attempt if `decided` holds a request; a conflict is returned to the caller.
+/// What a single attempt does.
+pub(super) enum Single<F, T> {
+    /// Sends this request.
+    Send(F),
+    /// Nothing: the goal is already met.
+    Keep(T),
+}
+
+/// Makes a single attempt if `planned` holds a request; a conflict is returned to the caller.
 pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Error>>>(
-    target: Target<'_, K>,
-    options: &WriteOptions,
+    target: WriteTarget<'_, K>,
     verb: Verb,
-    subresource: Subresource,
-    decided: Result<Move<F, T>, Refusal>,
+    planned: Result<Single<F, T>, Refusal>,
 ) -> Result<Outcome<T>, WriteError> {
-    let mut state = OperationState::begin(options, target.operation(subresource, verb));
+    let mut state = OperationState::begin(target.options, target.operation(verb));
     let result = Box::pin(async {
         target.check()?;
-        let request = match decided? {
-            Move::Send(request) => request,
-            Move::Keep(object) => return Ok(Outcome::Unchanged(object)),
-            Move::Abort => return Ok(Outcome::Aborted),
+        let request = match planned? {
+            Single::Send(request) => request,
+            Single::Keep(object) => return Ok(Outcome::Unchanged(object)),
         };
         state.ready(target).await?;
         match state.call(verb, request).await? {
@@ -223,7 +207,7 @@ pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Erro
 /// Turns failures that are outcomes into outcomes; a conflict is an outcome only when it is not going to be retried.
 async fn as_outcome<T, K: Writable>(
     state: &mut OperationState<'_>,
-    target: Target<'_, K>,
+    target: WriteTarget<'_, K>,
     failed: Failed,
     retries_conflicts: bool,
 ) -> Result<Result<Outcome<T>, Failed>, WriteError> {

@@ -168,18 +168,24 @@ async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
     let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
     pools.patch_status("x", &PatchParams::default(), &status).await.unwrap();
     let mut asked = Vec::new();
-    let written = conflict_retry::scale(&namespaced, "x", &options, base(), |view| {
+    let written = conflict_retry::scale(&namespaced, "x", |view| {
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(4)
-    });
+    })
+    .with(&options)
+    .from(base())
+    .outcome();
     assert!(matches!(written.await.unwrap(), Outcome::Written(_)));
     assert_eq!(asked, [Some(2)]);
     // The replicas have changed since `seen`: the guard fails, and the decision is made again from the current state.
     let mut asked = Vec::new();
-    let written = conflict_retry::scale(&namespaced, "x", &options, base(), |view| {
+    let written = conflict_retry::scale(&namespaced, "x", |view| {
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(view.replicas.unwrap() + 1)
-    });
+    })
+    .with(&options)
+    .from(base())
+    .outcome();
     assert!(matches!(written.await.unwrap(), Outcome::Written(_)));
     assert_eq!(asked, [Some(2), Some(4)]);
     assert_eq!(pools.get("x").await.unwrap().spec.replicas, Some(5));
@@ -198,10 +204,12 @@ async fn a_pool_without_replicas_has_no_scale_to_read_and_can_be_scaled_all_the_
     // The operators' and users' ways work: a guarded write from "unset", and kubectl.
     let options = conflict_retry::WriteOptions::new("versions-test");
     let mut asked = Vec::new();
-    let written = conflict_retry::scale(&pools, "x", &options, conflict_retry::Source::Live, |view| {
+    let written = conflict_retry::scale(&pools, "x", |view| {
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(2)
-    });
+    })
+    .with(&options)
+    .outcome();
     assert!(matches!(written.await.unwrap(), Outcome::Written(_)));
     assert_eq!(asked, [None]);
     assert_eq!(pools.get_scale("x").await.unwrap().spec.unwrap().replicas, Some(2));
@@ -254,12 +262,16 @@ async fn add_ones(name: String, namespace: String, times: u32, counts: Arc<Count
     let object = watched.object(of.clone());
     let options = conflict_retry::WriteOptions::new(name).with_observer(counts);
     for _ in 0..times {
-        let outcome = conflict_retry::update(&pools, "x", &options, object.source(), |pool| {
+        let outcome = conflict_retry::update(&pools, "x", |pool| {
             let annotations = pool.metadata.annotations.get_or_insert_default();
             let count: u32 = annotations.get(COUNT).map_or(0, |count| count.parse().unwrap());
             annotations.insert(COUNT.into(), (count + 1).to_string());
             UpdateDecision::Write
-        });
+        })
+        .put()
+        .with(&options)
+        .from(object.source())
+        .outcome();
         let Outcome::Written(stored) = outcome.await? else { bail!("the update ended without a write") };
         let read = watched.fresh(&of, Duration::from_secs(10)).await?.context("the pool is gone")?;
         let version = |pool: &NodePool| pool.metadata.resource_version.as_deref().and_then(Version::parse);

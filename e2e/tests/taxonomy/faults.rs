@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use conflict_retry::{Class, Outcome, RetryPolicy, Source, Subresource, UpdateDecision, Verb, WriteOptions};
+use conflict_retry::{Class, Outcome, RetryPolicy, Subresource, UpdateDecision, Verb, WriteOptions};
 use e2e::frozen::FrozenProcess;
 use e2e::lossy_proxy::{Loss, LossyProxy};
 use e2e::wait::eventually;
@@ -81,10 +81,10 @@ pub(crate) async fn throttled(bench: &Bench, table: &mut Table) {
     let class = Class::Throttled { retry_after: None };
     table.answer("no seat (priority and fairness)", Verb::Get, Err::<(), _>(turned_away), 429, &class);
     let once = &table.once();
-    let call = conflict_retry::update(pools, "busy", once, Source::Live, grow);
+    let call = conflict_retry::update(pools, "busy", grow).put().with(once).outcome();
     table.call("update, one attempt allowed", call, "error: exhausted(throttled)", "get!throttled").await;
     let body = applied("busy", &json!({"status": {"readyReplicas": 1}}));
-    let call = conflict_retry::apply_status(pools, "busy", once, &body);
+    let call = conflict_retry::apply_status(pools, "busy", &body).with(once).outcome();
     table
         .call("apply_status, one attempt allowed", call, "error: exhausted(throttled)", "apply!throttled")
         .await;
@@ -94,7 +94,7 @@ pub(crate) async fn throttled(bench: &Bench, table: &mut Table) {
     let (sitting, _) = take_the_seat().await;
     let options = &table.options();
     table.counts.take();
-    let outcome = conflict_retry::update(pools, "busy", options, Source::Live, grow).await;
+    let outcome = conflict_retry::update(pools, "busy", grow).put().with(options).outcome().await;
     let sent = table.counts.take();
     let rejected = sent.split(' ').take_while(|request| *request == "get!throttled").count();
     table.check(&format!("update: {} by {sent}", outcome.ending()), {
@@ -132,7 +132,7 @@ pub(crate) async fn evictions(bench: &Bench, table: &mut Table) {
     let asked = Some(Duration::from_secs(10));
     let class = Class::Throttled { retry_after: asked };
     table.answer("a budget not yet counted, eviction", Verb::Evict, evict("held").await, 429, &class);
-    let call = conflict_retry::evict(watched, "held", options, None);
+    let call = conflict_retry::once::evict(watched, "held", options, None);
     table.call("evict", call, &format!("blocked({asked:?})"), "evict!throttled").await;
     budget.status = Some(typed(json!({
         "observedGeneration": budget.metadata.generation,
@@ -141,14 +141,14 @@ pub(crate) async fn evictions(bench: &Bench, table: &mut Table) {
     budgets.replace_status("all", &PostParams::default(), &budget).await.unwrap();
     let class = Class::Throttled { retry_after: None };
     table.answer("a budget without room, eviction", Verb::Evict, evict("held").await, 429, &class);
-    let call = conflict_retry::evict(watched, "held", options, None);
+    let call = conflict_retry::once::evict(watched, "held", options, None);
     table.call("evict", call, "blocked(None)", "evict!throttled").await;
     let second = json!({"metadata": {"name": "too"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "held"}}}});
     make(budgets, second).await;
     table.answer("two budgets, eviction", Verb::Evict, evict("held").await, 500, &Class::Other);
-    let call = conflict_retry::evict(watched, "held", options, None);
+    let call = conflict_retry::once::evict(watched, "held", options, None);
     table.call("evict", call, "error: other", "evict!other").await;
-    let call = conflict_retry::evict(watched, "free", options, None);
+    let call = conflict_retry::once::evict(watched, "free", options, None);
     table.call("evict of a pod that no budget holds", call, "evicted", "evict").await;
 }
 
@@ -216,15 +216,15 @@ pub(crate) async fn unavailable(bench: &Bench, table: &mut Table) {
     let things = &dynamic(&bench.observed, NAMESPACE, "nowhere.example.com", "Thing", "things");
     let body = json!({"apiVersion": "nowhere.example.com/v1", "kind": "Thing", "metadata": {"name": "x"}});
     let few = &table.options().with_policy(RetryPolicy::default().with_max_attempts(3.try_into().unwrap()));
-    let call = conflict_retry::apply(things, "x", few, &body);
+    let call = conflict_retry::apply(things, "x", &body).with(few).outcome();
     // A write's 503 in plain text could come from any proxy, so it leaves open whether the write was executed.
     let requests = "apply!ambiguous apply!ambiguous apply!ambiguous";
     table.call("apply, three attempts allowed", call, "error: exhausted(ambiguous)", requests).await;
-    let call = conflict_retry::update(things, "x", few, Source::Live, |_| UpdateDecision::Write);
+    let call = conflict_retry::update(things, "x", |_| UpdateDecision::Write).put().with(few).outcome();
     let requests = "get!transient get!transient get!transient";
     table.call("update, three attempts allowed", call, "error: exhausted(transient)", requests).await;
     let operations = json!([{"op": "add", "path": "/spec/paused", "value": true}]);
-    let call = conflict_retry::json_patch(things, "x", Subresource::Main, few, &operations);
+    let call = conflict_retry::once::json_patch(things, "x", Subresource::Main, few, &operations);
     table.call("json_patch", call, "error: unknown", "json_patch!ambiguous").await;
     let _ = services.delete("v1.nowhere.example.com", &DeleteParams::default()).await.unwrap();
 }
@@ -258,7 +258,7 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
     table.answer("a webhook that hangs, POST", Verb::Create, Err::<(), _>(answer), 500, &Class::Other);
     let patient = &table.options().with_attempt_timeout(SERVER_TIMEOUT * 2);
     let watched = &bench.watched::<ConfigMap>();
-    let call = async { conflict_retry::create(watched, patient, &of("short")).await };
+    let call = async { conflict_retry::once::create(watched, patient, &of("short")).await };
     table.call("create", call, "error: other", "create!other").await;
     let answer = maps.create(&PostParams::default(), &of("long")).await;
     table.answer(
@@ -268,7 +268,7 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
         GIVEN_UP,
         &Class::Ambiguous,
     );
-    let call = async { conflict_retry::create(watched, patient, &of("long")).await };
+    let call = async { conflict_retry::once::create(watched, patient, &of("long")).await };
     table.call("create", call, "error: unknown", "create!ambiguous").await;
     let _ = hooks.delete("taxonomy", &DeleteParams::default()).await.unwrap();
     table.check("nothing was created", maps.get_opt("long").await.unwrap().is_none());
@@ -302,7 +302,12 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
         maps.get(&name).await.unwrap();
         let start = audit.end().unwrap();
         proxy.lose(loss);
-        let outcome = conflict_retry::update(&maps, &name, options, cached(&map), colour).await;
+        let outcome = conflict_retry::update(&maps, &name, colour)
+            .put()
+            .with(options)
+            .from(cached(&map))
+            .outcome()
+            .await;
         assert!(proxy.has_lost());
         let (found, sent) = (outcome.ending(), counts.take());
         let stored = bench.set_up::<ConfigMap>().get(&name).await.unwrap();
@@ -339,7 +344,7 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     changed = bench.set_up().get("once").await.unwrap();
     table.check("the write was carried out", changed.data.as_ref().is_some_and(|data| data["k"] == "blue"));
     proxy.lose(Loss::Answer);
-    let outcome = conflict_retry::put_once(&maps, "once", Subresource::Main, options, &changed).await;
+    let outcome = conflict_retry::once::put(&maps, "once", Subresource::Main, options, &changed).await;
     let (found, sent) = (outcome.ending(), counts.take());
     table.check(
         &format!("put_once: {found} by {sent}"),
@@ -363,7 +368,7 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     let class = Class::Transient { retry_after: None };
     table.answer("a refused connection", Verb::Get, Err::<(), _>(answer.await.unwrap()), 0, &class);
     let few = options.clone().with_policy(RetryPolicy::default().with_max_attempts(2.try_into().unwrap()));
-    let outcome = conflict_retry::update(&maps, "once", &few, Source::Live, colour).await;
+    let outcome = conflict_retry::update(&maps, "once", colour).put().with(&few).outcome().await;
     let (found, sent) = (outcome.ending(), counts.take());
     let wanted = ("error: exhausted(transient)", "get!transient get!transient");
     table.check(&format!("update, two attempts allowed: {found} by {sent}"), (&*found, &*sent) == wanted);
@@ -378,10 +383,14 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     let mut base = changed.clone();
     base.data.get_or_insert_default().insert("k".to_owned(), "red".to_owned());
     let (outcome, _proxy) = tokio::join!(
-        conflict_retry::update(&maps, "once", options, cached(&base), |map| {
+        conflict_retry::update(&maps, "once", |map| {
             map.data.get_or_insert_default().insert("k".to_owned(), "green".to_owned());
             UpdateDecision::Write
-        }),
+        })
+        .put()
+        .with(options)
+        .from(cached(&base))
+        .outcome(),
         back
     );
     let (found, sent) = (outcome.ending(), counts.take());
@@ -425,10 +434,14 @@ pub(crate) async fn frozen(bench: &Bench, table: &mut Table) {
         frozen.resume().unwrap();
     };
     let (outcome, ()) = tokio::join!(
-        conflict_retry::update(&watched, "frozen", options, cached(&base), |map| {
+        conflict_retry::update(&watched, "frozen", |map| {
             map.data.get_or_insert_default().insert("k".to_owned(), "green".to_owned());
             UpdateDecision::Write
-        }),
+        })
+        .put()
+        .with(options)
+        .from(cached(&base))
+        .outcome(),
         thaw
     );
     let (found, sent) = (outcome.ending(), counts.take());
@@ -461,7 +474,7 @@ pub(crate) async fn killed(bench: &Bench, table: &mut Table) {
     let params = PostParams::default();
     let (answer, outcome, ()) = tokio::join!(
         maps.replace("killed", &params, &changed),
-        conflict_retry::update(watched, "killed", options, cached(&map), colour),
+        conflict_retry::update(watched, "killed", colour).put().with(options).from(cached(&map)).outcome(),
         death
     );
     table.answer("a store that dies, PUT", Verb::Put, answer, GIVEN_UP, &Class::Ambiguous);
@@ -481,7 +494,7 @@ pub(crate) async fn restarted(bench: &Bench, table: &mut Table) {
     let maps = &Api::<ConfigMap>::namespaced(client, NAMESPACE);
     bench.cluster.stop_api_server().await.unwrap();
     let (outcome, started) = tokio::join!(
-        conflict_retry::update(maps, "restarted", options, cached(&map), colour),
+        conflict_retry::update(maps, "restarted", colour).put().with(options).from(cached(&map)).outcome(),
         bench.cluster.start_api_server()
     );
     started.unwrap();

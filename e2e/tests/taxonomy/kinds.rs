@@ -18,7 +18,7 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
     let object: K = typed(object);
     let name = &object.meta().name.clone().unwrap();
     let options = WriteOptions::new("kinds");
-    conflict_retry::create(api, &options, &object).await.unwrap();
+    conflict_retry::once::create(api, &options, &object).await.unwrap();
     if let Subresource::Scale = part.subresource {
         return scaled(api, name).await;
     }
@@ -44,24 +44,28 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
         UpdateDecision::Write
     };
     let outcome = if status {
-        conflict_retry::update_status(api, name, options, cached(&stale), set).await
+        conflict_retry::update_status(api, name, set).put().with(options).from(cached(&stale)).outcome().await
     } else {
-        conflict_retry::update(api, name, options, cached(&stale), set).await
+        conflict_retry::update(api, name, set).put().with(options).from(cached(&stale)).outcome().await
     };
     assert_eq!((&*outcome.ending(), &*counts.take()), ("written", "put!conflict get put"));
     is(first).await;
     let outcome = if status {
-        conflict_retry::update_status(api, name, options, Source::Live, set).await
+        conflict_retry::update_status(api, name, set).put().with(options).outcome().await
     } else {
-        conflict_retry::update(api, name, options, Source::Live, set).await
+        conflict_retry::update(api, name, set).put().with(options).outcome().await
     };
     assert_eq!((&*outcome.ending(), &*counts.take()), ("unchanged", "get"));
 
     let mut patch = json!({});
     put_in(&mut patch, part.path, second);
     let want = |_: &K| Some(patch.clone());
-    let outcome =
-        conflict_retry::merge_patch(api, name, part.subresource, options, cached(&stale), want).await;
+    let outcome = conflict_retry::merge_patch(api, name, want)
+        .on(part.subresource)
+        .with(options)
+        .from(cached(&stale))
+        .outcome()
+        .await;
     let requests = "merge_patch!conflict get merge_patch";
     assert_eq!((&*outcome.ending(), &*counts.take()), ("written", requests));
     is(second).await;
@@ -73,13 +77,17 @@ async fn scaled<K: Writable>(api: &Api<K>, name: &str) {
     let options = &WriteOptions::new("kinds").with_observer(counts.clone());
     let seen = ScaleView { replicas: Some(4), ..ScaleView::of(&api.get(name).await.unwrap(), Some(4), None) };
     for count in [0, 3] {
-        let outcome = conflict_retry::scale(api, name, options, Source::Copy(seen.clone()), to(count)).await;
+        let outcome = conflict_retry::scale(api, name, to(count))
+            .with(options)
+            .from(Source::Copy(seen.clone()))
+            .outcome()
+            .await;
         let requests = "json_patch!test_failed get json_patch";
         assert_eq!((&*outcome.ending(), &*counts.take()), ("written", requests));
         let stored = api.get_scale(name).await.unwrap().spec.unwrap().replicas.unwrap_or_default();
         assert_eq!(stored, count);
     }
-    let outcome = conflict_retry::scale(api, name, options, Source::Live, to(3)).await;
+    let outcome = conflict_retry::scale(api, name, to(3)).with(options).outcome().await;
     assert_eq!((&*outcome.ending(), &*counts.take()), ("unchanged", "get"));
 }
 
@@ -168,16 +176,19 @@ async fn a_finalizer_holds_a_deletion_until_the_write_function_takes_it_away() {
     let options = &WriteOptions::new("kinds").with_observer(counts.clone());
     let mut held = objects::pool("held", 0, 5);
     held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
-    conflict_retry::create(pools, options, &held).await.unwrap();
-    let ended = conflict_retry::delete(pools, "held", options, &DeleteParams::default()).await;
+    conflict_retry::once::create(pools, options, &held).await.unwrap();
+    let ended = conflict_retry::once::delete(pools, "held", options, &DeleteParams::default()).await;
     assert_eq!(ended.ending(), "terminating");
     counts.take();
-    let freed = conflict_retry::update(pools, "held", options, Source::Live, |pool| {
+    let freed = conflict_retry::update(pools, "held", |pool| {
         pool.finalizers_mut().clear();
         UpdateDecision::Write
-    });
+    })
+    .put()
+    .with(options)
+    .outcome();
     assert_eq!((&*freed.await.ending(), &*counts.take()), ("written", "get put"));
-    let freed = conflict_retry::update(pools, "held", options, Source::Live, grow);
+    let freed = conflict_retry::update(pools, "held", grow).put().with(options).outcome();
     assert_eq!((&*freed.await.ending(), &*counts.take()), ("gone", "get!not_found"));
 }
 

@@ -1,6 +1,8 @@
 //! Requests that the API server refuses: conflicts, missing objects, invalid bodies, missing rights.
 
-use conflict_retry::{Class, FieldConflict, ScaleView, Source, Subresource, UpdateDecision, Verb};
+use conflict_retry::{
+    Class, FieldConflict, ScaleGuard, ScaleView, Source, Subresource, UpdateDecision, Verb,
+};
 use e2e::objects;
 use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -35,26 +37,35 @@ pub(crate) async fn stale_versions(bench: &Bench, table: &mut Table) {
     let (_, _) = (grow(&mut spec), report(&mut status));
 
     table.answer("stale version, PUT", Verb::Put, pools.replace("stale", post, &spec).await, 409, &Conflict);
-    let call = conflict_retry::update(watched, "stale", options, cached(&old), grow);
+    let call =
+        conflict_retry::update(watched, "stale", grow).put().with(options).from(cached(&old)).outcome();
     table.call("update", call, "written", "put!conflict get put").await;
     bench.touch("stale").await;
-    let call = conflict_retry::put_once(watched, "stale", Subresource::Main, options, &spec);
+    let call = conflict_retry::once::put(watched, "stale", Subresource::Main, options, &spec);
     table.call("put_once", call, "conflict", "put!conflict").await;
     let once = &table.once();
-    let call = conflict_retry::update(watched, "stale", once, cached(&old), grow);
+    let call = conflict_retry::update(watched, "stale", grow).put().with(once).from(cached(&old)).outcome();
     table.call("update, one attempt allowed", call, "error: exhausted(conflict)", "put!conflict").await;
 
     let answer = pools.replace_status("stale", post, &status).await;
     table.answer("stale version, PUT /status", Verb::Put, answer, 409, &Conflict);
-    let call = conflict_retry::update_status(watched, "stale", options, cached(&old), report);
+    let call = conflict_retry::update_status(watched, "stale", report)
+        .put()
+        .with(options)
+        .from(cached(&old))
+        .outcome();
     table.call("update_status", call, "written", "put!conflict get put").await;
 
     let answer = pools.replace_scale("stale", post, &scale_body(&old, 3)).await;
     table.answer("stale version, PUT /scale", Verb::Put, answer, 409, &Conflict);
-    let call = conflict_retry::scale_put(watched, "stale", options, Source::Copy(scale_of(&old)), to(3));
+    let call = conflict_retry::scale(watched, "stale", to(3))
+        .guarded_by(ScaleGuard::VersionByPut)
+        .with(options)
+        .from(Source::Copy(scale_of(&old)))
+        .outcome();
     table.call("scale_put", call, "written", "put!conflict get put").await;
     let seen = &scale_of(&old);
-    let call = conflict_retry::scale_put_once(watched, "stale", options, seen, 4);
+    let call = conflict_retry::once::put_scale(watched, "stale", options, seen, 4);
     table.call("scale_put_once", call, "conflict", "put!conflict").await;
 
     let body = versioned(&old, json!({"spec": {"maxReplicas": 9}}));
@@ -66,25 +77,33 @@ pub(crate) async fn stale_versions(bench: &Bench, table: &mut Table) {
         &Conflict,
     );
     let want = |_: &NodePool| Some(json!({"spec": {"maxReplicas": 20}}));
-    let call = conflict_retry::merge_patch(watched, "stale", Subresource::Main, options, cached(&old), want);
+    let call = conflict_retry::merge_patch(watched, "stale", want).with(options).from(cached(&old)).outcome();
     table.call("merge_patch", call, "written", "merge_patch!conflict get merge_patch").await;
 
     let body = versioned(&old, json!({"status": {"readyReplicas": 9}}));
     let answer = pools.patch_status("stale", patch, &body).await;
     table.answer("stale version, merge patch /status", Verb::MergePatch, answer, 409, &Conflict);
     let want = |_: &NodePool| Some(json!({"status": {"readyReplicas": 20}}));
-    let call =
-        conflict_retry::merge_patch(watched, "stale", Subresource::Status, options, cached(&old), want);
+    let call = conflict_retry::merge_patch(watched, "stale", want)
+        .on(Subresource::Status)
+        .with(options)
+        .from(cached(&old))
+        .outcome();
     table.call("merge_patch", call, "written", "merge_patch!conflict get merge_patch").await;
 
     let body = versioned(&old, json!({"spec": {"replicas": 4}}));
     let answer = pools.patch_scale("stale", patch, &body).await;
     table.answer("stale version, merge patch /scale", Verb::MergePatch, answer, 409, &Conflict);
-    let call = conflict_retry::scale_merge(watched, "stale", options, Source::Copy(scale_of(&old)), to(4));
+    let call = conflict_retry::scale(watched, "stale", to(4))
+        .guarded_by(ScaleGuard::Version)
+        .with(options)
+        .from(Source::Copy(scale_of(&old)))
+        .outcome();
     table.call("scale_merge", call, "written", "merge_patch!conflict get merge_patch").await;
     // The guard on the count ignores the version and checks only the count.
     let seen = ScaleView { replicas: Some(4), ..scale_of(&old) };
-    let call = conflict_retry::scale(watched, "stale", options, Source::Copy(seen), to(5));
+    let call =
+        conflict_retry::scale(watched, "stale", to(5)).with(options).from(Source::Copy(seen)).outcome();
     table.call("scale, from the right count and an old version", call, "written", "json_patch").await;
 
     let labels = json!({"example.com/own": "yes"});
@@ -93,14 +112,14 @@ pub(crate) async fn stale_versions(bench: &Bench, table: &mut Table) {
     body["metadata"]["resourceVersion"] = json!(old.resource_version());
     let answer = pools.patch("stale", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     table.answer("stale version, apply that names one", Verb::Apply, answer, 409, &Conflict);
-    let call = conflict_retry::apply(watched, "stale", options, &body);
+    let call = conflict_retry::apply(watched, "stale", &body).with(options).outcome();
     table.call("apply", call, "conflict", "apply!conflict").await;
 
     let version = Preconditions { resource_version: old.resource_version(), uid: None };
     let params = DeleteParams::default().preconditions(version);
     let answer = pools.delete("stale", &params).await;
     table.answer("stale version, DELETE", Verb::Delete, answer, 409, &Conflict);
-    let call = conflict_retry::delete(watched, "stale", options, &params);
+    let call = conflict_retry::once::delete(watched, "stale", options, &params);
     table.call("delete", call, "conflict", "delete!conflict").await;
 }
 
@@ -121,10 +140,10 @@ pub(crate) async fn field_managers(bench: &Bench, table: &mut Table) {
     let answer = pools.patch("owned", &me, &Patch::Apply(spec(9))).await;
     table.answer("a field manager's field, apply", Verb::Apply, answer, 409, &of(".spec.maxReplicas"));
     let body = spec(9);
-    let call = conflict_retry::apply(watched, "owned", options, &body);
+    let call = conflict_retry::apply(watched, "owned", &body).with(options).outcome();
     table.call("apply", call, "error: field_manager", "apply!field_manager").await;
     let force = options.clone().with_force(true);
-    let call = conflict_retry::apply(watched, "owned", &force, &body);
+    let call = conflict_retry::apply(watched, "owned", &body).with(&force).outcome();
     table.call("apply, by force", call, "written", "apply").await;
 
     let answer = pools.patch_status("owned", &me, &Patch::Apply(status(9))).await;
@@ -136,10 +155,10 @@ pub(crate) async fn field_managers(bench: &Bench, table: &mut Table) {
         &of(".status.readyReplicas"),
     );
     let body = status(9);
-    let call = conflict_retry::apply_status(watched, "owned", options, &body);
+    let call = conflict_retry::apply_status(watched, "owned", &body).with(options).outcome();
     table.call("apply_status", call, "error: field_manager", "apply!field_manager").await;
     let body = status(8);
-    let call = conflict_retry::apply_status(watched, "owned", options, &body);
+    let call = conflict_retry::apply_status(watched, "owned", &body).with(options).outcome();
     table.call("apply_status of the same value", call, "written", "apply").await;
 }
 
@@ -160,23 +179,36 @@ pub(crate) async fn other_uids(bench: &Bench, table: &mut Table) {
 
     let answer = pools.replace("again", post, &spec).await;
     table.answer("another UID, PUT", Verb::Put, answer, 409, &UidMismatch);
-    let call = conflict_retry::update(watched, "again", options, cached(&mistaken), grow);
+    let call =
+        conflict_retry::update(watched, "again", grow).put().with(options).from(cached(&mistaken)).outcome();
     table.call("update", call, "gone", "put!uid_mismatch").await;
-    let call = conflict_retry::update(watched, "again", options, cached(&former), grow);
+    let call =
+        conflict_retry::update(watched, "again", grow).put().with(options).from(cached(&former)).outcome();
     table.call("update, from the former object", call, "gone", "put!uid_mismatch").await;
-    let call = conflict_retry::put_once(watched, "again", Subresource::Main, options, &spec);
+    let call = conflict_retry::once::put(watched, "again", Subresource::Main, options, &spec);
     table.call("put_once", call, "gone", "put!uid_mismatch").await;
 
     let answer = pools.replace_status("again", post, &status).await;
     table.answer("another UID, PUT /status", Verb::Put, answer, 409, &UidMismatch);
-    let call = conflict_retry::update_status(watched, "again", options, cached(&former), report);
+    let call = conflict_retry::update_status(watched, "again", report)
+        .put()
+        .with(options)
+        .from(cached(&former))
+        .outcome();
     table.call("update_status, from the former object", call, "gone", "put!uid_mismatch").await;
 
     let answer = pools.replace_scale("again", post, &scale_body(&mistaken, 3)).await;
     table.answer("another UID, PUT /scale", Verb::Put, answer, 409, &UidMismatch);
-    let call = conflict_retry::scale_put(watched, "again", options, Source::Copy(scale_of(&mistaken)), to(3));
+    let call = conflict_retry::scale(watched, "again", to(3))
+        .guarded_by(ScaleGuard::VersionByPut)
+        .with(options)
+        .from(Source::Copy(scale_of(&mistaken)))
+        .outcome();
     table.call("scale_put", call, "gone", "put!uid_mismatch").await;
-    let call = conflict_retry::scale(watched, "again", options, Source::Copy(scale_of(&former)), to(3));
+    let call = conflict_retry::scale(watched, "again", to(3))
+        .with(options)
+        .from(Source::Copy(scale_of(&former)))
+        .outcome();
     table.call("scale, from the former object", call, "gone", "json_patch!test_failed get").await;
 
     let body = Patch::Merge(json!({"metadata": {"uid": former.uid()}, "spec": {"maxReplicas": 9}}));
@@ -185,7 +217,7 @@ pub(crate) async fn other_uids(bench: &Bench, table: &mut Table) {
     // The patch carries the version of the former object.
     let want = |_: &NodePool| Some(json!({"spec": {"maxReplicas": 9}}));
     let call =
-        conflict_retry::merge_patch(watched, "again", Subresource::Main, options, cached(&former), want);
+        conflict_retry::merge_patch(watched, "again", want).with(options).from(cached(&former)).outcome();
     table.call("merge_patch, from the former object", call, "gone", "merge_patch!conflict get").await;
 
     let mut body = applied("again", &json!({}));
@@ -193,7 +225,7 @@ pub(crate) async fn other_uids(bench: &Bench, table: &mut Table) {
     body["metadata"]["labels"] = json!({"example.com/own": "yes"});
     let answer = pools.patch("again", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     table.answer("another UID, apply", Verb::Apply, answer, 422, &UidMismatch);
-    let call = conflict_retry::apply(watched, "again", options, &body);
+    let call = conflict_retry::apply(watched, "again", &body).with(options).outcome();
     table.call("apply", call, "gone", "apply!uid_mismatch").await;
     // Ownership is checked first, so the UID is not checked.
     body["spec"] = json!({"paused": true});
@@ -201,18 +233,18 @@ pub(crate) async fn other_uids(bench: &Bench, table: &mut Table) {
     let owner = FieldConflict::new("unknown", ".spec.paused");
     let class = Class::FieldManager { conflicts: vec![owner] };
     table.answer("another UID, apply of another's field", Verb::Apply, answer, 409, &class);
-    let call = conflict_retry::apply(watched, "again", options, &body);
+    let call = conflict_retry::apply(watched, "again", &body).with(options).outcome();
     table.call("apply", call, "error: field_manager", "apply!field_manager").await;
     let mut body = applied("again", &json!({"status": {"readyReplicas": 1}}));
     body["metadata"]["uid"] = json!(former.uid());
-    let call = conflict_retry::apply_status(watched, "again", options, &body);
+    let call = conflict_retry::apply_status(watched, "again", &body).with(options).outcome();
     table.call("apply_status: the server ignores the UID", call, "written", "apply").await;
 
     let params =
         DeleteParams::default().preconditions(Preconditions { uid: former.uid(), resource_version: None });
     let answer = pools.delete("again", &params).await;
     table.answer("another UID, DELETE", Verb::Delete, answer, 409, &UidMismatch);
-    let call = conflict_retry::delete(watched, "again", options, &params);
+    let call = conflict_retry::once::delete(watched, "again", options, &params);
     table.call("delete", call, "conflict", "delete!uid_mismatch").await;
     let left = pools.get("again").await.unwrap();
     table.check("the current object was spared", left.uid() == current.uid() && left.spec.max_replicas == 5);
@@ -229,24 +261,36 @@ pub(crate) async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     let _ = grow(&mut spec);
 
     table.answer("missing, GET", Verb::Get, pools.get("gone").await, 404, &Class::NotFound);
-    let call = conflict_retry::update(watched, "gone", options, Source::Live, grow);
+    let call = conflict_retry::update(watched, "gone", grow).put().with(options).outcome();
     table.call("update", call, "gone", "get!not_found").await;
-    let call = conflict_retry::scale(watched, "gone", options, Source::Live, to(3));
+    let call = conflict_retry::scale(watched, "gone", to(3)).with(options).outcome();
     table.call("scale", call, "gone", "get!not_found get!not_found").await;
 
     let answer = pools.replace("gone", post, &spec).await;
     table.answer("deleted since it was read, PUT", Verb::Put, answer, 404, &Class::NotFound);
-    let call = conflict_retry::update(watched, "gone", options, cached(&former), grow);
+    let call =
+        conflict_retry::update(watched, "gone", grow).put().with(options).from(cached(&former)).outcome();
     table.call("update", call, "gone", "put!not_found").await;
-    let call = conflict_retry::update_status(watched, "gone", options, cached(&former), report);
+    let call = conflict_retry::update_status(watched, "gone", report)
+        .put()
+        .with(options)
+        .from(cached(&former))
+        .outcome();
     table.call("update_status", call, "gone", "put!not_found get!not_found").await;
-    let call = conflict_retry::put_once(watched, "gone", Subresource::Main, options, &spec);
+    let call = conflict_retry::once::put(watched, "gone", Subresource::Main, options, &spec);
     table.call("put_once", call, "gone", "put!not_found").await;
     let answer = pools.replace_scale("gone", post, &scale_body(&former, 3)).await;
     table.answer("deleted since it was read, PUT /scale", Verb::Put, answer, 404, &Class::NotFound);
-    let call = conflict_retry::scale_put(watched, "gone", options, Source::Copy(scale_of(&former)), to(3));
+    let call = conflict_retry::scale(watched, "gone", to(3))
+        .guarded_by(ScaleGuard::VersionByPut)
+        .with(options)
+        .from(Source::Copy(scale_of(&former)))
+        .outcome();
     table.call("scale_put", call, "gone", "put!not_found get!not_found").await;
-    let call = conflict_retry::scale(watched, "gone", options, Source::Copy(scale_of(&former)), to(3));
+    let call = conflict_retry::scale(watched, "gone", to(3))
+        .with(options)
+        .from(Source::Copy(scale_of(&former)))
+        .outcome();
     table.call("scale", call, "gone", "json_patch!not_found get!not_found").await;
 
     let body = versioned(&former, json!({"spec": {"maxReplicas": 9}}));
@@ -254,31 +298,31 @@ pub(crate) async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     table.answer("deleted since it was read, merge patch", Verb::MergePatch, answer, 404, &Class::NotFound);
     let want = |_: &NodePool| Some(json!({"spec": {"maxReplicas": 9}}));
     let call =
-        conflict_retry::merge_patch(watched, "gone", Subresource::Main, options, cached(&former), want);
+        conflict_retry::merge_patch(watched, "gone", want).with(options).from(cached(&former)).outcome();
     table.call("merge_patch", call, "gone", "merge_patch!not_found").await;
     let operations = json!([{"op": "add", "path": "/spec/paused", "value": true}]);
-    let call = conflict_retry::json_patch(watched, "gone", Subresource::Main, options, &operations);
+    let call = conflict_retry::once::json_patch(watched, "gone", Subresource::Main, options, &operations);
     table.call("json_patch", call, "gone", "json_patch!not_found").await;
 
     let answer = pools.delete("gone", &DeleteParams::default()).await;
     table.answer("missing, DELETE", Verb::Delete, answer, 404, &Class::NotFound);
     let params = DeleteParams::default();
-    let call = conflict_retry::delete(watched, "gone", options, &params);
+    let call = conflict_retry::once::delete(watched, "gone", options, &params);
     table.call("delete", call, "gone", "delete!not_found").await;
     let maps = &bench.watched::<Pod>();
-    let call = conflict_retry::evict(maps, "gone", options, None);
+    let call = conflict_retry::once::evict(maps, "gone", options, None);
     table.call("evict", call, "gone", "evict!not_found").await;
 
     let body = applied("gone", &json!({"status": {"readyReplicas": 1}}));
     let answer = pools.patch_status("gone", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     table.answer("missing, apply /status", Verb::Apply, answer, 404, &Class::NotFound);
-    let call = conflict_retry::apply_status(watched, "gone", options, &body);
+    let call = conflict_retry::apply_status(watched, "gone", &body).with(options).outcome();
     table.call("apply_status", call, "gone", "apply!not_found get!not_found").await;
     let mut body = applied("gone", &json!({"spec": objects::pool("gone", 1, 5).spec}));
     body["metadata"]["uid"] = json!(former.uid());
     let answer = pools.patch("gone", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     table.answer("missing, apply that names a UID", Verb::Apply, answer, 409, &Class::Deleted);
-    let call = conflict_retry::apply(watched, "gone", options, &body);
+    let call = conflict_retry::apply(watched, "gone", &body).with(options).outcome();
     table.call("apply", call, "gone", "apply!deleted").await;
     table.check("nothing was created", pools.get_opt("gone").await.unwrap().is_none());
 
@@ -291,7 +335,8 @@ pub(crate) async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     let answer = leases.replace("gone", post, &changed).await;
     table.answer("deleted since it was read, PUT of a Lease", Verb::Put, answer, 409, &Class::Deleted);
     let watched = &bench.watched::<Lease>();
-    let call = conflict_retry::update(watched, "gone", options, cached(&former), hold);
+    let call =
+        conflict_retry::update(watched, "gone", hold).put().with(options).from(cached(&former)).outcome();
     table.call("update", call, "gone", "put!deleted").await;
     table.check("nothing was created", leases.get_opt("gone").await.unwrap().is_none());
 
@@ -301,10 +346,10 @@ pub(crate) async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     let answer = bench.set_up::<ConfigMap>().create(post, &fresh).await;
     table.answer("existing, POST", Verb::Create, answer, 409, &Class::AlreadyExists);
     let maps = &bench.watched::<ConfigMap>();
-    let call = conflict_retry::create(maps, options, &fresh);
+    let call = conflict_retry::once::create(maps, options, &fresh);
     table.call("create", call, "error: already_exists", "create!already_exists").await;
     fresh.metadata.name = Some("new".to_owned());
-    let call = conflict_retry::create(maps, options, &fresh);
+    let call = conflict_retry::once::create(maps, options, &fresh);
     table.call("create of another", call, "created", "create").await;
 }
 
@@ -329,18 +374,21 @@ pub(crate) async fn json_patches(bench: &Bench, table: &mut Table) {
         let body = json_patch(operations.clone());
         let answer = pools.patch("patched", params, &body).await;
         table.answer(&format!("{case}, JSON Patch"), Verb::JsonPatch, answer, 422, &TestFailed);
-        let call = conflict_retry::json_patch(watched, "patched", Subresource::Main, options, operations);
+        let call =
+            conflict_retry::once::json_patch(watched, "patched", Subresource::Main, options, operations);
         table.call("json_patch", call, "conflict", "json_patch!test_failed").await;
         let answer = pools.patch_status("patched", params, &body).await;
         table.answer(&format!("{case}, JSON Patch /status"), Verb::JsonPatch, answer, 422, &TestFailed);
-        let call = conflict_retry::json_patch(watched, "patched", Subresource::Status, options, operations);
+        let call =
+            conflict_retry::once::json_patch(watched, "patched", Subresource::Status, options, operations);
         table.call("json_patch", call, "conflict", "json_patch!test_failed").await;
     }
     let body = json_patch(json!([{"op": "test", "path": "/spec/replicas", "value": 4}]));
     let answer = pools.patch_scale("patched", params, &body).await;
     table.answer("a test that fails, JSON Patch /scale", Verb::JsonPatch, answer, 422, &TestFailed);
     let seen = ScaleView { replicas: Some(4), ..scale_of(&pool) };
-    let call = conflict_retry::scale(watched, "patched", options, Source::Copy(seen), to(3));
+    let call =
+        conflict_retry::scale(watched, "patched", to(3)).with(options).from(Source::Copy(seen)).outcome();
     table.call("scale, from a wrong count", call, "written", "json_patch!test_failed get json_patch").await;
 }
 
@@ -359,34 +407,40 @@ pub(crate) async fn invalid(bench: &Bench, table: &mut Table) {
     let _ = crossed(&mut bad);
 
     table.answer("a CEL rule, PUT", Verb::Put, pools.replace("bad", post, &bad).await, 422, &Invalid);
-    let call = conflict_retry::update(watched, "bad", options, Source::Live, crossed);
+    let call = conflict_retry::update(watched, "bad", crossed).put().with(options).outcome();
     table.call("update", call, "error: invalid", "get put!invalid").await;
     let body = Patch::Merge(json!({"spec": {"minReplicas": 99}}));
     let answer = pools.patch("bad", patch, &body).await;
     table.answer("a CEL rule, merge patch", Verb::MergePatch, answer, 422, &Invalid);
     let want = |_: &NodePool| Some(json!({"spec": {"minReplicas": 99}}));
-    let call = conflict_retry::merge_patch(watched, "bad", Subresource::Main, options, Source::Live, want);
+    let call = conflict_retry::merge_patch(watched, "bad", want).with(options).outcome();
     table.call("merge_patch", call, "error: invalid", "get merge_patch!invalid").await;
     let operations = json!([{"op": "replace", "path": "/spec/minReplicas", "value": 99}]);
     let answer = pools.patch("bad", patch, &json_patch(operations.clone())).await;
     table.answer("a CEL rule, JSON Patch", Verb::JsonPatch, answer, 422, &Invalid);
-    let call = conflict_retry::json_patch(watched, "bad", Subresource::Main, options, &operations);
+    let call = conflict_retry::once::json_patch(watched, "bad", Subresource::Main, options, &operations);
     table.call("json_patch", call, "error: invalid", "json_patch!invalid").await;
     let body = applied("bad", &json!({"spec": {"minReplicas": 99}}));
     let answer = pools.patch("bad", &PatchParams::apply("taxonomy").force(), &Patch::Apply(&body)).await;
     table.answer("a CEL rule, apply", Verb::Apply, answer, 422, &Invalid);
     let force = options.clone().with_force(true);
-    let call = conflict_retry::apply(watched, "bad", &force, &body);
+    let call = conflict_retry::apply(watched, "bad", &body).with(&force).outcome();
     table.call("apply", call, "error: invalid", "apply!invalid").await;
 
     let answer = pools.replace_scale("bad", post, &scale_body(&pool, 99)).await;
     table.answer("a CEL rule, PUT /scale", Verb::Put, answer, 422, &Invalid);
-    let call = conflict_retry::scale_put(watched, "bad", options, Source::Live, to(99));
+    let call = conflict_retry::scale(watched, "bad", to(99))
+        .guarded_by(ScaleGuard::VersionByPut)
+        .with(options)
+        .outcome();
     table.call("scale_put", call, "error: invalid", "get put!invalid").await;
     let operations = json!([{"op": "replace", "path": "/spec/replicas", "value": 99}]);
     let answer = pools.patch_scale("bad", patch, &json_patch(operations)).await;
     table.answer("a CEL rule, JSON Patch /scale", Verb::JsonPatch, answer, 422, &Invalid);
-    let call = conflict_retry::scale(watched, "bad", options, Source::Copy(scale_of(&pool)), to(99));
+    let call = conflict_retry::scale(watched, "bad", to(99))
+        .with(options)
+        .from(Source::Copy(scale_of(&pool)))
+        .outcome();
     table.call("scale", call, "error: invalid", "json_patch!invalid").await;
 
     let answer = pools.patch("bad", patch, &Patch::Merge(json!({"spec": {"maxReplicas": "many"}}))).await;
@@ -394,16 +448,17 @@ pub(crate) async fn invalid(bench: &Bench, table: &mut Table) {
     let operations = json!([{"op": "replace", "path": "/spec/maxReplicas", "value": "many"}]);
     let answer = pools.patch("bad", patch, &json_patch(operations.clone())).await;
     table.answer("a type of the schema, JSON Patch", Verb::JsonPatch, answer, 422, &Invalid);
-    let call = conflict_retry::json_patch(watched, "bad", Subresource::Main, options, &operations);
+    let call = conflict_retry::once::json_patch(watched, "bad", Subresource::Main, options, &operations);
     table.call("json_patch", call, "error: invalid", "json_patch!invalid").await;
 
     bad = pool.clone();
     let _ = grow(&mut bad);
     bad.metadata.resource_version = None;
     table.answer("no version, PUT", Verb::Put, pools.replace("bad", post, &bad).await, 422, &Invalid);
-    let call = conflict_retry::update(watched, "bad", options, cached(&bad), crossed);
+    let call =
+        conflict_retry::update(watched, "bad", crossed).put().with(options).from(cached(&bad)).outcome();
     table.call("update, from a copy without version", call, "error: refused", "").await;
-    let call = conflict_retry::put_once(watched, "bad", Subresource::Main, options, &bad);
+    let call = conflict_retry::once::put(watched, "bad", Subresource::Main, options, &bad);
     table.call("put_once", call, "error: refused", "").await;
 
     // A policy may refuse the result of a patch; that is not a failed `test`.
@@ -425,7 +480,7 @@ pub(crate) async fn invalid(bench: &Bench, table: &mut Table) {
         let answer = maps.patch(name, patch, &body).await;
         table.answer(&format!("a policy ({reason}), JSON Patch"), Verb::JsonPatch, answer, code, &class);
         let watched = &bench.watched::<ConfigMap>();
-        let call = conflict_retry::json_patch(watched, name, Subresource::Main, options, &operations);
+        let call = conflict_retry::once::json_patch(watched, name, Subresource::Main, options, &operations);
         let (ending, request) = (format!("error: {ending}"), format!("json_patch!{ending}"));
         table.call("json_patch", call, &ending, &request).await;
     }
@@ -469,13 +524,13 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
     let ghosts = dynamic(&bench.admin, NAMESPACE, "example.org", "Ghost", "ghosts");
     table.answer("an unknown resource, GET", Verb::Get, ghosts.get("x").await, 404, &NotServed);
     let ghosts = &dynamic(&bench.observed, NAMESPACE, "example.org", "Ghost", "ghosts");
-    let call = conflict_retry::update(ghosts, "x", options, Source::Live, |_| UpdateDecision::Write);
+    let call = conflict_retry::update(ghosts, "x", |_| UpdateDecision::Write).put().with(options).outcome();
     table.call("update", call, "error: not_served", "get!not_served").await;
     let body = json!({"apiVersion": "example.org/v1", "kind": "Ghost", "metadata": {"name": "x"}});
-    let call = conflict_retry::apply(ghosts, "x", options, &body);
+    let call = conflict_retry::apply(ghosts, "x", &body).with(options).outcome();
     table.call("apply", call, "error: not_served", "apply!not_served").await;
     let params = DeleteParams::default();
-    let call = conflict_retry::delete(ghosts, "x", options, &params);
+    let call = conflict_retry::once::delete(ghosts, "x", options, &params);
     table.call("delete", call, "error: not_served", "delete!not_served").await;
 
     let map = bench.map("plain").await;
@@ -485,7 +540,7 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
     let watched = &bench.watched::<ConfigMap>();
     let want = |_: &ConfigMap| Some(json!({"status": {"a": 1}}));
     let call =
-        conflict_retry::merge_patch(watched, "plain", Subresource::Status, options, Source::Live, want);
+        conflict_retry::merge_patch(watched, "plain", want).on(Subresource::Status).with(options).outcome();
     table.call("merge_patch", call, "error: not_served", "get merge_patch!not_served").await;
     table.answer(
         "an unknown subresource, GET /scale",
@@ -494,7 +549,7 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
         404,
         &NotServed,
     );
-    let call = conflict_retry::scale(watched, "plain", options, Source::Live, to(3));
+    let call = conflict_retry::scale(watched, "plain", to(3)).with(options).outcome();
     table.call("scale", call, "error: not_served", "get!not_served").await;
 
     let widgets = &widgets(bench).await;
@@ -503,12 +558,15 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
     table.answer("a CRD without scale, GET /scale", Verb::Get, answer, 404, &NotFound);
     let watched_widgets = &dynamic(&bench.observed, NAMESPACE, "example.com", "Widget", "widgets");
     // Only a read of the object itself does.
-    let call = conflict_retry::scale(watched_widgets, "big", options, Source::Live, to(3));
+    let call = conflict_retry::scale(watched_widgets, "big", to(3)).with(options).outcome();
     table.call("scale", call, "error: not_served", "get!not_found get").await;
-    let call = conflict_retry::update_status(watched_widgets, "big", options, Source::Live, |widget| {
+    let call = conflict_retry::update_status(watched_widgets, "big", |widget| {
         widget.data["status"] = json!({"a": 1});
         UpdateDecision::Write
-    });
+    })
+    .put()
+    .with(options)
+    .outcome();
     table.call("update_status", call, "error: not_served", "get put!not_found get").await;
 
     let elsewhere = Api::<ConfigMap>::namespaced(bench.admin.clone(), "no-such-namespace");
@@ -521,7 +579,7 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
         &NotFound,
     );
     let elsewhere = Api::<ConfigMap>::namespaced(bench.observed.clone(), "no-such-namespace");
-    let call = conflict_retry::create(&elsewhere, options, &fresh);
+    let call = conflict_retry::once::create(&elsewhere, options, &fresh);
     table.call("create", call, "error: not_found", "create!not_found").await;
 
     let strategic = Patch::Strategic(json!({"spec": {}}));
@@ -545,10 +603,13 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
         widget.data = json!({"spec": {"text": "x".repeat(size)}});
         let answer = widgets.replace("big", post, &widget).await;
         table.answer(&format!("{case}, PUT"), Verb::Put, answer, code, &Other);
-        let call = conflict_retry::update(watched_widgets, "big", options, Source::Live, |widget| {
+        let call = conflict_retry::update(watched_widgets, "big", |widget| {
             widget.data = json!({"spec": {"text": "x".repeat(size)}});
             UpdateDecision::Write
-        });
+        })
+        .put()
+        .with(options)
+        .outcome();
         table.call("update", call, "error: other", "get put!other").await;
     }
 }
@@ -593,14 +654,18 @@ pub(crate) async fn no_rights(bench: &Bench, table: &mut Table) {
         .await;
     table.answer("no right to, PUT", Verb::Put, answer, 403, &Forbidden);
     let pools = &Api::<NodePool>::namespaced(connect(&account, AGENT, |_| {}).await, NAMESPACE);
-    let call = conflict_retry::update(pools, "locked", options, Source::Live, grow);
+    let call = conflict_retry::update(pools, "locked", grow).put().with(options).outcome();
     table.call("update", call, "error: forbidden", "get!forbidden").await;
-    let call = conflict_retry::update(pools, "locked", options, cached(&pool), grow);
+    let call =
+        conflict_retry::update(pools, "locked", grow).put().with(options).from(cached(&pool)).outcome();
     table.call("update, from a copy", call, "error: forbidden", "put!forbidden").await;
-    let call = conflict_retry::scale(pools, "locked", options, Source::Copy(scale_of(&pool)), to(3));
+    let call = conflict_retry::scale(pools, "locked", to(3))
+        .with(options)
+        .from(Source::Copy(scale_of(&pool)))
+        .outcome();
     table.call("scale", call, "error: forbidden", "json_patch!forbidden").await;
     let body = applied("locked", &json!({"status": {"readyReplicas": 1}}));
-    let call = conflict_retry::apply_status(pools, "locked", options, &body);
+    let call = conflict_retry::apply_status(pools, "locked", &body).with(options).outcome();
     table.call("apply_status", call, "error: forbidden", "apply!forbidden").await;
 
     let bad = |config: &mut Config| config.auth_info.token = Some("not-a-token".to_owned().into());
@@ -609,7 +674,8 @@ pub(crate) async fn no_rights(bench: &Bench, table: &mut Table) {
     table.answer("a bad token, GET", Verb::Get, answer, 401, &Unauthorized);
     let stranger = connect(bench.cluster.kubeconfig_path(), AGENT, bad).await;
     let pools = &Api::<NodePool>::namespaced(stranger, NAMESPACE);
-    let call = conflict_retry::update(pools, "locked", options, cached(&pool), grow);
+    let call =
+        conflict_retry::update(pools, "locked", grow).put().with(options).from(cached(&pool)).outcome();
     table.call("update, from a copy", call, "error: unauthorized", "put!unauthorized").await;
 
     // No controller completes the deletion here, because no controller manager runs.
@@ -626,6 +692,6 @@ pub(crate) async fn no_rights(bench: &Bench, table: &mut Table) {
     .unwrap();
     table.answer("a namespace that ends, POST", Verb::Create, Err::<(), _>(answer), 403, &Forbidden);
     let ending = &Api::<ConfigMap>::namespaced(bench.observed.clone(), "ending");
-    let call = conflict_retry::create(ending, options, &fresh);
+    let call = conflict_retry::once::create(ending, options, &fresh);
     table.call("create", call, "error: forbidden", "create!forbidden").await;
 }

@@ -23,7 +23,7 @@ async fn a_panic_of_the_elector_ends_the_operator_as_a_lost_lease_does() {
         identity: "a".into(),
         timing: DEFAULT_TIMING,
     };
-    let elector = Elector::new(client, writer.unfenced(&clock), config, fence.clone(), clock, metrics);
+    let elector = Elector::new(client, writer.for_lease(&clock), config, fence.clone(), clock, metrics);
     let election = elector.spawn(CancellationToken::new());
 
     let (stop, signalled) = (CancellationToken::new(), CancellationToken::new());

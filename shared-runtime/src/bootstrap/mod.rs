@@ -285,7 +285,7 @@ where
             identity,
             timing,
         };
-        let writer = writer.unfenced(&clock);
+        let writer = writer.for_lease(&clock);
         let elector =
             Elector::new(client.clone(), writer, config, fence.clone(), clock.clone(), metrics.clone());
         elector.ready_by(readiness.gate("lease", "not read yet")).spawn(release.clone())

@@ -80,7 +80,7 @@ enum Try {
 }
 
 impl Elector {
-    /// A candidate. `writer` must be the one without a fence ([`Writer::unfenced`]): the lease is what opens the fence.
+    /// A candidate. `writer` must be the one without a fence ([`Writer::for_lease`]): the lease is what opens the fence.
     pub fn new(
         client: kube::Client,
         writer: Writer,

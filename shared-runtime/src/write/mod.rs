@@ -36,11 +36,11 @@ use crate::crds::ServedFields;
 use crate::fence::Fence;
 use crate::freshness::WriteTracker;
 
-/// Timeout of one request: `conflict-retry`'s own bound, half of its deadline, so that there is time to look up the
-/// result of a write whose answer was lost. A fence that is about to close shortens it.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a write may be retried: `conflict-retry`'s own bound. A fence that is about to close shortens this too.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a write may be retried: `conflict-retry`'s own bound. A fence that is about to close shortens it.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Timeout of one request for a lease: a third of its duration (15 s by default) at most, so that a request without an
+/// answer leaves time for another one. No admission webhook is expected there, whose time other writes are given.
+const LEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The writer. Cheap to clone.
 #[derive(Clone)]
@@ -55,6 +55,8 @@ pub struct Writer {
     observer: Arc<dyn Observer>,
     protection: Protection,
     served: ServedFields,
+    /// `None`: the bounds of `conflict-retry`.
+    attempt_timeout: Option<Duration>,
 }
 
 /// An observer that does nothing, for writes that need not be counted.
@@ -98,6 +100,7 @@ impl Writer {
             observer,
             protection,
             served,
+            attempt_timeout: None,
         })
     }
 
@@ -129,9 +132,10 @@ impl Writer {
 
     /// The same writer without a fence and without anything that could delay a write, for the lease itself.
     #[must_use]
-    pub fn unfenced(&self, clock: &Clock) -> Self {
-        let protection = Protection::default();
-        Self { protection, ..self.clone().with_fence(Fence::unguarded(clock.clone())) }
+    pub fn for_lease(&self, clock: &Clock) -> Self {
+        let fence = Fence::unguarded(clock.clone());
+        let attempt_timeout = Some(LEASE_TIMEOUT);
+        Self { fence, protection: Protection::default(), attempt_timeout, ..self.clone() }
     }
 
     /// The strategy for status and replicas.
@@ -146,13 +150,8 @@ impl Writer {
 
     /// Passes the fence and returns the options of one write.
     fn begin(&self) -> Result<WriteOptions, WriterError> {
-        self.begin_within(ATTEMPT_TIMEOUT)
-    }
-
-    /// The same for a write whose one attempt may take `attempt`.
-    fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, WriterError> {
         let allowed = self.fence.pass()?;
-        let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
+        let deadline = allowed.map_or(DEADLINE, |left| left.min(DEADLINE));
         // A fence that closes half-way ends the retries, and a request in progress.
         let cancel: CancellationToken = self.fence.lost().child_token();
         let options = WriteOptions::new(self.manager);
@@ -162,10 +161,13 @@ impl Writer {
             Some(left) => options.with_hard_deadline(Instant::now() + left),
             None => options,
         };
+        let options = match self.attempt_timeout {
+            Some(timeout) => options.with_attempt_timeout(timeout),
+            None => options,
+        };
         Ok(options
-            .with_policy(self.policy.clone().with_deadline(Some(within(DEADLINE))))
+            .with_policy(self.policy.clone().with_deadline(Some(deadline)))
             .with_cancellation(cancel)
-            .with_attempt_timeout(within(attempt))
             .with_observer(Arc::clone(&self.observer))
             .with_protection(self.protection.clone()))
     }

@@ -13,7 +13,7 @@ use kube::{Api, Resource};
 use serde_json::Value;
 use tracing::instrument;
 
-use super::{DEADLINE, Writer, WriterError};
+use super::{Writer, WriterError};
 use crate::freshness::ChangeKind;
 
 /// The result of a creation.
@@ -27,16 +27,14 @@ pub enum Created<K> {
 }
 
 impl Writer {
-    /// Creates an object. An existing one of that name is an outcome: it may be our own. The one attempt has the time
-    /// of all: the API server cancels a creation whose client has disconnected, so one that admission webhooks delay
-    /// for longer than an attempt would never succeed. The webhooks' own default timeout is 10 s.
+    /// Creates an object, in one attempt. An existing one of that name is an outcome: it may be our own.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
-        let options = self.begin_within(DEADLINE)?;
-        match conflict_retry::create(api, &options, object).await {
+        let options = self.begin()?;
+        match conflict_retry::once::create(api, &options, object).await {
             Ok(created) => {
                 self.write_tracker.wrote(&created, ChangeKind::Created);
                 Ok(Created::Created(created))
@@ -80,7 +78,7 @@ impl Writer {
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         // Dropped on every return path except the one that acknowledges it.
         let deleting = self.write_tracker.deleting(object);
-        let outcome = conflict_retry::delete(api, name_of(object)?, &options, &params).await?;
+        let outcome = conflict_retry::once::delete(api, name_of(object)?, &options, &params).await?;
         match &outcome {
             DeleteOutcome::Deleted => {
                 if let Some(deleting) = deleting {
@@ -108,7 +106,7 @@ impl Writer {
     {
         let options = self.begin()?;
         let main = Subresource::Main;
-        let answer = conflict_retry::json_patch(api, name_of(object)?, main, &options, &patch).await;
+        let answer = conflict_retry::once::json_patch(api, name_of(object)?, main, &options, &patch).await;
         self.updated(answer)
     }
 
@@ -126,7 +124,7 @@ impl Writer {
     {
         let options = self.begin()?;
         let (name, base) = (name_of(cached)?, Source::Copy(cached.clone()));
-        let answer = conflict_retry::merge_patch(api, name, Subresource::Main, &options, base, decide).await;
+        let answer = conflict_retry::merge_patch(api, name, decide).with(&options).from(base).outcome().await;
         self.updated(answer)
     }
 
@@ -138,7 +136,7 @@ impl Writer {
     {
         let options = self.begin()?;
         let main = Subresource::Main;
-        let answer = conflict_retry::put_once(api, name_of(object)?, main, &options, object).await;
+        let answer = conflict_retry::once::put(api, name_of(object)?, main, &options, object).await;
         self.updated(answer)
     }
 
@@ -157,7 +155,7 @@ impl Writer {
     {
         let options = self.begin()?;
         let view = ScaleView::of(object, observed, None);
-        Ok(conflict_retry::scale_put_once(api, name_of(object)?, &options, &view, target).await?)
+        Ok(conflict_retry::once::put_scale(api, name_of(object)?, &options, &view, target).await?)
     }
 
     /// Evicts exactly this pod through the Eviction API, which honours `PodDisruptionBudget`s.
@@ -167,7 +165,7 @@ impl Writer {
         let preconditions =
             MetaPreconditions { uid: pod.metadata.uid.clone(), ..MetaPreconditions::default() };
         let exactly = DeleteOptions { preconditions: Some(preconditions), ..DeleteOptions::default() };
-        Ok(conflict_retry::evict(api, name_of(pod)?, &options, Some(exactly)).await?)
+        Ok(conflict_retry::once::evict(api, name_of(pod)?, &options, Some(exactly)).await?)
     }
 
     fn updated<K>(&self, answer: Result<Outcome<K>, WriteError>) -> Result<Outcome<K>, WriterError>

@@ -1,7 +1,7 @@
 //! Writes of `spec.replicas`: one meaning, four strategies. Three write `/scale`, with the object's resourceVersion as
 //! precondition; `guarded` writes the object, with its generation as precondition.
 
-use conflict_retry::{Outcome, PatchDecision, ScaleDecision, ScaleView, Source, Subresource, WriteOptions};
+use conflict_retry::{Outcome, PatchDecision, ScaleDecision, ScaleGuard, ScaleView, Source, WriteOptions};
 use kube::Api;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
@@ -49,10 +49,21 @@ impl Writer {
         };
         let again = |view: &ScaleView| decide(view.replicas);
         let outcome = match self.strategy {
-            WriteStrategy::Lazy => conflict_retry::scale_put_once(api, name, options, &view, target).await,
-            WriteStrategy::Retry => conflict_retry::scale_put(api, name, options, Source::Live, again).await,
+            WriteStrategy::Lazy => conflict_retry::once::put_scale(api, name, options, &view, target).await,
+            WriteStrategy::Retry => {
+                conflict_retry::scale(api, name, again)
+                    .guarded_by(ScaleGuard::VersionByPut)
+                    .with(options)
+                    .outcome()
+                    .await
+            }
             WriteStrategy::Patch => {
-                conflict_retry::scale_merge(api, name, options, Source::Copy(view), again).await
+                conflict_retry::scale(api, name, again)
+                    .guarded_by(ScaleGuard::Version)
+                    .with(options)
+                    .from(Source::Copy(view))
+                    .outcome()
+                    .await
             }
             WriteStrategy::Guarded => {
                 return replicas_at_generation(options, api, name, cached, decide).await;
@@ -73,34 +84,31 @@ async fn replicas_at_generation(
     mut decide: impl FnMut(Option<i32>) -> ScaleDecision + Send,
 ) -> Result<Outcome<ScaleView>, WriterError> {
     let before = list_tests(cached)?;
-    let mut failed = None;
-    let decide = |pool: &NodePool| match list_tests(pool) {
-        Ok(now) if now == before => match decide(pool.spec.replicas) {
+    let decide = |pool: &NodePool| {
+        let now = list_tests(pool)?;
+        if now != before {
+            return Ok::<_, WriterError>(PatchDecision::Abort);
+        }
+        let is_changed = pool.metadata.generation != cached.metadata.generation;
+        Ok(match decide(pool.spec.replicas) {
             ScaleDecision::Abort => PatchDecision::Abort,
+            ScaleDecision::Set(target) if pool.spec.replicas == Some(target) => PatchDecision::Keep,
+            ScaleDecision::Keep => PatchDecision::Keep,
             // The decision was made from the whole spec: from its bounds, its template, and whether it is paused.
-            ScaleDecision::Set(target)
-                if pool.spec.replicas != Some(target)
-                    && pool.metadata.generation != cached.metadata.generation =>
-            {
-                PatchDecision::Abort
-            }
-            ScaleDecision::Set(target) if pool.spec.replicas != Some(target) => {
+            ScaleDecision::Set(_) if is_changed => PatchDecision::Abort,
+            ScaleDecision::Set(target) => {
                 // `add` replaces a member that exists and creates one that does not.
                 let change = json!({ "op": "add", "path": "/spec/replicas", "value": target });
                 PatchDecision::Patch(now.into_iter().chain([change]).collect())
             }
-            ScaleDecision::Set(_) | ScaleDecision::Keep => PatchDecision::Keep,
-        },
-        Ok(_) => PatchDecision::Abort,
-        Err(error) => {
-            failed = Some(error);
-            PatchDecision::Abort
-        }
+        })
     };
-    let (main, source) = (Subresource::Main, Source::Copy(cached.clone()));
-    let outcome = conflict_retry::patch_at_generation(api, name, main, options, source, decide).await?;
-    let view = |pool: NodePool| ScaleView::of(&pool, pool.spec.replicas, None);
-    failed.map_or_else(|| Ok(outcome.map(view)), |error| Err(error.into()))
+    let outcome = conflict_retry::patch_at_generation(api, name, decide)
+        .with(options)
+        .from(Source::Copy(cached.clone()))
+        .outcome()
+        .await?;
+    Ok(outcome.map(|pool| ScaleView::of(&pool, pool.spec.replicas, None)))
 }
 
 /// The tests that the list of victims is that of `pool`.

@@ -47,7 +47,7 @@ impl Writer {
             "status": contract.part(&wanted),
         });
         let forced = options.with_force(true);
-        Ok(conflict_retry::apply_status(&api, name, &forced, &body).await?)
+        Ok(conflict_retry::apply_status(&api, name, &body).with(&forced).outcome().await?)
     }
 }
 

@@ -128,7 +128,7 @@ async fn a_closed_fence_refuses_before_anything_is_sent() {
     let failed = writer.node_pool_status(&cached(&json!({})), |_| with_replicas(3)).await.unwrap_err();
     assert!(matches!(failed, WriterError::Fenced(Fenced::Standby)));
     assert!(writer.replicas(&cached(&json!({})), |_| ScaleDecision::Set(4)).await.unwrap_err().is_fenced());
-    assert!(writer.unfenced(&clock).fence.pass().is_ok());
+    assert!(writer.for_lease(&clock).fence.pass().is_ok());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Writable;
-use super::target::Target;
+use super::target::WriteTarget;
 use crate::classify::Class;
 use crate::freshness::CachedObject;
 use crate::observe::FinishedEvent;
@@ -65,7 +65,7 @@ impl<'a> OperationState<'a> {
 
     /// Fails before the first request if the token is already cancelled, the deadline is zero, or the options are
     /// invalid. Then waits for its turn to write `target`, if there is a queue.
-    pub(super) async fn ready<K: Writable>(&mut self, target: Target<'_, K>) -> Result<(), WriteError> {
+    pub(super) async fn ready<K: Writable>(&mut self, target: WriteTarget<'_, K>) -> Result<(), WriteError> {
         self.options.check()?;
         if !self.options.policy().may_start() || self.options.policy().cancellation().is_cancelled() {
             return Err(self.cancelled());
@@ -130,7 +130,7 @@ impl<'a> OperationState<'a> {
             self.attempts.throttled(self.queued.saturating_sub(queued));
         }
         let Some(timeout) =
-            self.options.time_left().filter(|_| !self.options.policy().cancellation().is_cancelled())
+            self.options.time_left(verb).filter(|_| !self.options.policy().cancellation().is_cancelled())
         else {
             return Err(self.cancelled());
         };

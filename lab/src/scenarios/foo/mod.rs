@@ -71,9 +71,13 @@ async fn put(actor: &Actor, object: &Foo) -> Result<Foo, kube::Error> {
 async fn say_hello(controller: &Controller<'_>) -> Result<&'static str> {
     let (name, foos) = (controller.name(), controller.actor.api::<Foo>());
     let (cached, options) = (controller.cache.object(&name), WriteOptions::new("controller"));
-    let outcome = update(&foos, &name, &options, cached.source(), |object| {
+    let outcome = update(&foos, &name, |object| {
         object.spec.greeting = Some("Hello".to_owned());
         UpdateDecision::Write
-    });
+    })
+    .put()
+    .with(&options)
+    .from(cached.source())
+    .outcome();
     Ok(outcome.await?.label())
 }

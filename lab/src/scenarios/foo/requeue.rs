@@ -184,10 +184,14 @@ impl Play<'_> {
         self.controller.actor.api::<Pool>().get("workers").await?;
         let foos = self.controller.actor.api::<Foo>();
         let options = WriteOptions::new("controller");
-        let outcome = update(&foos, "retried", &options, Source::Copy(copy), |object| {
+        let outcome = update(&foos, "retried", |object| {
             object.spec.greeting = greeting(object);
             UpdateDecision::Write
-        });
+        })
+        .put()
+        .with(&options)
+        .from(Source::Copy(copy))
+        .outcome();
         self.ctx.check_eq("it is written", &outcome.await?.label(), &"written");
         let counts = self.controller.counts();
         self.ctx.check_eq(

@@ -180,10 +180,14 @@ impl Play<'_> {
     async fn update(&self, source: Source<'_, Foo>, greeting: &str) -> Result<Foo> {
         let foos = self.controller.api::<Foo>();
         let options = WriteOptions::new("controller");
-        let outcome = update(&foos, "hello", &options, source, |object| {
+        let outcome = update(&foos, "hello", |object| {
             object.spec.greeting = Some(greeting.to_owned());
             UpdateDecision::Write
-        });
+        })
+        .put()
+        .with(&options)
+        .from(source)
+        .outcome();
         match outcome.await? {
             Outcome::Written(written) => Ok(written),
             other => bail!("nothing was written: {}", other.label()),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use conflict_retry::{ScaleDecision, ScaleView, Source, WriteOptions};
+use conflict_retry::{ScaleDecision, ScaleView, WriteOptions};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -193,7 +193,7 @@ async fn scale(scaler: &Actor, name: &str, count: i32) -> Result<()> {
     let options = WriteOptions::new(scaler.name());
     let decide = |_: &ScaleView| ScaleDecision::Set(count);
     let pools = scaler.api::<Pool>();
-    let outcome = conflict_retry::scale(&pools, name, &options, Source::Live, decide).await?;
+    let outcome = conflict_retry::scale(&pools, name, decide).with(&options).outcome().await?;
     outcome.met().context("the pool was not scaled")?;
     Ok(())
 }

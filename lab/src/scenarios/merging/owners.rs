@@ -21,7 +21,7 @@ pub(super) async fn apply_spec(
     force: bool,
 ) -> Result<Outcome<Pool>, WriteError> {
     let options = WriteOptions::new(actor.name()).with_force(force);
-    conflict_retry::apply(&actor.api::<Pool>(), name, &options, &spec_body(name, spec)).await
+    conflict_retry::apply(&actor.api::<Pool>(), name, &spec_body(name, spec)).with(&options).outcome().await
 }
 
 /// Like [`apply_spec`], for the status.
@@ -34,7 +34,7 @@ pub(super) async fn apply_status(
     let options = WriteOptions::new(actor.name()).with_force(force);
     let mut body = spec_body(name, &Value::Null);
     body["status"] = status.clone();
-    conflict_retry::apply_status(&actor.api::<Pool>(), name, &options, &body).await
+    conflict_retry::apply_status(&actor.api::<Pool>(), name, &body).with(&options).outcome().await
 }
 
 /// The body of an apply.

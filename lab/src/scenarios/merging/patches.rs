@@ -71,7 +71,8 @@ async fn tested(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()>
     );
     let options = WriteOptions::new("alice");
     let pools = alice.api::<Pool>();
-    let outcome = conflict_retry::json_patch(&pools, POOL, Subresource::Main, &options, &operations).await?;
+    let outcome =
+        conflict_retry::once::json_patch(&pools, POOL, Subresource::Main, &options, &operations).await?;
     ctx.check("and its json_patch answers Conflict", matches!(outcome, Outcome::Conflict(_)));
     let stored = ctx.stored::<Pool>(POOL).await?;
     ctx.check_eq("Bob's 4 stands", &stored.spec.replicas, &Some(4));
@@ -82,7 +83,8 @@ async fn tested(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()>
         {"op": "test", "path": "/spec/replicas", "value": 4},
         {"op": "replace", "path": "/spec/replicas", "value": 6},
     ]);
-    let outcome = conflict_retry::json_patch(&pools, POOL, Subresource::Main, &options, &operations).await?;
+    let outcome =
+        conflict_retry::once::json_patch(&pools, POOL, Subresource::Main, &options, &operations).await?;
     ctx.check("the status is none of the test's business: written", matches!(outcome, Outcome::Written(_)));
     Ok(())
 }
@@ -130,12 +132,14 @@ async fn versioned(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<
     let options = WriteOptions::new("alice");
     let pools = alice.api::<Pool>();
     let source = Source::Copy(read);
-    let outcome =
-        conflict_retry::merge_patch(&pools, POOL, Subresource::Main, &options, source, |pool: &Pool| {
-            let ready = pool.status.as_ref()?.ready?;
-            Some(json!({"spec": {"replicas": ready + 1}}))
-        })
-        .await?;
+    let outcome = conflict_retry::merge_patch(&pools, POOL, |pool: &Pool| {
+        let ready = pool.status.as_ref()?.ready?;
+        Some(json!({"spec": {"replicas": ready + 1}}))
+    })
+    .with(&options)
+    .from(source)
+    .outcome()
+    .await?;
     let after = alice.counts();
     ctx.check_eq(
         "one 409, one read, one write, decided from the newest report: 3 are ready, so 4",

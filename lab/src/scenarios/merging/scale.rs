@@ -101,7 +101,11 @@ async fn at_least(alice: &Actor, least: i32, copy: ScaleView) -> Result<Outcome<
         Some(count) if count >= least => ScaleDecision::Keep,
         _ => ScaleDecision::Set(least),
     };
-    Ok(conflict_retry::scale(&alice.api::<Pool>(), POOL, &options, Source::Copy(copy), decide).await?)
+    Ok(conflict_retry::scale(&alice.api::<Pool>(), POOL, decide)
+        .with(&options)
+        .from(Source::Copy(copy))
+        .outcome()
+        .await?)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the naive half: a bare PUT to /scale")]

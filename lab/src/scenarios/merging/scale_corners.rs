@@ -1,7 +1,7 @@
 //! `/scale` where it does not show the count, zero and unset, or who wrote it; and how it handles an apply.
 
 use anyhow::{Context as _, Result, bail};
-use conflict_retry::{Outcome, ScaleDecision, Source, WriteOptions};
+use conflict_retry::{Outcome, ScaleDecision, WriteOptions};
 use kube::api::{Patch, PatchParams};
 use kube::core::subresource::Scale;
 use serde_json::{Value, json};
@@ -136,7 +136,9 @@ async fn writer_of(ctx: &ScenarioContext, name: &str) -> Result<String> {
 async fn to(alice: &Actor, name: &str, count: i32) -> Result<Outcome<conflict_retry::ScaleView>> {
     let options = WriteOptions::new("alice");
     let decide = |_: &conflict_retry::ScaleView| ScaleDecision::Set(count);
-    conflict_retry::scale(&alice.api::<Pool>(), name, &options, Source::Live, decide)
+    conflict_retry::scale(&alice.api::<Pool>(), name, decide)
+        .with(&options)
+        .outcome()
         .await
         .context("not scaled")
 }

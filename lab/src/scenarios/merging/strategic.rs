@@ -1,7 +1,7 @@
 //! Strategic merge patches: which resources accept them.
 
 use anyhow::{Context as _, Result, bail};
-use conflict_retry::{Source, Subresource, WriteOptions};
+use conflict_retry::{Source, WriteOptions};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -53,12 +53,14 @@ async fn custom(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()>
     let options = WriteOptions::new("alice");
     let pools = alice.api::<Pool>();
     let source = Source::Copy(seen);
-    let outcome =
-        conflict_retry::merge_patch(&pools, NAME, Subresource::Main, &options, source, |pool: &Pool| {
-            let wanted = if pool.spec.machine.as_deref() == Some("large") { 2 } else { 5 };
-            Some(json!({"spec": {"replicas": wanted}}))
-        })
-        .await?;
+    let outcome = conflict_retry::merge_patch(&pools, NAME, |pool: &Pool| {
+        let wanted = if pool.spec.machine.as_deref() == Some("large") { 2 } else { 5 };
+        Some(json!({"spec": {"replicas": wanted}}))
+    })
+    .with(&options)
+    .from(source)
+    .outcome()
+    .await?;
     let pool = outcome.met().context("it was not written")?;
     ctx.check_eq(
         "its version is checked, and she decides again from the newest pool",

@@ -1,7 +1,7 @@
 //! What a Role can prevent a third controller from doing, and what it cannot.
 
 use anyhow::{Context as _, Result};
-use conflict_retry::{Source, Subresource, WriteError, WriteOptions, add_finalizer, merge_patch};
+use conflict_retry::{Source, WriteError, WriteOptions, add_finalizer, merge_patch};
 use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -79,9 +79,10 @@ async fn tries(ctx: &ScenarioContext, actor: &Actor, name: &str) -> Result<[u16;
     let reported = code(&apply_status(actor, name, &priced(1)?, false).await, actor)?;
     let newest = Source::Copy(ctx.stored::<Pool>(name).await?);
     let nine = |_: &Pool| Some(json!({"spec": {"replicas": 9}}));
-    let scaled = code(&merge_patch(&pools, name, Subresource::Main, &options, newest, nine).await, actor)?;
+    let scaled = code(&merge_patch(&pools, name, nine).with(&options).from(newest).outcome().await, actor)?;
     let newest = Source::Copy(ctx.stored::<Pool>(name).await?);
-    let held = code(&add_finalizer(&pools, name, &options, newest, FINALIZER).await, actor)?;
+    let held =
+        code(&add_finalizer(&pools, name, FINALIZER).with(&options).from(newest).outcome().await, actor)?;
     Ok([reported, scaled, held])
 }
 

@@ -92,7 +92,7 @@ async fn report(actor: &Actor, name: &str, manager: &str, status: &Value) -> Res
     let mut body = spec_body(name, &Value::Null);
     body["status"] = status.clone();
     let options = WriteOptions::new(manager);
-    match conflict_retry::apply_status(&actor.api::<Pool>(), name, &options, &body).await {
+    match conflict_retry::apply_status(&actor.api::<Pool>(), name, &body).with(&options).outcome().await {
         // They are counted at the end.
         Err(WriteError::FieldManager { .. }) => {}
         answer => drop(answer?.met().context("the report was not taken")?),

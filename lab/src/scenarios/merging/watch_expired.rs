@@ -56,8 +56,8 @@ async fn away(ctx: &ScenarioContext, bob: &Actor, seen: &str) -> Result<()> {
     ctx.say("Both connections break. While no watch is open, Bob deletes a pool and makes another.");
     let options = WriteOptions::new("bob");
     let pools = bob.api::<Pool>();
-    let _deleted = conflict_retry::delete(&pools, "second", &options, &DeleteParams::default()).await?;
-    let third = conflict_retry::create(&pools, &options, &pool("third", 1)).await?;
+    let _deleted = conflict_retry::once::delete(&pools, "second", &options, &DeleteParams::default()).await?;
+    let third = conflict_retry::once::create(&pools, &options, &pool("third", 1)).await?;
     let newest = third.metadata.resource_version.context("no version")?;
     ctx.say("The API server has etcd forget old versions every five minutes, and itself keeps the latest changes of each kind in memory. Here both forget at once: etcd is told to compact, and the API server is started again.");
     compact(ctx, &newest).await?;

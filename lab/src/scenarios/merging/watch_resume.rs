@@ -69,8 +69,9 @@ async fn away(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
     note(bob, "first", "changed").await?;
     let options = WriteOptions::new("bob");
     let _deleted =
-        conflict_retry::delete(&bob.api::<Pool>(), "second", &options, &DeleteParams::default()).await?;
-    conflict_retry::create(&bob.api::<Pool>(), &options, &pool("third", 1)).await?;
+        conflict_retry::once::delete(&bob.api::<Pool>(), "second", &options, &DeleteParams::default())
+            .await?;
+    conflict_retry::once::create(&bob.api::<Pool>(), &options, &pool("third", 1)).await?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use conflict_retry::{Outcome, Source, Subresource, WriteOptions, merge_patch};
+use conflict_retry::{Outcome, WriteOptions, merge_patch};
 use e2e::audit::Event;
 use e2e::objects;
 use e2e::wait::eventually;
@@ -210,7 +210,7 @@ async fn lower_bound(alice: &Actor, min: i32) -> Result<()> {
         |pool: &NodePool| (pool.spec.min_replicas != min).then(|| json!({"spec": {"minReplicas": min}}));
     let options = WriteOptions::new("alice");
     let pools = alice.api::<NodePool>();
-    is_written(&merge_patch(&pools, "workers", Subresource::Main, &options, Source::Live, wanted).await?)
+    is_written(&merge_patch(&pools, "workers", wanted).with(&options).outcome().await?)
 }
 
 async fn recommend(alice: &Actor) -> Result<()> {
@@ -223,7 +223,7 @@ async fn set(alice: &Actor, spec: Value) -> Result<()> {
     let options = WriteOptions::new("alice");
     let autoscalers = alice.api::<NodePoolAutoscaler>();
     let wanted = |_: &NodePoolAutoscaler| change.clone();
-    is_written(&merge_patch(&autoscalers, "all", Subresource::Main, &options, Source::Live, wanted).await?)
+    is_written(&merge_patch(&autoscalers, "all", wanted).with(&options).outcome().await?)
 }
 
 /// Waits until the Autoscaler reports that kubectl has set the number.

@@ -115,7 +115,9 @@ async fn bob_writes(ctx: &ScenarioContext, bob: &Actor, mut copy: Node) -> Resul
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {"example.com/rack": "r1"}},
     });
-    let Outcome::Written(node) = apply(&nodes, &name, &WriteOptions::new("bob"), &body).await? else {
+    let Outcome::Written(node) =
+        apply(&nodes, &name, &body).with(&WriteOptions::new("bob")).outcome().await?
+    else {
         bail!("the label was not written")
     };
     let is_labelled = node.metadata.labels.iter().flatten().any(|(key, _)| key == "example.com/rack");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Result, bail};
 use conflict_retry::{
-    Outcome, ScaleDecision, ScaleView, Source, Subresource, UpdateDecision, WriteOptions, put_once,
-    scale_put, scale_put_once, update_status,
+    Outcome, ScaleDecision, ScaleGuard, ScaleView, Subresource, UpdateDecision, WriteOptions, once, scale,
+    update_status,
 };
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt as _};
@@ -241,13 +241,16 @@ impl<'a> Operator<'a> {
                     let copy = self.cache.copy(name)?;
                     let view = ScaleView::of(&copy, copy.spec.replicas, None);
                     decided(&view);
-                    scale_put_once(&self.pools, name, &self.options, &view, load).await?
+                    once::put_scale(&self.pools, name, &self.options, &view, load).await?
                 }
                 Strategy::Retry => {
-                    scale_put(&self.pools, name, &self.options, Source::Live, |view| {
+                    scale(&self.pools, name, |view| {
                         decided(view);
                         ScaleDecision::Set(load)
                     })
+                    .guarded_by(ScaleGuard::VersionByPut)
+                    .with(&self.options)
+                    .outcome()
                     .await?
                 }
             };
@@ -271,13 +274,16 @@ impl<'a> Operator<'a> {
                 Strategy::Lazy => {
                     let mut copy = self.cache.copy(name)?;
                     decide(&mut copy);
-                    put_once(&self.pools, name, Subresource::Status, &self.options, &copy).await?
+                    once::put(&self.pools, name, Subresource::Status, &self.options, &copy).await?
                 }
                 Strategy::Retry => {
-                    update_status(&self.pools, name, &self.options, Source::Live, |pool| {
+                    update_status(&self.pools, name, |pool| {
                         decide(pool);
                         UpdateDecision::Write
                     })
+                    .put()
+                    .with(&self.options)
+                    .outcome()
                     .await?
                 }
             };

@@ -1,7 +1,7 @@
 //! Two operators and a user that all write one object, and the owners of its fields.
 
 use anyhow::{Context as _, Result};
-use conflict_retry::{Outcome, Source, UpdateDecision, WriteOptions, update};
+use conflict_retry::{Outcome, UpdateDecision, WriteOptions, update};
 use e2e::audit::Event;
 use e2e::lost_update_check::LostUpdateCheck;
 use e2e::objects;
@@ -86,10 +86,13 @@ async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -
 
     let options = WriteOptions::new("alice");
     let pools = alice.api::<NodePool>();
-    let change = update(&pools, "workers", &options, Source::Live, |pool| {
+    let change = update(&pools, "workers", |pool| {
         pool.spec.max_replicas = 8;
         UpdateDecision::Write
-    });
+    })
+    .put()
+    .with(&options)
+    .outcome();
     let what = "She changes the bound in what is there now, by conflict-retry's update: a read, a PUT, and again from a new read if an operator comes between.";
     let Outcome::Written(pool) = ctx.racing(what, change).await? else {
         anyhow::bail!("the bound was not written")

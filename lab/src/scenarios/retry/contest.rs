@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use conflict_retry::{Outcome, Source, UpdateDecision, WriteError, WriteOptions, update};
+use conflict_retry::{Outcome, UpdateDecision, WriteError, WriteOptions, update};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
@@ -170,10 +170,13 @@ pub(super) async fn goal(
     name: &str,
     options: &WriteOptions,
 ) -> Result<Outcome<Pool>, WriteError> {
-    update(pools, name, options, Source::Live, |pool| {
+    update(pools, name, |pool| {
         pool.spec.replicas = Some(GOAL);
         UpdateDecision::Write
     })
+    .put()
+    .with(options)
+    .outcome()
     .await
 }
 

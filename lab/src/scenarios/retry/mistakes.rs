@@ -3,8 +3,7 @@
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{
-    Class, Outcome, Source, UpdateDecision, Verb, WriteError, WriteOptions, is_conflict, retry_on_conflict,
-    update,
+    Class, Outcome, UpdateDecision, Verb, WriteError, WriteOptions, is_conflict, retry_on_conflict, update,
 };
 use kube::ResourceExt as _;
 use kube::api::PostParams;
@@ -135,10 +134,13 @@ async fn what_cannot_succeed(ctx: &ScenarioContext) -> Result<()> {
     );
     ctx.say("`update` asks what the error means. This one needs another object, not another attempt.");
     let options = WriteOptions::new("alice");
-    let answer = update(&contest.pools(), contest.name, &options, Source::Live, |pool| {
+    let answer = update(&contest.pools(), contest.name, |pool| {
         pool.owner_references_mut().push(owner_without_uid());
         UpdateDecision::Write
     })
+    .put()
+    .with(&options)
+    .outcome()
     .await;
     let is_rejected = matches!(answer, Err(WriteError::Rejected { class: Class::Invalid, .. }));
     ctx.check("it is rejected at the first attempt", is_rejected);
@@ -164,8 +166,11 @@ async fn error_unread(ctx: &ScenarioContext) -> Result<()> {
     ctx.check("five times it is not there", answer.is_err_and(|error| is_missing(&error)));
     ctx.say("For `update` a missing object is an outcome of its own: no success, and nothing to retry.");
     let options = WriteOptions::new("alice");
-    let outcome =
-        update(&alice.api::<Pool>(), "deleted", &options, Source::Live, |_| UpdateDecision::Write).await?;
+    let outcome = update(&alice.api::<Pool>(), "deleted", |_| UpdateDecision::Write)
+        .put()
+        .with(&options)
+        .outcome()
+        .await?;
     ctx.check_eq("it answers Gone after one request", &outcome, &Outcome::Gone);
     ctx.check_eq("six requests in all", &alice.counts().requests, &6);
     Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
-use conflict_retry::{Source, UpdateDecision, WriteError, WriteOptions, is_conflict, update};
+use conflict_retry::{UpdateDecision, WriteError, WriteOptions, is_conflict, update};
 use futures::future::{join_all, try_join_all};
 use kube::ResourceExt as _;
 use kube::api::PostParams;
@@ -45,10 +45,13 @@ pub(super) async fn run(ctx: &ScenarioContext, name: &str, policy: &RetryPolicy)
 
 async fn racer(writers: &Actor, name: &str, number: usize, policy: RetryPolicy) -> Result<()> {
     let options = WriteOptions::new(format!("writer-{number}")).with_policy(policy);
-    let written = update(&writers.api::<Pool>(), name, &options, Source::Live, |pool| {
+    let written = update(&writers.api::<Pool>(), name, |pool| {
         mark(pool, number);
         UpdateDecision::Write
     })
+    .put()
+    .with(&options)
+    .outcome()
     .await;
     match written {
         Ok(_) | Err(WriteError::Exhausted { .. }) => Ok(()),

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{
-    Outcome, RetryError, Source, UpdateDecision, WriteError, WriteOptions, retry_on_conflict, update,
+    Outcome, RetryError, UpdateDecision, WriteError, WriteOptions, retry_on_conflict, update,
 };
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
@@ -145,10 +145,13 @@ async fn attempt(trouble: &Trouble<'_>) -> Result<Pool, kube::Error> {
 
 async fn by_update(trouble: &Trouble<'_>) -> String {
     let options = WriteOptions::new("alice");
-    let answer = update(&trouble.pools, trouble.pool, &options, Source::Live, |pool| {
+    let answer = update(&trouble.pools, trouble.pool, |pool| {
         change(pool, trouble.spoils);
         UpdateDecision::Write
     })
+    .put()
+    .with(&options)
+    .outcome()
     .await;
     match answer {
         Ok(Outcome::Gone) => "the outcome Gone".to_owned(),

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{
-    MaybeConflict, RetryError, Source, UpdateDecision, WriteError, WriteOptions, create, is_conflict,
+    MaybeConflict, RetryError, UpdateDecision, WriteError, WriteOptions, is_conflict, once,
     retry_on_conflict, update, update_status,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -169,17 +169,23 @@ async fn single(ctx: &ScenarioContext) -> Result<Cost> {
 
 async fn sync_by_writes(contest: &Contest, options: &WriteOptions) -> Result<()> {
     let pools: Api<Pool> = contest.pools();
-    let _status = update_status(&pools, "workers", options, Source::Live, |pool| {
+    let _status = update_status(&pools, "workers", |pool| {
         pool.status.get_or_insert_with(PoolStatus::default).ready = Some(4);
         UpdateDecision::Write
     })
+    .put()
+    .with(options)
+    .outcome()
     .await?;
-    let _spec = update(&pools, contest.name, options, Source::Live, |pool| {
+    let _spec = update(&pools, contest.name, |pool| {
         pool.spec.replicas = Some(GOAL);
         UpdateDecision::Write
     })
+    .put()
+    .with(options)
+    .outcome()
     .await?;
-    match create(&notices(contest), options, &notice(Some("notice-painters"))).await {
+    match once::create(&notices(contest), options, &notice(Some("notice-painters"))).await {
         Err(error) if !WriteError::is_already_exists(&error) => Err(error.into()),
         _ => Ok(()),
     }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use anyhow::{Context as _, Result};
-use conflict_retry::{Outcome, ScaleView, Subresource, WriteError, WriteOptions, put_once, scale_put_once};
+use conflict_retry::{Outcome, ScaleView, Subresource, WriteError, WriteOptions, once};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -129,10 +129,10 @@ async fn with_put_once(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let view = ScaleView::of(&copy, copy.spec.replicas, None);
     let before = alice.counts().requests;
     let pools = alice.api::<Pool>();
-    let map = put_once(&alice.api(), NAME, Subresource::Main, &options, &map).await;
-    let status = put_once(&pools, NAME, Subresource::Status, &options, &copy).await;
-    let object = put_once(&pools, NAME, Subresource::Main, &options, &copy).await;
-    let scale = scale_put_once(&pools, NAME, &options, &view, 7).await;
+    let map = once::put(&alice.api(), NAME, Subresource::Main, &options, &map).await;
+    let status = once::put(&pools, NAME, Subresource::Status, &options, &copy).await;
+    let object = once::put(&pools, NAME, Subresource::Main, &options, &copy).await;
+    let scale = once::put_scale(&pools, NAME, &options, &view, 7).await;
     ctx.check("put_once of the ConfigMap is refused", is_refused(&map));
     ctx.check(
         "put_once of the custom resource and of its status are refused",

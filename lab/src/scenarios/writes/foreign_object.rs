@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use conflict_retry::{Outcome, RetryPolicy, Source, UpdateDecision, WriteOptions, apply, update};
+use conflict_retry::{Outcome, RetryPolicy, UpdateDecision, WriteOptions, apply, update};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -93,7 +93,8 @@ async fn label_only(ctx: &ScenarioContext, alice: &Actor, owner: &Actor) -> Resu
     let patch = Patch::Merge(json!({"metadata": {"labels": {"team": "a"}}}));
     maps.patch(NAME, &PatchParams::default(), &patch).await?;
     tick(&owner.api(), 12).await?;
-    let outcome = apply(&maps, NAME, &WriteOptions::new("alice"), &labelled("size", "small")).await?;
+    let outcome =
+        apply(&maps, NAME, &labelled("size", "small")).with(&WriteOptions::new("alice")).outcome().await?;
     let map = outcome.met().context("the apply was not carried out")?;
     ctx.check_eq("no conflict", &(alice.counts().conflicts - before), &0);
     let size = map.metadata.labels.as_ref().and_then(|labels| labels.get("size")).map(String::as_str);
@@ -149,17 +150,21 @@ async fn busy_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
 async fn apply_and_update(alice: &Actor) -> Result<(RequestCounts, Outcome<ConfigMap>)> {
     let (maps, options) = (alice.api::<ConfigMap>(), WriteOptions::new("alice"));
     for round in 0..10 {
-        let outcome = apply(&maps, NAME, &options, &labelled("round", &round.to_string())).await?;
+        let outcome =
+            apply(&maps, NAME, &labelled("round", &round.to_string())).with(&options).outcome().await?;
         ensure!(outcome.met().is_some(), "an apply was not carried out");
     }
     let between = alice.counts();
     // Each conflict needs a write of the owner, so these attempts are always enough.
     let patient = RetryPolicy::default().with_deadline(None).with_max_attempts(NonZeroU32::MAX);
     let options = options.with_policy(patient);
-    let outcome = update(&maps, NAME, &options, Source::Live, |map| {
+    let outcome = update(&maps, NAME, |map| {
         map.data.get_or_insert_default().insert("asked".into(), "yes".into());
         UpdateDecision::Write
     })
+    .put()
+    .with(&options)
+    .outcome()
     .await?;
     Ok((between, outcome))
 }

@@ -1,7 +1,7 @@
 //! A conflict that the caller ignores.
 
 use anyhow::Result;
-use conflict_retry::{Outcome, Source, Subresource, UpdateDecision, WriteOptions, put_once, update};
+use conflict_retry::{Outcome, Source, Subresource, UpdateDecision, WriteOptions, once, update};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
@@ -52,12 +52,15 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
         &report,
         &"not scaled: another write came first",
     );
-    let outcome =
-        update(&alice.api::<Pool>(), NAME, &WriteOptions::new("alice"), Source::Copy(copy), |pool| {
-            pool.spec.replicas = Some(5);
-            UpdateDecision::Write
-        })
-        .await?;
+    let outcome = update(&alice.api::<Pool>(), NAME, |pool| {
+        pool.spec.replicas = Some(5);
+        UpdateDecision::Write
+    })
+    .put()
+    .with(&WriteOptions::new("alice"))
+    .from(Source::Copy(copy))
+    .outcome()
+    .await?;
     let stored = ctx.stored::<Pool>(NAME).await?;
     ctx.check(
         "update reads again and decides again, and says that it has written",
@@ -87,13 +90,13 @@ async fn scale_carelessly(alice: &Actor, mut pool: Pool) -> Result<()> {
 #[expect(unused_must_use, reason = "shows the warning: were there none, this line would be one")]
 async fn scale_against_the_warning(alice: &Actor, pool: &Pool) -> Result<()> {
     let pool = scaled(pool);
-    put_once(&alice.api::<Pool>(), NAME, Subresource::Main, &WriteOptions::new("alice"), &pool).await?;
+    once::put(&alice.api::<Pool>(), NAME, Subresource::Main, &WriteOptions::new("alice"), &pool).await?;
     Ok(())
 }
 
 async fn scale_and_report(alice: &Actor, pool: &Pool) -> Result<&'static str> {
     let options = WriteOptions::new("alice");
-    let outcome = put_once(&alice.api::<Pool>(), NAME, Subresource::Main, &options, &scaled(pool)).await?;
+    let outcome = once::put(&alice.api::<Pool>(), NAME, Subresource::Main, &options, &scaled(pool)).await?;
     Ok(match outcome {
         Outcome::Written(_) | Outcome::Unchanged(_) | Outcome::AlreadyDone(_) => "scaled",
         Outcome::Conflict(_) => "not scaled: another write came first",

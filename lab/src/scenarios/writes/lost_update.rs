@@ -107,7 +107,12 @@ async fn blind_retry(play: &mut Play<'_>) -> Result<()> {
         pool.spec.replicas = Some(2);
         UpdateDecision::Write
     };
-    let outcome = update(&bob.api::<Pool>(), "blind", &options, Source::Copy(his), blindly).await?;
+    let outcome = update(&bob.api::<Pool>(), "blind", blindly)
+        .put()
+        .with(&options)
+        .from(Source::Copy(his))
+        .outcome()
+        .await?;
     ctx.check_eq("Bob's retry is granted", &outcome.label(), &"written");
     let stored = replicas(ctx, "blind").await?;
     ctx.check_eq("2 is stored: Alice's 5 is as lost as without versions", &stored, &Some(2));
@@ -133,7 +138,12 @@ async fn counted(play: &mut Play<'_>) -> Result<()> {
     let his = bob.api::<Pool>().get("counted").await?;
     raise(alice, "counted").await?;
     let options = WriteOptions::new("bob");
-    let outcome = update(&bob.api::<Pool>(), "counted", &options, Source::Copy(his), one_less).await?;
+    let outcome = update(&bob.api::<Pool>(), "counted", one_less)
+        .put()
+        .with(&options)
+        .from(Source::Copy(his))
+        .outcome()
+        .await?;
     ctx.check_eq("Bob's second decision is granted", &outcome.label(), &"written");
     let stored = replicas(ctx, "counted").await?;
     ctx.check_eq("4 is stored: 3, two more, one less", &stored, &Some(4));
@@ -146,7 +156,7 @@ async fn counted_twice(play: &mut Play<'_>) -> Result<()> {
     ctx.say("Counting has a catch. Bob wants one less, and is the only writer. The server carries his first PUT out, but its answer is lost on the way back, as when a connection breaks. `update` cannot know, reads again, and has him count again.");
     ctx.set(&pool("twice", 3)).await?;
     let pools = deaf(bob, 1);
-    let outcome = update(&pools, "twice", &WriteOptions::new("bob"), Source::Live, one_less).await?;
+    let outcome = update(&pools, "twice", one_less).put().with(&WriteOptions::new("bob")).outcome().await?;
     ctx.check_eq("Bob is told that it is written", &outcome.label(), &"written");
     let stored = replicas(ctx, "twice").await?;
     ctx.check_eq("1 is stored, where 2 was meant: one less was counted twice", &stored, &Some(1));
@@ -169,7 +179,7 @@ async fn said_twice(play: &mut Play<'_>) -> Result<()> {
         pool.spec.replicas = pool.spec.replicas.min(Some(2));
         UpdateDecision::Write
     };
-    let outcome = update(&pools, "once", &WriteOptions::new("bob"), Source::Live, at_most_2).await?;
+    let outcome = update(&pools, "once", at_most_2).put().with(&WriteOptions::new("bob")).outcome().await?;
     ctx.check("Bob is told that it is done already", matches!(outcome, Outcome::AlreadyDone(_)));
     let stored = replicas(ctx, "once").await?;
     ctx.check_eq("2 is stored, written once", &stored, &Some(2));
@@ -209,7 +219,12 @@ async fn needed(play: &mut Play<'_>) -> Result<()> {
         pool.spec.replicas = pool.spec.replicas.max(Some(4));
         UpdateDecision::Write
     };
-    let outcome = update(&bob.api::<Pool>(), "needed", &options, Source::Copy(his), at_least_4).await?;
+    let outcome = update(&bob.api::<Pool>(), "needed", at_least_4)
+        .put()
+        .with(&options)
+        .from(Source::Copy(his))
+        .outcome()
+        .await?;
     ctx.check_eq(
         "after the 409 Bob's need is met, and he sends nothing more",
         &outcome.label(),
@@ -235,7 +250,12 @@ async fn yielded(play: &mut Play<'_>) -> Result<()> {
         pool.spec.replicas = Some(2);
         UpdateDecision::Write
     };
-    let outcome = update(&bob.api::<Pool>(), "exactly", &options, Source::Copy(his), while_3).await?;
+    let outcome = update(&bob.api::<Pool>(), "exactly", while_3)
+        .put()
+        .with(&options)
+        .from(Source::Copy(his))
+        .outcome()
+        .await?;
     ctx.check("Bob's outcome is Aborted: he knows", matches!(outcome, Outcome::Aborted));
     ctx.check_eq("Alice's 5 is stored", &replicas(ctx, "exactly").await?, &Some(5));
     table.row(&[&"update, yields", &"5", &"2, aborted", &5, &"2 is not written, and Bob knows"]);

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use anyhow::{Context as _, Result, bail};
-use conflict_retry::{Source, UpdateDecision, WriteOptions, apply, update};
+use conflict_retry::{UpdateDecision, WriteOptions, apply, update};
 use e2e::wait::eventually;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -58,7 +58,7 @@ async fn prepare(ctx: &ScenarioContext, alice: &Actor) -> Result<Pool> {
     let mut mine = pools.replace(NAME, &params, &mine).await?;
     mine.status = Some(PoolStatus { ready: Some(2), ..PoolStatus::default() });
     let mine = pools.replace_status(NAME, &params, &mine).await?;
-    let applied = apply(&pools, NAME, &WriteOptions::new("notes"), &note()).await?.met();
+    let applied = apply(&pools, NAME, &note()).with(&WriteOptions::new("notes")).outcome().await?.met();
     let applied = applied.context("the apply was not carried out")?;
     ctx.check("the first apply moves the version", applied.resource_version() != mine.resource_version());
     Ok(applied)
@@ -142,7 +142,7 @@ async fn send(alice: &Actor, what: &str) -> Result<String> {
             pools.patch(NAME, &params(), &patch).await?
         }
         _ => {
-            let outcome = apply(&pools, NAME, &WriteOptions::new("notes"), &note()).await?;
+            let outcome = apply(&pools, NAME, &note()).with(&WriteOptions::new("notes")).outcome().await?;
             outcome.met().context("the apply was not carried out")?
         }
     };
@@ -170,10 +170,13 @@ fn latest(entries: &[ManagedFieldsEntry]) -> Option<k8s_openapi::apimachinery::p
 async fn not_even_sent(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     ctx.say("An equal write still is a request, with validation and a read of the store. conflict_retry compares first, and sends nothing.");
     let before = alice.counts();
-    let outcome = update(&alice.api::<Pool>(), NAME, &WriteOptions::new(MANAGER), Source::Live, |pool| {
+    let outcome = update(&alice.api::<Pool>(), NAME, |pool| {
         pool.spec.machine = Some("large".into());
         UpdateDecision::Write
     })
+    .put()
+    .with(&WriteOptions::new(MANAGER))
+    .outcome()
     .await?;
     let after = alice.counts();
     ctx.check_eq("the outcome is Unchanged", &outcome.label(), &"unchanged");
@@ -189,7 +192,8 @@ async fn not_even_sent(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
 async fn another_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     ctx.say("The first exception is ownership. The note that one manager has applied is applied by another, word for word: nothing changes in the pool, but it has one owner more.");
     let before = ctx.stored::<Pool>(NAME).await?;
-    let after = apply(&alice.api::<Pool>(), NAME, &WriteOptions::new("others"), &note()).await?.met();
+    let after =
+        apply(&alice.api::<Pool>(), NAME, &note()).with(&WriteOptions::new("others")).outcome().await?.met();
     let after = after.context("the apply was not carried out")?;
     ctx.check_eq(
         "the version moves, spec and generation stay",

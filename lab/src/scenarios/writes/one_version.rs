@@ -140,7 +140,8 @@ async fn own_fields(
             "apiVersion": "lab.tandem.dev/v1", "kind": "Pool",
             "status": {"selector": format!("round={round}")},
         });
-        written += usize::from(apply_status(&pools, NAME, &options, &status).await?.met().is_some());
+        written +=
+            usize::from(apply_status(&pools, NAME, &status).with(&options).outcome().await?.met().is_some());
         interfere(controller, "status", 10 + round).await?;
         let note = Patch::Merge(json!({"spec": {"note": format!("own {round}")}}));
         written += usize::from(code(&pools.patch(NAME, &PatchParams::default(), &note).await) == 200);

@@ -153,10 +153,14 @@ async fn with_update_status(
     options: &WriteOptions,
     copy: Pool,
 ) -> Result<Outcome<Pool>, WriteError> {
-    update_status(&alice.api::<Pool>(), NAME, options, Source::Copy(copy), |pool| {
+    update_status(&alice.api::<Pool>(), NAME, |pool| {
         all_ready(pool, "update_status");
         UpdateDecision::Write
     })
+    .put()
+    .with(options)
+    .from(Source::Copy(copy))
+    .outcome()
     .await
 }
 

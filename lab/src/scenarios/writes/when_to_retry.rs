@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::{
-    Outcome, Source, Subresource, UpdateDecision, WriteOptions, apply_status, put_once, update,
+    Outcome, Source, Subresource, UpdateDecision, WriteOptions, apply_status, once, update,
 };
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -100,10 +100,14 @@ async fn the_write(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> 
     let overwrites = Arc::new(Overwrites::default());
     let options = WriteOptions::new("controller").with_observer(Arc::clone(&overwrites) as _);
     let pools = controller.api::<Pool>();
-    let outcome = update(&pools, "write", &options, Source::Copy(copy), |pool| {
+    let outcome = update(&pools, "write", |pool| {
         pool.spec.replicas = Some(decided);
         UpdateDecision::Write
     })
+    .put()
+    .with(&options)
+    .from(Source::Copy(copy))
+    .outcome()
     .await?;
     let stored = replicas(ctx, "write").await?;
     ctx.check_eq("the write is granted", &outcome.label(), &"written");
@@ -157,10 +161,14 @@ async fn healed(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Res
 /// Writes the decision, whatever the pool contains.
 async fn set(controller: &Actor, name: &str, source: Source<'_, Pool>, decided: i32) -> Result<()> {
     let (pools, options) = (controller.api::<Pool>(), WriteOptions::new("controller"));
-    let outcome = update(&pools, name, &options, source, |pool| {
+    let outcome = update(&pools, name, |pool| {
         pool.spec.replicas = Some(decided);
         UpdateDecision::Write
-    });
+    })
+    .put()
+    .with(&options)
+    .from(source)
+    .outcome();
     outcome.await?.met().context("the write was not carried out").map(drop)
 }
 
@@ -172,7 +180,7 @@ async fn reconcile(controller: &Actor, meanwhile: impl Future<Output = Result<()
     meanwhile.await?;
     pool.spec.replicas = Some(decided);
     let options = WriteOptions::new("controller");
-    Ok(put_once(&pools, "everything", Subresource::Main, &options, &pool).await?)
+    Ok(once::put(&pools, "everything", Subresource::Main, &options, &pool).await?)
 }
 
 async fn everything(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
@@ -202,12 +210,16 @@ async fn the_decision(ctx: &ScenarioContext, person: &Actor, table: &mut Table) 
     let copy = pools.get("decision").await?;
     touch(person, "decision", json!({"metadata": {"annotations": {JOBS: "4"}}})).await?;
     let options = WriteOptions::new("controller");
-    let outcome = update(&pools, "decision", &options, Source::Copy(copy), |pool| {
+    let outcome = update(&pools, "decision", |pool| {
         let jobs = pool.metadata.annotations.as_ref().and_then(|annotations| annotations.get(JOBS));
         let Ok(decided) = replicas_for(jobs) else { return UpdateDecision::Abort };
         pool.spec.replicas = Some(decided);
         UpdateDecision::Write
     })
+    .put()
+    .with(&options)
+    .from(Source::Copy(copy))
+    .outcome()
     .await?;
     ctx.check_eq("the write is granted", &outcome.label(), &"written");
     ctx.check_eq("2 replicas are stored, as 4 jobs need", &replicas(ctx, "decision").await?, &Some(2));
@@ -223,7 +235,8 @@ async fn nothing(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Re
     pools.get("nothing").await?;
     touch(person, "nothing", json!({"spec": {"note": "in between"}})).await?;
     let status = json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "status": {"ready": 3}});
-    let outcome = apply_status(&pools, "nothing", &WriteOptions::new("controller"), &status).await?;
+    let outcome =
+        apply_status(&pools, "nothing", &status).with(&WriteOptions::new("controller")).outcome().await?;
     let counts = controller.counts();
     ctx.check_eq(
         "the apply is granted, without a conflict",

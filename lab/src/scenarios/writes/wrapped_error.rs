@@ -171,10 +171,14 @@ async fn exhausted(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
     let copy = ctx.stored::<Pool>(NAME).await?;
     sync(&alice, NAME, bob, || false).await?;
     let options = WriteOptions::new("alice").with_policy(RetryPolicy::once());
-    let done = update(&alice.api::<Pool>(), NAME, &options, Source::Copy(copy), |pool| {
+    let done = update(&alice.api::<Pool>(), NAME, |pool| {
         pool.spec.note = Some("late".into());
         UpdateDecision::Write
     })
+    .put()
+    .with(&options)
+    .from(Source::Copy(copy))
+    .outcome()
     .await;
     let error = done.err().context("it was granted")?;
     ctx.check("update that gives up: WriteError::Exhausted", matches!(error, WriteError::Exhausted { .. }));

@@ -187,7 +187,7 @@ impl<K: StatusObject> Target<K> {
         object.meta_mut().managed_fields = None;
         with_status(&mut object, change.wanted)?;
         let status = Subresource::Status;
-        Ok(conflict_retry::put_once(&self.api, &self.name, status, options, &object).await?)
+        Ok(conflict_retry::once::put(&self.api, &self.name, status, options, &object).await?)
     }
 
     /// `retry`: live read, change, PUT, until it succeeds.
@@ -199,17 +199,8 @@ impl<K: StatusObject> Target<K> {
     where
         D: FnMut(&K) -> K::Status + Send,
     {
-        let mut failed = None;
-        let mutate = |object: &mut K| match change(&mut decision, object) {
-            Ok(decision) => decision,
-            Err(error) => {
-                failed = Some(error);
-                UpdateDecision::Abort
-            }
-        };
-        let outcome =
-            conflict_retry::update_status(&self.api, &self.name, options, Source::Live, mutate).await?;
-        failed.map_or(Ok(outcome), Err)
+        let mutate = |object: &mut K| change(&mut decision, object);
+        conflict_retry::update_status(&self.api, &self.name, mutate).put().with(options).outcome().await
     }
 
     /// `patch`: a merge patch at the version that it was computed from, until it succeeds.
@@ -222,20 +213,17 @@ impl<K: StatusObject> Target<K> {
     where
         D: FnMut(&K) -> K::Status + Send,
     {
-        let mut failed = None;
-        let decide = |object: &K| match decision.change(object) {
-            Ok(change) if change.is_met() => None,
-            Ok(change) => Some(Contract::merge_patch(&change.current, &change.wanted)),
-            Err(error) => {
-                failed = Some(error);
-                None
-            }
+        let decide = |object: &K| {
+            let change = decision.change(object)?;
+            let patch = (!change.is_met()).then(|| Contract::merge_patch(&change.current, &change.wanted));
+            Ok::<_, WriterError>(patch)
         };
-        let status = Subresource::Status;
-        let outcome =
-            conflict_retry::merge_patch(&self.api, &self.name, status, options, Source::Copy(base), decide)
-                .await?;
-        failed.map_or(Ok(outcome), Err)
+        conflict_retry::merge_patch(&self.api, &self.name, decide)
+            .on(Subresource::Status)
+            .with(options)
+            .from(Source::Copy(base))
+            .outcome()
+            .await
     }
 
     /// `guarded`: a patch with tests of the observed state for fields that must not be written late, server-side apply
@@ -304,23 +292,18 @@ impl<K: StatusObject> Target<K> {
         writer: &Writer,
         options: &WriteOptions,
         base: K,
-        mut decide: impl FnMut(&K) -> Result<PatchDecision, WriterError> + Send,
+        decide: impl FnMut(&K) -> Result<PatchDecision, WriterError> + Send,
     ) -> Result<Outcome<K>, WriterError> {
-        let mut failed = None;
-        let decide = |object: &K| {
-            decide(object).unwrap_or_else(|error| {
-                failed = Some(error);
-                PatchDecision::Abort
-            })
-        };
-        let (status, source) = (Subresource::Status, Source::Copy(base));
-        let outcome =
-            conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
-                .await?;
+        let outcome = conflict_retry::patch_at_generation(&self.api, &self.name, decide)
+            .on(Subresource::Status)
+            .with(options)
+            .from(Source::Copy(base))
+            .outcome()
+            .await?;
         if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
             writer.write_tracker.wrote(object, ChangeKind::Updated);
         }
-        failed.map_or(Ok(outcome), Err)
+        Ok(outcome)
     }
 
     /// Server-side apply of the owned part.
@@ -345,7 +328,8 @@ impl<K: StatusObject> Target<K> {
             "status": decision.contract.part(&change.wanted),
         });
         let forced = options.clone().with_force(true);
-        let outcome = conflict_retry::apply_status(&self.api, &self.name, &forced, &body).await?;
+        let outcome =
+            conflict_retry::apply_status(&self.api, &self.name, &body).with(&forced).outcome().await?;
         let (Outcome::Written(stored) | Outcome::AlreadyDone(stored)) = outcome else {
             return Ok(outcome);
         };

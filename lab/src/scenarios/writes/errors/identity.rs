@@ -1,7 +1,7 @@
 //! Answers that depend on the client's identity.
 
 use anyhow::Result;
-use conflict_retry::{Source, Subresource, merge_patch};
+use conflict_retry::{Source, merge_patch};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
@@ -58,7 +58,7 @@ async fn refused(
     let case = ErrorCase::new(ctx.actor_with(name, config)?);
     let newest = Source::Copy(ctx.stored::<Pool>(NAME).await?);
     let five = |_: &Pool| Some(json!({"spec": {"replicas": 5}}));
-    let ended = merge_patch(&case.pools(), NAME, Subresource::Main, &case.options, newest, five).await;
+    let ended = merge_patch(&case.pools(), NAME, five).with(&case.options).from(newest).outcome().await;
     case.end(ctx, table, expected, label(&ended));
     Ok(())
 }

@@ -7,9 +7,7 @@ mod object;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use conflict_retry::{
-    AttemptEvent, Observer, Outcome, Source, UpdateDecision, WriteError, WriteOptions, update,
-};
+use conflict_retry::{AttemptEvent, Observer, Outcome, UpdateDecision, WriteError, WriteOptions, update};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -144,10 +142,13 @@ async fn not_found_is_no_success(ctx: &ScenarioContext) -> Result<()> {
     ctx.check("success is reported, and there is no object that would have 5 replicas", {
         reported.is_ok() && stored.is_none()
     });
-    let outcome = update(&alice.api::<Pool>(), "absent", &WriteOptions::new("alice"), Source::Live, |pool| {
+    let outcome = update(&alice.api::<Pool>(), "absent", |pool| {
         pool.spec.replicas = Some(5);
         UpdateDecision::Write
     })
+    .put()
+    .with(&WriteOptions::new("alice"))
+    .outcome()
     .await?;
     ctx.check("the outcome Gone does not count as met", outcome == Outcome::Gone && outcome.met().is_none());
     Ok(())

@@ -3,9 +3,7 @@
 use std::num::NonZeroU32;
 
 use anyhow::{Context as _, Result};
-use conflict_retry::{
-    EvictOutcome, RetryPolicy, Source, UpdateDecision, WriteError, WriteOptions, evict, update,
-};
+use conflict_retry::{EvictOutcome, RetryPolicy, UpdateDecision, WriteError, WriteOptions, once, update};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Patch, PatchParams};
@@ -26,7 +24,7 @@ const NO_SERVER: &str = "http://127.0.0.1:1";
 pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
     hold_a_pod(ctx).await?;
     let case = ErrorCase::of_alice(ctx).await?;
-    let ended = evict(&case.actor.api::<Pod>(), WEB, &case.options, None).await;
+    let ended = once::evict(&case.actor.api::<Pod>(), WEB, &case.options, None).await;
     let expected = Expected {
         what: "eviction: a budget holds the pod",
         code: 429,
@@ -42,7 +40,7 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> 
     let case = ErrorCase::new(ctx.actor_with("alice", config)?);
     let twice = RetryPolicy::default().with_max_attempts(NonZeroU32::MIN.saturating_add(1));
     let options: WriteOptions = case.options.clone().with_policy(twice.with_deadline(None));
-    let ended = update(&case.pools(), NAME, &options, Source::Live, |_| UpdateDecision::Write).await;
+    let ended = update(&case.pools(), NAME, |_| UpdateDecision::Write).put().with(&options).outcome().await;
     let expected = Expected {
         what: "no server answers at the port",
         code: 0,

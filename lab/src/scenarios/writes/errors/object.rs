@@ -2,8 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{
-    Source, Subresource, UpdateDecision, WriteError, WriteOptions, apply, create, json_patch, merge_patch,
-    update,
+    Source, Subresource, UpdateDecision, WriteError, WriteOptions, apply, merge_patch, once, update,
 };
 use serde_json::json;
 
@@ -23,7 +22,8 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table, old: &Pool) ->
 
 async fn not_found(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
     let case = ErrorCase::of_alice(ctx).await?;
-    let ended = update(&case.pools(), "absent", &case.options, Source::Live, |_| UpdateDecision::Write).await;
+    let ended =
+        update(&case.pools(), "absent", |_| UpdateDecision::Write).put().with(&case.options).outcome().await;
     let expected = Expected {
         what: "there is no such object",
         code: 404,
@@ -38,7 +38,7 @@ async fn not_found(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
 
 async fn already_exists(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
     let case = ErrorCase::of_alice(ctx).await?;
-    let ended = create(&case.pools(), &case.options, &pool(NAME, 9)).await;
+    let ended = once::create(&case.pools(), &case.options, &pool(NAME, 9)).await;
     let expected = Expected {
         what: "create: the name is taken",
         code: 409,
@@ -53,17 +53,25 @@ async fn already_exists(ctx: &ScenarioContext, table: &mut Table) -> Result<()> 
 
 async fn stale_version(ctx: &ScenarioContext, table: &mut Table, old: &Pool) -> Result<()> {
     let (bob, copy) = (ctx.actor("bob").await?, Source::Copy(old.clone()));
-    let outcome = update(&bob.api::<Pool>(), NAME, &WriteOptions::new("bob"), copy, |pool| {
+    let outcome = update(&bob.api::<Pool>(), NAME, |pool| {
         pool.spec.replicas = Some(4);
         UpdateDecision::Write
     })
+    .put()
+    .with(&WriteOptions::new("bob"))
+    .from(copy)
+    .outcome()
     .await?;
     outcome.met().context("the pool is gone")?;
     let case = ErrorCase::of_alice(ctx).await?;
-    let ended = update(&case.pools(), NAME, &case.options, Source::Copy(old.clone()), |pool| {
+    let ended = update(&case.pools(), NAME, |pool| {
         pool.spec.machine = Some("large".into());
         UpdateDecision::Write
     })
+    .put()
+    .with(&case.options)
+    .from(Source::Copy(old.clone()))
+    .outcome()
     .await;
     let expected = Expected {
         what: "PUT: the version is old",
@@ -83,7 +91,7 @@ async fn failed_test(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
         {"op": "test", "path": "/spec/replicas", "value": 3},
         {"op": "replace", "path": "/spec/replicas", "value": 5},
     ]);
-    let ended = json_patch(&case.pools(), NAME, Subresource::Main, &case.options, &operations).await;
+    let ended = once::json_patch(&case.pools(), NAME, Subresource::Main, &case.options, &operations).await;
     let expected = Expected {
         what: "JSON Patch: its test fails",
         code: 422,
@@ -99,7 +107,7 @@ async fn failed_test(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
 async fn field_manager(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
     let case = ErrorCase::of_alice(ctx).await?;
     let body = json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "spec": {"note": "taken"}});
-    let ended = apply(&case.pools(), NAME, &case.options, &body).await;
+    let ended = apply(&case.pools(), NAME, &body).with(&case.options).outcome().await;
     let expected = Expected {
         what: "apply: another owns the field",
         code: 409,
@@ -116,7 +124,7 @@ async fn invalid(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
     let case = ErrorCase::of_alice(ctx).await?;
     let newest = Source::Copy(ctx.stored::<Pool>(NAME).await?);
     let many = |_: &Pool| Some(json!({"spec": {"replicas": "many"}}));
-    let ended = merge_patch(&case.pools(), NAME, Subresource::Main, &case.options, newest, many).await;
+    let ended = merge_patch(&case.pools(), NAME, many).with(&case.options).from(newest).outcome().await;
     let expected = Expected {
         what: "the object is not valid",
         code: 422,

@@ -1,5 +1,5 @@
-//! Requests that need no loop: create, delete, a caller-built JSON Patch, evict. One attempt each, with a classified
-//! error.
+//! Single attempts, each with a classified error: for what needs no loop, and for a controller that leaves the retry to
+//! its work queue.
 
 use std::time::Duration;
 
@@ -13,9 +13,10 @@ use kube::core::{ObjectMeta, Status};
 use serde_json::Value;
 
 use super::operation_state::{Failed, OperationState};
-use super::target::Target;
-use super::write_loop::{self, Move};
-use super::{Writable, wire};
+use super::target::WriteTarget;
+use super::view::ScaleView;
+use super::write_loop::{self, Single};
+use super::{Writable, guard, scale, wire};
 use crate::classify::Class;
 use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
@@ -32,8 +33,9 @@ const EVICTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// [`WriteError::is_already_exists`] recognises; the existing object may be the caller's own, if an earlier answer was
 /// lost.
 pub async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &K) -> Result<K, WriteError> {
-    let target = Target::new(api, object.meta().name.as_deref().unwrap_or_default());
-    let mut state = OperationState::begin(options, target.operation(Subresource::Main, Verb::Create));
+    let name = object.meta().name.as_deref().unwrap_or_default();
+    let target = WriteTarget::new(api, name, Subresource::Main, options);
+    let mut state = OperationState::begin(options, target.operation(Verb::Create));
     let result = Box::pin(async {
         state.ready(target).await?;
         let answer = state.call(Verb::Create, wire::create(api, options, object)).await?;
@@ -51,8 +53,8 @@ pub async fn delete<K: Writable>(
     options: &WriteOptions,
     params: &DeleteParams,
 ) -> Result<DeleteOutcome<K>, WriteError> {
-    let target = Target::new(api, name);
-    let mut state = OperationState::begin(options, target.operation(Subresource::Main, Verb::Delete));
+    let target = WriteTarget::new(api, name, Subresource::Main, options);
+    let mut state = OperationState::begin(options, target.operation(Verb::Delete));
     let result = Box::pin(async {
         target.check()?;
         state.ready(target).await?;
@@ -81,12 +83,47 @@ pub async fn json_patch<K: Writable>(
     options: &WriteOptions,
     operations: &Value,
 ) -> Result<Outcome<K>, WriteError> {
-    let decided = if operations.is_array() {
-        Ok(Move::Send(wire::json_patch(api, name, subresource, options, operations)))
+    let planned = if operations.is_array() {
+        Ok(Single::Send(wire::json_patch(api, name, subresource, options, operations)))
     } else {
         Err(Refusal::Body("of a JSON Patch is not an array; give a list of operations"))
     };
-    write_loop::once(Target::new(api, name), options, Verb::JsonPatch, subresource, decided).await
+    write_loop::once(WriteTarget::new(api, name, subresource, options), Verb::JsonPatch, planned).await
+}
+
+/// PUTs `object` once and unchanged. A conflict is [`Outcome::Conflict`]. A copy without a resourceVersion is rejected,
+/// because for many kinds the server would then overwrite whatever is stored.
+pub async fn put<K: Writable>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Subresource,
+    options: &WriteOptions,
+    object: &K,
+) -> Result<Outcome<K>, WriteError> {
+    let planned = guard::named(object, api, name)
+        .and_then(|()| guard::version(object.meta().resource_version.as_deref()))
+        .map(|_version| Single::Send(wire::put(api, name, subresource, options, object)));
+    write_loop::once(WriteTarget::new(api, name, subresource, options), Verb::Put, planned).await
+}
+
+/// PUTs the replica count `count` once, guarded by the resourceVersion of `seen`; a conflict is [`Outcome::Conflict`].
+/// A view without a resourceVersion is rejected, because the server treats such a PUT as unconditional.
+pub async fn put_scale<K: Writable>(
+    api: &Api<K>,
+    name: &str,
+    options: &WriteOptions,
+    seen: &ScaleView,
+    count: i32,
+) -> Result<Outcome<ScaleView>, WriteError> {
+    let send = |body| async move { wire::scale_put(api, name, options, &body).await.map(ScaleView::from) };
+    let planned = if seen.replicas == Some(count) {
+        Ok(Single::Keep(seen.clone()))
+    } else {
+        scale::checked(count)
+            .and_then(|count| scale::put_body(name, seen, count))
+            .map(|body| Single::Send(send(body)))
+    };
+    write_loop::once(WriteTarget::new(api, name, Subresource::Scale, options), Verb::Put, planned).await
 }
 
 /// Evicts a pod through the Eviction API, which respects `PodDisruptionBudget`s. Pass the observed UID in
@@ -105,10 +142,10 @@ pub async fn evict(
         metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         delete_options,
     };
-    let timeout = options.attempt_timeout().max(EVICTION_TIMEOUT);
+    let timeout = options.attempt_timeout(Verb::Evict).max(EVICTION_TIMEOUT);
     let options = &options.clone().with_attempt_timeout(timeout);
-    let target = Target::new(api, name);
-    let mut state = OperationState::begin(options, target.operation(Subresource::Eviction, Verb::Evict));
+    let target = WriteTarget::new(api, name, Subresource::Eviction, options);
+    let mut state = OperationState::begin(options, target.operation(Verb::Evict));
     let result = Box::pin(async {
         target.check()?;
         state.ready(target).await?;
