@@ -15,7 +15,7 @@ const POD_CPU: &str = "1500m";
 const PODS_EACH: usize = 50;
 /// How many pods of a Deployment may be missing. Fewer than there are on the nodes that a rollout replaces at a time, so that
 /// the budgets, and not only the surge, decide how fast it is.
-const MISSING: usize = 2;
+pub(super) const MISSING: usize = 2;
 
 /// How long a kubelet is silent before its node is replaced.
 const SILENT_SECONDS: i32 = 5;

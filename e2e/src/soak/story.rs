@@ -6,12 +6,14 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use shared_crds::v1alpha1::NodePoolStatus;
 
 use super::objects::{self, POOL};
+use crate::audit::Event;
 use crate::control_plane::go::inform;
 use crate::test_env::{TestEnv, is_ready};
 use crate::wait::eventually;
@@ -30,7 +32,7 @@ pub(super) async fn tell(env: &TestEnv, nodes: usize) -> Result<Vec<(&'static st
     let deployments = objects::deployments(nodes);
     Ok(vec![
         phase("filled by pending pods", fill(env, nodes, &deployments)).await?,
-        phase("rolled, while kubelets died", roll(env, nodes)).await?,
+        phase("rolled, while kubelets died", roll(env, nodes, &deployments)).await?,
         phase("repaired after more kubelets died", repair(env, nodes)).await?,
         phase("emptied to a tenth", shrink(env, nodes, &deployments)).await?,
     ])
@@ -59,9 +61,23 @@ async fn fill(env: &TestEnv, nodes: usize, deployments: &[Deployment]) -> Result
     all_available(env).await
 }
 
-/// The template changes, and some kubelets die on the way.
-async fn roll(env: &TestEnv, nodes: usize) -> Result<()> {
+/// The template changes, and some kubelets die on the way. The first eviction of a pod of one Deployment is refused: its budget
+/// permits none until then.
+async fn roll(env: &TestEnv, nodes: usize, deployments: &[Deployment]) -> Result<()> {
+    let held = deployments.first().context("no Deployment")?;
+    permit(env, held, 0).await?;
+    let audit = env.audit()?;
+    let mark = audit.end()?;
     env.patch_pool(POOL, &objects::other_machines()).await?;
+    eventually(PATIENCE, "an eviction is refused", async || {
+        tokio::time::sleep(LOOK).await;
+        env.operators.check_alive()?;
+        let is_refused = |event: &Event| event.subresource == "eviction" && event.code == 429;
+        ensure!(audit.follow_from(mark).read_new()?.iter().any(is_refused), "none was");
+        Ok(Some(()))
+    })
+    .await?;
+    permit(env, held, objects::MISSING).await?;
     until(env, "a third is replaced", async |status| {
         let current = status.up_to_date_replicas.unwrap_or(0);
         ensure!(usize::try_from(current)? >= nodes / 3, "{current} are");
@@ -78,6 +94,20 @@ async fn roll(env: &TestEnv, nodes: usize) -> Result<()> {
     .await?;
     settled(env, nodes..=nodes).await?;
     all_available(env).await
+}
+
+/// Sets how many pods of a Deployment may be missing, and waits until the disruption controller has taken it in.
+async fn permit(env: &TestEnv, deployment: &Deployment, missing: usize) -> Result<()> {
+    let budgets = env.api::<PodDisruptionBudget>();
+    let patch = Patch::Merge(json!({"spec": {"maxUnavailable": missing}}));
+    let budget = budgets.patch(&deployment.name_any(), &PatchParams::default(), &patch).await?;
+    eventually(PATIENCE, "the budget is taken in", async || {
+        tokio::time::sleep(LOOK).await;
+        let status = budgets.get(&deployment.name_any()).await?.status.context("no status")?;
+        ensure!(status.observed_generation >= budget.metadata.generation, "not yet");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Kubelets die while nothing else happens.

@@ -57,8 +57,23 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
     };
     assert_eq!((&*outcome.ending(), &*counts.take()), ("unchanged", "get"));
 
+    // What has changed, as a merge patch, from the same old copy.
+    let mut back = |object: &mut K| {
+        let mut value = serde_json::to_value(&*object).unwrap();
+        put_in(&mut value, part.path, second);
+        *object = serde_json::from_value(value).unwrap();
+    };
+    let requests = "merge_patch!conflict get merge_patch";
+    let outcome = if status {
+        conflict_retry::update_status(api, name, &mut back).with(options).from(cached(&stale)).outcome().await
+    } else {
+        conflict_retry::update(api, name, &mut back).with(options).from(cached(&stale)).outcome().await
+    };
+    assert_eq!((&*outcome.ending(), &*counts.take()), ("written", requests));
+    is(second).await;
+
     let mut patch = json!({});
-    put_in(&mut patch, part.path, second);
+    put_in(&mut patch, part.path, first);
     let want = |_: &K| Some(patch.clone());
     let outcome = conflict_retry::merge_patch(api, name, want)
         .on(part.subresource)
@@ -66,9 +81,8 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
         .from(cached(&stale))
         .outcome()
         .await;
-    let requests = "merge_patch!conflict get merge_patch";
     assert_eq!((&*outcome.ending(), &*counts.take()), ("written", requests));
-    is(second).await;
+    is(first).await;
 }
 
 /// A scale from a wrong count, and then one without a change.

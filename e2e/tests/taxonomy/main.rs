@@ -10,6 +10,7 @@
 mod bench;
 mod faults;
 mod kinds;
+mod partial;
 mod refused;
 
 use std::time::Duration;
