@@ -43,6 +43,7 @@ fn denies(class: &Class, status: &Status) -> bool {
         // A 403 or a 422 without its reason is from a proxy, not from the API server, unless admission has chosen the
         // code alone.
         Class::Forbidden if status.reason == reason::FORBIDDEN => true,
+        Class::NamespaceTerminating => true,
         Class::Invalid if status.reason == reason::INVALID => true,
         // A webhook that has failed itself, or is busy, answers with the code of that.
         Class::Forbidden | Class::Invalid | Class::Unauthorized | Class::Other => {
