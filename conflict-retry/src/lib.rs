@@ -48,7 +48,7 @@
 //! | change an object depending on its state | [`update`], [`update_status`] | every other write to the object |
 //! | the same with a small body | [`merge_patch`], [`scale_merge`] | every other write to the object |
 //! | try once, leave the rest to a work queue | [`put_once`], [`scale_put_once`] | returned as [`Outcome::Conflict`] |
-//! | keep your own read-decide-write code | [`retry_on_conflict`] | whatever your error type reports |
+//! | keep your own read-decide-write code | [`retry_on_conflict`] | whatever your error type reports as one |
 //!
 //! # Cargo features
 //!

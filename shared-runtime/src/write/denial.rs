@@ -70,6 +70,22 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_that_is_being_deleted_denies_a_creation() {
+        let status: Status = serde_json::from_value(json!({
+            "status": "Failure", "code": 403, "reason": "Forbidden",
+            "message": "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is being terminated",
+            "details": {"name": "a", "kind": "configmaps", "causes": [{
+                "reason": "NamespaceTerminating", "message": "namespace n is being terminated",
+                "field": "metadata.namespace",
+            }]},
+        }))
+        .unwrap();
+        let class = Class::of_status(Verb::Create, &status);
+        assert_eq!(class, Class::NamespaceTerminating);
+        assert!(denies(&class, &status));
+    }
+
+    #[test]
     fn only_an_answer_about_this_very_write_is_a_denial() {
         let webhook = "admission webhook \"w.example.org\" denied the request: no";
         let policy = "nodepools.tandem.dev \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
