@@ -50,7 +50,7 @@ async fn run(
 }
 
 /// A 409 as v1.36 answers it.
-fn conflict(message: &str, details: Value) -> kube::Error {
+fn conflict(message: &str, details: &Value) -> kube::Error {
     let status: Status = serde_json::from_value(json!({
         "status": "Failure", "reason": "Conflict", "code": 409, "message": message, "details": details,
     }))
@@ -72,22 +72,22 @@ async fn calls_until(error: impl Fn() -> kube::Error) -> u32 {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_clients_errors_only_what_a_retry_can_resolve_is_retried() {
-    let details = || json!({"name": "n", "group": "t.dev", "kind": "pools"});
+    let details = json!({"name": "n", "group": "t.dev", "kind": "pools"});
     let stale = "Operation cannot be fulfilled on pools.t.dev \"n\": the object has been modified; please apply your changes to the latest version and try again";
-    assert_eq!(calls_until(|| conflict(stale, details())).await, 3, "a stale version");
+    assert_eq!(calls_until(|| conflict(stale, &details)).await, 3, "a stale version");
     let quota = "Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified; please apply your changes to the latest version and try again";
-    let of_quota = || conflict(quota, json!({"name": "q", "kind": "resourcequotas"}));
+    let of_quota = || conflict(quota, &json!({"name": "q", "kind": "resourcequotas"}));
     assert_eq!(calls_until(of_quota).await, 3, "admission lost a race");
 
     let recreated = "Operation cannot be fulfilled on pools.t.dev \"n\": StorageError: invalid object, Code: 4, Key: /registry/t.dev/pools/default/n, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: bad, UID in object meta: 0c62";
     let deleted = recreated.trim_end_matches("0c62");
     for message in [recreated, deleted] {
-        let error = || conflict(message, details());
+        let error = || conflict(message, &details);
         assert_eq!(calls_until(error).await, 1, "{message}");
         assert!(crate::is_conflict(&error()), "client-go retries it: {message}");
     }
     let causes = json!({"causes": [{"reason": "FieldManagerConflict", "message": "conflict with \"a\"", "field": ".spec.note"}]});
-    let owned = || conflict("Apply failed with 1 conflict: conflict with \"a\": .spec.note", causes.clone());
+    let owned = || conflict("Apply failed with 1 conflict: conflict with \"a\": .spec.note", &causes);
     assert_eq!(calls_until(owned).await, 1, "another manager's field");
     assert!(crate::is_conflict(&owned()));
     let webhook = "Internal error occurred: failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://127.0.0.1:1/?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused";
