@@ -2,13 +2,16 @@
 //!
 //! Pure: it reads a `kube::Error` and classifies it; the only retry decision it makes is [`Class::cause`].
 
+pub(crate) mod admission;
+
 use std::error::Error as StdError;
 use std::time::Duration;
 use std::{fmt, io};
 
 use kube::core::Status;
-use kube::core::response::reason;
+use kube::core::response::{StatusCause, reason};
 
+use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_forbidden};
 use crate::operation::Verb;
 use crate::policy::Cause;
 
@@ -46,6 +49,8 @@ pub enum Class {
     Invalid,
     /// 403: rejected by RBAC or by admission.
     Forbidden,
+    /// 403 of a creation: the namespace is being deleted and takes no new objects.
+    NamespaceTerminating,
     /// 401: the client is not authenticated.
     Unauthorized,
     /// 429: too many requests, or an eviction blocked by a `PodDisruptionBudget`.
@@ -53,7 +58,8 @@ pub enum Class {
         /// How long the server asks the client to wait; `None` when the answer does not state it.
         retry_after: Option<Duration>,
     },
-    /// The request was not executed, and a retry may succeed: the API server's own 503, `ServerTimeout`, no connection.
+    /// The request was not executed, and a retry may succeed: the API server's own 503, `ServerTimeout`, no connection,
+    /// a webhook that could not be called, or a 409 about a `ResourceQuota`, in which admission counts the request.
     Transient {
         /// How long the server asks the client to wait; `None` when the answer does not state it.
         retry_after: Option<Duration>,
@@ -61,6 +67,10 @@ pub enum Class {
     /// No answer, or one that leaves open whether the request was executed: 504, 502, a write's 503 from a proxy, a
     /// broken connection, a timeout.
     Ambiguous,
+    /// 500: etcd is full and accepts deletions only. The write was not executed, but for one exception: when concurrent
+    /// writes reach the limit together, etcd executes those that it has accepted already and answers them the same way
+    /// (`quotaApplierV3` of etcd 3.6). The write functions therefore report that it may have been executed.
+    StorageFull,
     /// 410: the requested version is too old to be served.
     Gone,
     /// Any other error.
@@ -79,9 +89,8 @@ const ETCD_FAULTS: [&str; 2] = ["etcdserver: ", "rpc error: "];
 /// gRPC message that carries it there (measured on v1.36).
 const ETCD_REFUSALS: [&str; 2] = ["request is too large", "trying to send message larger than max"];
 
-/// How the API server introduces the answer of a webhook that does not admit a request. The webhook chooses the code and
-/// need not explain it (text of v1.36).
-const WEBHOOK_DENIAL: &str = "admission webhook ";
+/// How etcd answers a write when it is full. Among [`ETCD_FAULTS`] too, but the write is not in doubt.
+const ETCD_FULL: &str = "mvcc: database space exceeded";
 
 /// One field that a server-side apply may not change without force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,10 +144,8 @@ impl Class {
             reason::CONFLICT => of_conflict(verb, status),
             reason::NOT_FOUND => of_not_found(status),
             reason::INVALID => of_invalid(verb, status),
-            reason::FORBIDDEN => Self::Forbidden,
-            // etcd's own timeouts and leader changes, and a broken connection to etcd, do not tell whether the
-            // transaction was committed.
-            reason::INTERNAL_ERROR if is_etcd_in_doubt(status) => Self::Ambiguous,
+            reason::FORBIDDEN => of_forbidden(status),
+            reason::INTERNAL_ERROR => of_internal(status),
             known if reason::is_known(known) => Self::Other,
             _ => of_code(verb, status),
         }
@@ -157,10 +164,12 @@ impl Class {
             Self::TestFailed => "test_failed",
             Self::Invalid => "invalid",
             Self::Forbidden => "forbidden",
+            Self::NamespaceTerminating => "namespace_terminating",
             Self::Unauthorized => "unauthorized",
             Self::Throttled { .. } => "throttled",
             Self::Transient { .. } => "transient",
             Self::Ambiguous => "ambiguous",
+            Self::StorageFull => "storage_full",
             Self::Gone => "gone",
             Self::Other => "other",
         }
@@ -191,10 +200,12 @@ impl Class {
             Self::TestFailed => "check that the patched paths exist, then decide again from a fresh read",
             Self::Invalid => "correct the fields that the source names",
             Self::Forbidden => "grant the verb in RBAC, or look for an admission policy that refuses it",
+            Self::NamespaceTerminating => "the namespace is being deleted; create the object in another one",
             Self::Unauthorized => "renew the credentials",
             Self::Throttled { .. } => "send fewer requests, or wait as long as the server asks",
             Self::Transient { .. } => "try again later",
             Self::Ambiguous => "the change may have been made; read the object before trying again",
+            Self::StorageFull => "compact and defragment etcd or raise its quota, then disarm its alarm",
             Self::Gone => "list again without a resource version",
             Self::Other => "see the source",
         }
@@ -202,7 +213,8 @@ impl Class {
 }
 
 /// client-go's `errors.IsConflict`: true for a stale version, but also for a field manager conflict and a UID conflict,
-/// which no retry resolves. [`Class::of`] tells them apart.
+/// which no retry resolves. [`Class::of`] tells them apart, and so does
+/// [`retry_on_conflict`](crate::retry_on_conflict).
 ///
 /// The reason decides; the code decides only when Kubernetes does not know the reason. (`Status::is_conflict` of kube
 /// 5.0 is meant to do the same, but checks whether `Conflict` itself is a known reason, so it never looks at the code.)
@@ -222,8 +234,7 @@ pub(crate) fn is_scale_unset(error: &kube::Error) -> bool {
 }
 
 fn of_conflict(verb: Verb, status: &Status) -> Class {
-    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
-    let conflicts: Vec<_> = causes
+    let conflicts: Vec<_> = causes(status)
         .iter()
         .filter(|cause| cause.reason == FIELD_MANAGER_CONFLICT)
         .map(|cause| FieldConflict { manager: quoted(&cause.message), field: cause.field.clone() })
@@ -231,6 +242,15 @@ fn of_conflict(verb: Verb, status: &Status) -> Class {
     if !conflicts.is_empty() {
         return Class::FieldManager { conflicts };
     }
+    // Before the texts: they would be about the quota, too.
+    if is_quota_race(status) {
+        return Class::Transient { retry_after: None };
+    }
+    of_own_conflict(verb, status)
+}
+
+/// A conflict about the object that the request writes.
+fn of_own_conflict(verb: Verb, status: &Status) -> Class {
     // A 409 without a body carries no details. For a create it can only mean that the name exists, as client-go assumes
     // too.
     if verb == Verb::Create && status.reason != reason::CONFLICT {
@@ -244,10 +264,23 @@ fn of_conflict(verb: Verb, status: &Status) -> Class {
     if message.contains("the UID in the precondition") {
         return Class::UidMismatch;
     }
+    // A precondition that failed in the store: the object changed while it was being deleted.
+    if message.contains("ResourceVersion in object meta: ")
+        && !message.ends_with("ResourceVersion in object meta: ")
+    {
+        return Class::Conflict;
+    }
     if message.contains("StorageError: invalid object") || message.contains("no existing object was found") {
         return Class::Deleted;
     }
     Class::Conflict
+}
+
+/// The class of an answer to a write of a `ResourceQuota` itself, where a conflict is about that object; `None` for any
+/// other request or answer.
+pub(crate) fn of_quota_write(verb: Verb, resource: &str, status: &Status) -> Option<Class> {
+    let is_own = admission::is_quotas(resource) && verb != Verb::Create && is_quota_race(status);
+    is_own.then(|| of_own_conflict(verb, status))
 }
 
 fn of_not_found(status: &Status) -> Class {
@@ -259,7 +292,7 @@ fn of_not_found(status: &Status) -> Class {
 
 fn of_invalid(verb: Verb, status: &Status) -> Class {
     let Some(details) = status.details.as_ref() else {
-        let is_test = verb == Verb::JsonPatch && !status.message.starts_with(WEBHOOK_DENIAL);
+        let is_test = verb == Verb::JsonPatch && !is_webhook_denial(status);
         return if is_test { Class::TestFailed } else { Class::Invalid };
     };
     // The answer to an apply or a patch that carries the UID of an earlier object of the same name.
@@ -269,7 +302,7 @@ fn of_invalid(verb: Verb, status: &Status) -> Class {
     let explained = !details.causes.is_empty()
         || !details.name.is_empty()
         || !details.kind.is_empty()
-        || status.message.starts_with(WEBHOOK_DENIAL);
+        || is_webhook_denial(status);
     if verb == Verb::JsonPatch && !explained { Class::TestFailed } else { Class::Invalid }
 }
 
@@ -277,13 +310,13 @@ fn of_invalid(verb: Verb, status: &Status) -> Class {
 fn of_code(verb: Verb, status: &Status) -> Class {
     match status.code {
         401 => Class::Unauthorized,
-        403 => Class::Forbidden,
+        403 => of_forbidden(status),
         404 => of_not_found(status),
         409 => of_conflict(verb, status),
         410 => Class::Gone,
         422 => of_invalid(verb, status),
         429 => Class::Throttled { retry_after: retry_after(status) },
-        500 if is_etcd_in_doubt(status) => Class::Ambiguous,
+        500 => of_internal(status),
         502 | 504 => Class::Ambiguous,
         // Not an answer of the API server itself. Proxies send the same when the server closed the connection half-way.
         503 if verb.is_write() => Class::Ambiguous,
@@ -292,10 +325,22 @@ fn of_code(verb: Verb, status: &Status) -> Class {
     }
 }
 
-/// Whether the answer comes from etcd and leaves open whether the transaction was committed.
-fn is_etcd_in_doubt(status: &Status) -> bool {
+/// Tells the faults behind a 500 apart. Admission comes first, because a webhook's text may quote any other: nothing is
+/// executed before every webhook has admitted it.
+fn of_internal(status: &Status) -> Class {
     let says = |texts: &[&str]| texts.iter().any(|text| status.message.contains(text));
-    says(&ETCD_FAULTS) && !says(&ETCD_REFUSALS)
+    if is_webhook_denial(status) {
+        return Class::Other;
+    }
+    if is_webhook_fault(status) {
+        return Class::Transient { retry_after: None };
+    }
+    if status.message.contains(ETCD_FULL) {
+        return Class::StorageFull;
+    }
+    // etcd's own timeouts and leader changes, and a broken connection to etcd, do not tell whether the transaction was
+    // committed.
+    if says(&ETCD_FAULTS) && !says(&ETCD_REFUSALS) { Class::Ambiguous } else { Class::Other }
 }
 
 /// A request that never reached the server was not executed; any other connection failure leaves it open. An
@@ -314,6 +359,10 @@ fn of_transport(error: &(dyn StdError + 'static)) -> Class {
         current = next;
     }
     Class::Ambiguous
+}
+
+fn causes(status: &Status) -> &[StatusCause] {
+    status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default()
 }
 
 fn retry_after(status: &Status) -> Option<Duration> {

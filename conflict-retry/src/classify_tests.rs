@@ -27,6 +27,7 @@ fn every_409_has_its_own_meaning() {
     let deleted = "Operation cannot be fulfilled on pools.t.dev \"n\": StorageError: invalid object, Code: 4, Key: /registry/t.dev/pools/default/n, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: 0c62, UID in object meta: ";
     let delete_uid = "Operation cannot be fulfilled on Pool.t.dev \"n\": the UID in the precondition (bad) does not match the UID in record (0c62). The object might have been deleted and then recreated";
     let delete_version = "Operation cannot be fulfilled on Pool.t.dev \"n\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (254). The object might have been modified";
+    let store_version = "Operation cannot be fulfilled on pools.t.dev \"n\": StorageError: invalid object, Code: 4, Key: /registry/t.dev/pools/default/n, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: 254";
     let apply_missing = "Operation cannot be fulfilled on pools.t.dev \"zz\": uid mismatch: the provided object specified uid abc, and no existing object was found";
     for (message, class) in [
         (stale, Class::Conflict),
@@ -35,6 +36,7 @@ fn every_409_has_its_own_meaning() {
         (delete_uid, Class::UidMismatch),
         (delete_version, Class::Conflict),
         (apply_missing, Class::Deleted),
+        (store_version, Class::Conflict),
     ] {
         assert_eq!(Class::of_status(Verb::Put, &conflict(message)), class, "{message}");
     }
@@ -119,9 +121,6 @@ fn faults_are_classified_by_whether_the_request_may_have_been_executed() {
     let etcd =
         status(json!({"reason": "InternalError", "code": 500, "message": "etcdserver: request timed out"}));
     assert_eq!(Class::of_status(Verb::Put, &etcd), Class::Ambiguous);
-    let webhook =
-        status(json!({"reason": "InternalError", "code": 500, "message": "failed calling webhook"}));
-    assert_eq!(Class::of_status(Verb::Put, &webhook), Class::Other);
     for (code, class) in [
         (502, Class::Ambiguous),
         (503, Class::Ambiguous),
@@ -173,7 +172,8 @@ fn is_conflict_answers_as_client_go_does() {
 fn a_bare_409_means_already_exists_after_a_creation_only() {
     assert_eq!(Class::of_status(Verb::Create, &bare(409)), Class::AlreadyExists);
     assert_eq!(Class::of_status(Verb::Put, &bare(409)), Class::Conflict);
-    assert_eq!(Class::of_status(Verb::Create, &conflict("quota")), Class::Conflict);
+    let stale = conflict("the object has been modified");
+    assert_eq!(Class::of_status(Verb::Create, &stale), Class::Conflict, "a reason of its own");
 }
 
 #[test]
@@ -198,7 +198,8 @@ fn an_undecodable_answer_or_a_missing_one_from_etcd_leaves_a_write_in_doubt() {
     ] {
         assert_eq!(Class::of_status(Verb::Put, &internal(message)), Class::Ambiguous, "{message}");
     }
-    assert_eq!(Class::of_status(Verb::Put, &internal("a webhook failed")), Class::Other);
+    let unknown = internal("Internal error occurred: resource quota evaluation timed out");
+    assert_eq!(Class::of_status(Verb::Put, &unknown), Class::Other);
 }
 
 #[test]
@@ -220,4 +221,127 @@ fn an_etcd_error_without_a_reason_leaves_a_write_in_doubt_unless_it_was_too_larg
     ] {
         assert_eq!(of(message), Class::Other, "{message}");
     }
+}
+
+/// A 409 of admission: `UpdateQuotaStatus` failed, and the request passes its error on.
+fn quota_race(message: &str) -> Status {
+    status(json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+        "reason": "Conflict", "details": {"name": "q", "kind": "resourcequotas"}, "code": 409,
+    }))
+}
+
+#[test]
+fn a_lost_race_for_a_quota_did_not_execute_the_request() {
+    let moved = "Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified; please apply your changes to the latest version and try again";
+    let recreated = "Operation cannot be fulfilled on resourcequotas \"q\": StorageError: invalid object, Code: 4, Key: /registry/resourcequotas/default/q, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: 0c62, UID in object meta: 1d73";
+    for (message, own) in [(moved, Class::Conflict), (recreated, Class::UidMismatch)] {
+        let status = quota_race(message);
+        for verb in [Verb::Create, Verb::Put, Verb::MergePatch, Verb::JsonPatch, Verb::Apply] {
+            let class = Class::of_status(verb, &status);
+            assert_eq!(class, Class::Transient { retry_after: None }, "{verb} {message}");
+        }
+        assert!(admission::is_fault(&status), "{message}");
+        // Only where a quota is written is the conflict about the object of the request.
+        assert_eq!(of_quota_write(Verb::Put, "resourcequotas", &status), Some(own), "{message}");
+        assert_eq!(of_quota_write(Verb::Create, "resourcequotas", &status), None, "{message}");
+        assert_eq!(of_quota_write(Verb::Put, "pools", &status), None, "{message}");
+    }
+    let of_another_group = status(json!({
+        "reason": "Conflict", "code": 409, "message": "the object has been modified",
+        "details": {"name": "q", "group": "t.dev", "kind": "resourcequotas"},
+    }));
+    assert_eq!(Class::of_status(Verb::Put, &of_another_group), Class::Conflict);
+    let exists = status(json!({
+        "reason": "AlreadyExists", "code": 409, "message": "resourcequotas \"q\" already exists",
+        "details": {"name": "q", "kind": "resourcequotas"},
+    }));
+    assert_eq!(Class::of_status(Verb::Create, &exists), Class::AlreadyExists);
+    assert!(!admission::is_fault(&exists));
+}
+
+#[test]
+fn a_namespace_that_is_being_deleted_is_not_a_missing_right() {
+    let details = |causes: Value| json!({"name": "x", "kind": "configmaps", "causes": causes});
+    let forbidden = |message: &str, causes: Value| {
+        status(json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+            "reason": "Forbidden", "details": details(causes), "code": 403,
+        }))
+    };
+    let terminating = forbidden(
+        "configmaps \"x\" is forbidden: unable to create new content in namespace ending because it is being terminated",
+        json!([{
+            "reason": "NamespaceTerminating", "message": "namespace ending is being terminated",
+            "field": "metadata.namespace",
+        }]),
+    );
+    let class = Class::of_status(Verb::Create, &terminating);
+    assert_eq!(class, Class::NamespaceTerminating);
+    assert_eq!((class.label(), class.cause()), ("namespace_terminating", None));
+    let quota = "configmaps \"x\" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=1, limited: count/configmaps=1";
+    assert_eq!(Class::of_status(Verb::Create, &forbidden(quota, json!([]))), Class::Forbidden);
+}
+
+#[test]
+fn a_webhook_that_cannot_be_called_executed_nothing_whatever_its_text_quotes() {
+    let internal = |error: &str| {
+        status(json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": format!("Internal error occurred: {error}"), "reason": "InternalError",
+            "details": {"causes": [{"message": error}]}, "code": 500,
+        }))
+    };
+    for error in [
+        "failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://127.0.0.1:1/?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused",
+        "failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://127.0.0.1:1/?timeout=1s\": context deadline exceeded",
+        "failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://w.ns.svc:443/?timeout=10s\": rpc error: code = Unavailable desc = etcdserver: mvcc: database space exceeded",
+        "failed calling webhook \"w.example.org\": received invalid webhook response: webhook returned response.patchType but not response.patch",
+        "failed calling webhook \"w.example.org\": Post \"https://w.ns.svc:443/?timeout=10s\": no endpoints available for service \"w\"",
+    ] {
+        let status = internal(error);
+        let class = Class::of_status(Verb::Put, &status);
+        assert_eq!(class, Class::Transient { retry_after: None }, "{error}");
+        assert!(admission::is_fault(&status), "{error}");
+    }
+    // A webhook that answers has judged, whatever it says.
+    let denial = "admission webhook \"w.example.org\" denied the request: failed calling webhook \"v\": rpc error: code = Unavailable desc = etcdserver: leader changed";
+    for reason in ["InternalError", ""] {
+        let status = status(json!({"reason": reason, "code": 500, "message": denial}));
+        assert_eq!(Class::of_status(Verb::Put, &status), Class::Other, "{reason}");
+        assert!(!admission::is_fault(&status), "{reason}");
+    }
+}
+
+#[test]
+fn a_full_etcd_is_neither_in_doubt_nor_worth_a_retry() {
+    // As v1.36 answers, whose client drops the gRPC code; the second text is that of a server in between.
+    for message in [
+        "etcdserver: mvcc: database space exceeded",
+        "rpc error: code = ResourceExhausted desc = etcdserver: mvcc: database space exceeded",
+    ] {
+        for reason in ["", "InternalError"] {
+            let full = status(json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": message, "reason": reason, "code": 500,
+            }));
+            let class = Class::of_status(Verb::Put, &full);
+            assert_eq!(class, Class::StorageFull, "{message}");
+            assert_eq!((class.label(), class.cause()), ("storage_full", None));
+        }
+    }
+}
+
+#[test]
+fn an_update_without_a_version_is_invalid() {
+    let missing = status(json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "pools.t.dev \"n\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update",
+        "reason": "Invalid", "code": 422,
+        "details": {"name": "n", "group": "t.dev", "kind": "pools", "causes": [{
+            "reason": "FieldValueInvalid", "message": "Invalid value: 0: must be specified for an update",
+            "field": "metadata.resourceVersion",
+        }]},
+    }));
+    assert_eq!(Class::of_status(Verb::Put, &missing), Class::Invalid);
 }

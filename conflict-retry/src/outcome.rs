@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube::core::Status;
 use kube::core::response::reason;
 
-use crate::classify::{Class, FieldConflict};
+use crate::classify::{self, Class, FieldConflict, admission};
 use crate::operation::{Subresource, Verb};
 use crate::policy::GiveUp;
 use crate::protect::ThrottledBy;
@@ -167,6 +167,21 @@ impl RequestFailure {
             Self::Api(error) => Class::of(verb, error),
             Self::Timeout(_) => Class::Ambiguous,
         }
+    }
+
+    /// Like [`Self::class`], for a request to `resource`: it may be the one that quotas are stored in.
+    pub(crate) fn class_at(&self, verb: Verb, resource: &str) -> Class {
+        let own = match self {
+            Self::Api(kube::Error::Api(status)) => classify::of_quota_write(verb, resource, status),
+            _ => None,
+        };
+        own.unwrap_or_else(|| self.class(verb))
+    }
+
+    /// Whether admission could not judge the request: a webhook could not be called, or the race for a `ResourceQuota`
+    /// was lost. The API server works, and other writes may succeed.
+    pub fn is_admission_fault(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if admission::is_fault(status))
     }
 }
 
@@ -392,6 +407,12 @@ impl WriteError {
             | Self::Conflict { .. }
             | Self::Cancelled { .. } => None,
         }
+    }
+
+    /// Whether the last request failed because of admission: see [`RequestFailure::is_admission_fault`].
+    pub fn is_admission_fault(&self) -> bool {
+        matches!(self, Self::Rejected { source: last, .. } | Self::Exhausted { last, .. }
+            if last.is_admission_fault())
     }
 
     /// Whether a create failed because an object of the same name exists.

@@ -1,4 +1,4 @@
-//! client-go's `RetryOnConflict`: calls an operation again while it reports a conflict.
+//! client-go's `RetryOnConflict`: calls an operation again while it reports a conflict that a retry can resolve.
 //!
 //! The operation reads, decides and writes; this module only calls, waits and counts. The write functions
 //! ([`crate::update`] and the others) do the reading and writing as well, and are what most callers want.
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::classify;
+use crate::classify::{self, Class};
+use crate::operation::Verb;
 use crate::outcome::counted;
 use crate::policy::{Cause, GiveUp, Next, RetryPolicy};
 
@@ -20,9 +21,13 @@ pub trait MaybeConflict {
 }
 
 impl MaybeConflict for kube::Error {
-    /// Like client-go's `errors.IsConflict`, which is also true for conflicts that no retry resolves.
+    /// True for a stale version, and when admission lost a race for a `ResourceQuota`. False for the conflicts that no
+    /// retry resolves: a field manager conflict, a recreated object, a deleted one. client-go retries those too,
+    /// because its `errors.IsConflict` ([`is_conflict`](crate::is_conflict)) is true for any 409 but `AlreadyExists`.
     fn is_conflict(&self) -> bool {
+        // The operation may send several requests; a PUT is what a conflict without details most likely answers.
         classify::is_conflict(self)
+            && matches!(Class::of(Verb::Put, self), Class::Conflict | Class::Transient { .. })
     }
 }
 
@@ -30,7 +35,7 @@ impl MaybeConflict for kube::Error {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetryError<E> {
-    /// The operation failed with an error other than a conflict; it was not retried.
+    /// The operation failed with an error that [`MaybeConflict`] does not take for a conflict; it was not retried.
     #[error("the operation failed")]
     Op(#[source] E),
     /// Every allowed attempt ended in a conflict.
@@ -80,6 +85,10 @@ impl<E> RetryError<E> {
 }
 
 /// Calls `op` until it succeeds, fails with an error other than a conflict, or the policy ends.
+///
+/// Of `kube::Error`, only a conflict that a retry can resolve counts as one (see the implementation of
+/// [`MaybeConflict`]). To retry every conflict as client-go does, pass [`is_conflict`](crate::is_conflict) to
+/// [`retry_if`].
 ///
 /// `op` must read the object again each time it is called: a cached copy only repeats the conflict. It must also decide
 /// again; writing a value computed earlier is still a lost update.

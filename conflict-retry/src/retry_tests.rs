@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::future::{pending, ready};
 use std::num::NonZeroU32;
 
+use kube::core::Status;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -45,6 +47,57 @@ async fn run(
     )
     .await;
     (result, calls.get())
+}
+
+/// A 409 as v1.36 answers it.
+fn conflict(message: &str, details: &Value) -> kube::Error {
+    let status: Status = serde_json::from_value(json!({
+        "status": "Failure", "reason": "Conflict", "code": 409, "message": message, "details": details,
+    }))
+    .unwrap();
+    kube::Error::Api(status.boxed())
+}
+
+/// How often `retry_on_conflict` calls an operation that always ends with this error, if it may three times.
+async fn calls_until(error: impl Fn() -> kube::Error) -> u32 {
+    let calls = Cell::new(0);
+    let answer: Result<(), _> = retry_on_conflict(&steps(3), || {
+        calls.set(calls.get() + 1);
+        ready(Err(error()))
+    })
+    .await;
+    assert!(answer.is_err());
+    calls.get()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_clients_errors_only_what_a_retry_can_resolve_is_retried() {
+    let details = json!({"name": "n", "group": "t.dev", "kind": "pools"});
+    let stale = "Operation cannot be fulfilled on pools.t.dev \"n\": the object has been modified; please apply your changes to the latest version and try again";
+    assert_eq!(calls_until(|| conflict(stale, &details)).await, 3, "a stale version");
+    let quota = "Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified; please apply your changes to the latest version and try again";
+    let of_quota = || conflict(quota, &json!({"name": "q", "kind": "resourcequotas"}));
+    assert_eq!(calls_until(of_quota).await, 3, "admission lost a race");
+
+    let recreated = "Operation cannot be fulfilled on pools.t.dev \"n\": StorageError: invalid object, Code: 4, Key: /registry/t.dev/pools/default/n, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: bad, UID in object meta: 0c62";
+    let deleted = recreated.trim_end_matches("0c62");
+    for message in [recreated, deleted] {
+        let error = || conflict(message, &details);
+        assert_eq!(calls_until(error).await, 1, "{message}");
+        assert!(crate::is_conflict(&error()), "client-go retries it: {message}");
+    }
+    let causes = json!({"causes": [{"reason": "FieldManagerConflict", "message": "conflict with \"a\"", "field": ".spec.note"}]});
+    let owned = || conflict("Apply failed with 1 conflict: conflict with \"a\": .spec.note", &causes);
+    assert_eq!(calls_until(owned).await, 1, "another manager's field");
+    assert!(crate::is_conflict(&owned()));
+    let webhook = "Internal error occurred: failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://127.0.0.1:1/?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused";
+    for (code, reason, message) in
+        [(409, "AlreadyExists", "pools.t.dev \"n\" already exists"), (500, "InternalError", webhook)]
+    {
+        let other = || kube::Error::Api(Status::failure(message, reason).with_code(code).boxed());
+        assert_eq!(calls_until(other).await, 1, "{message}");
+    }
+    assert_eq!(calls_until(|| kube::Error::TlsRequired).await, 1, "no answer of the server");
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,8 +27,12 @@ const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// Only a missing answer ([`Class::Ambiguous`]) and "not now" ([`Class::Transient`]) do. Conflicts and every other 4xx
 /// come from a working server. So does a 429, on purpose: the server answers at once and sets the pace itself, and one
 /// full priority level tells nothing about the others (a lease must still be renewed). An eviction blocked by a
-/// `PodDisruptionBudget` is a 429 too, and neither the class nor `Retry-After` distinguishes the two. A 500 without an
-/// etcd error is most often one broken webhook, which is no reason to stop all other writes.
+/// `PodDisruptionBudget` is a 429 too, and neither the class nor `Retry-After` distinguishes the two. A full etcd does
+/// not count: it serves reads and deletions, which make room.
+///
+/// One broken webhook is no reason to stop all other writes, and neither is a lost race for a `ResourceQuota`. Both are
+/// [`Class::Transient`], but the write functions record them as answers of a working server. A caller that records
+/// answers itself can do so with [`RequestFailure::is_admission_fault`](crate::RequestFailure::is_admission_fault).
 pub const fn counts_as_failure(class: &Class) -> bool {
     match class {
         Class::Ambiguous | Class::Transient { .. } => true,
@@ -43,8 +47,10 @@ pub const fn counts_as_failure(class: &Class) -> bool {
         | Class::TestFailed
         | Class::Invalid
         | Class::Forbidden
+        | Class::NamespaceTerminating
         | Class::Unauthorized
         | Class::Throttled { .. }
+        | Class::StorageFull
         | Class::Gone
         | Class::Other => false,
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::fault_tests::webhook_fault;
 use super::report_tests::recorded;
 use super::tests::{conflict, error, map, maps, object, ok, options, verbs, wants};
 use super::*;
@@ -12,6 +13,7 @@ use crate::freshness::Source;
 use crate::observe::Observer;
 use crate::options::WriteOptions;
 use crate::outcome::WriteError;
+use crate::policy::RetryPolicy;
 use crate::protect::{
     BreakerSettings, BreakerState, CircuitBreaker, KeyQueue, Protection, Rate, RateLimiter, ThrottledBy,
     Transition,
@@ -64,6 +66,26 @@ async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
     );
     assert_eq!((failed.category(), verbs(&seen).len()), ("circuit_open", 2));
     assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_is_down_is_retried_and_does_not_open_the_circuit() {
+    let second = Duration::from_secs(1);
+    let breaker = CircuitBreaker::new(BreakerSettings::new(1, second, second).unwrap());
+    let options = protected(Protection::default().with_breaker(breaker.clone()));
+    let (api, seen) = maps(vec![webhook_fault(), ok(map("1", "old")), webhook_fault()]);
+    let twice = RetryPolicy::default().with_max_attempts(2.try_into().unwrap());
+    let options = options.with_policy(twice);
+    let failed = update(&api, "m", wants("new"))
+        .put()
+        .with(&options)
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap_err();
+    assert_eq!((failed.category(), verbs(&seen).len()), ("exhausted", 3));
+    assert!(failed.is_admission_fault() && !failed.maybe_written(), "{failed:?}");
+    assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ use kube::api::{
     DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, VersionMatch, WatchEvent,
     WatchParams,
 };
-use kube::{Api, Config, ResourceExt as _};
+use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 
@@ -229,24 +229,27 @@ pub(crate) async fn unavailable(bench: &Bench, table: &mut Table) {
     let _ = services.delete("v1.nowhere.example.com", &DeleteParams::default()).await.unwrap();
 }
 
-/// A webhook that hangs: the API server gives up on the webhook, or on the request.
+/// A webhook that is down, and one that hangs: the API server gives up on the webhook, or on the request.
 pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
     // The kernel accepts the connection; no process ever answers.
     let deaf = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let hook = |name: &str, seconds: u64| {
+    let hangs = deaf.local_addr().unwrap().port();
+    // The listener is dropped at once, so the port refuses.
+    let dead = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let hook = |name: &str, seconds: u64, port: u16| {
         json!({
             "name": format!("{name}.example.com"),
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "failurePolicy": "Fail",
             "timeoutSeconds": seconds,
-            "clientConfig": {"url": format!("https://127.0.0.1:{}/", deaf.local_addr().unwrap().port())},
+            "clientConfig": {"url": format!("https://127.0.0.1:{port}/")},
             "objectSelector": {"matchLabels": {"hook": name}},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}],
         })
     };
     let hooks = Api::<ValidatingWebhookConfiguration>::all(bench.admin.clone());
-    let webhooks = json!([hook("short", 1), hook("long", 30)]);
+    let webhooks = json!([hook("short", 1, hangs), hook("long", 30, hangs), hook("dead", 10, dead)]);
     make(&hooks, json!({"metadata": {"name": "taxonomy"}, "webhooks": webhooks})).await;
     let maps = &bench.set_up::<ConfigMap>();
     let of =
@@ -255,11 +258,29 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
         Ok(maps.create(&PostParams { dry_run: true, ..PostParams::default() }, &of("short")).await.err())
     });
     let answer = answer.await.unwrap();
-    table.answer("a webhook that hangs, POST", Verb::Create, Err::<(), _>(answer), 500, &Class::Other);
+    let class = Class::Transient { retry_after: None };
+    table.answer("a webhook that hangs, POST", Verb::Create, Err::<(), _>(answer), 500, &class);
     let patient = &table.options().with_attempt_timeout(SERVER_TIMEOUT * 2);
     let watched = &bench.watched::<ConfigMap>();
     let call = async { conflict_retry::once::create(watched, patient, &of("short")).await };
-    table.call("create", call, "error: other", "create!other").await;
+    table.call("create", call, "error: transient", "create!transient").await;
+
+    let answer = maps.create(&PostParams::default(), &of("dead")).await;
+    table.answer("a webhook that is down, POST", Verb::Create, answer, 500, &class);
+    let call = async { conflict_retry::once::create(watched, patient, &of("dead")).await };
+    table.call("create", call, "error: transient", "create!transient").await;
+    // The webhook is asked about this one from now on.
+    let map = bench.map("labelled").await;
+    let label = |map: &mut ConfigMap| {
+        map.labels_mut().insert("hook".to_owned(), "dead".to_owned());
+        UpdateDecision::Write
+    };
+    let few = &table.options().with_policy(RetryPolicy::default().with_max_attempts(2.try_into().unwrap()));
+    let call =
+        conflict_retry::update(watched, "labelled", label).put().with(few).from(cached(&map)).outcome();
+    let requests = "put!transient get put!transient";
+    table.call("update, two attempts allowed", call, "error: exhausted(transient)", requests).await;
+
     let answer = maps.create(&PostParams::default(), &of("long")).await;
     table.answer(
         "a webhook that outlasts the request, POST",
@@ -271,7 +292,54 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
     let call = async { conflict_retry::once::create(watched, patient, &of("long")).await };
     table.call("create", call, "error: unknown", "create!ambiguous").await;
     let _ = hooks.delete("taxonomy", &DeleteParams::default()).await.unwrap();
-    table.check("nothing was created", maps.get_opt("long").await.unwrap().is_none());
+    for name in ["short", "dead", "long"] {
+        table.check(&format!("{name}: nothing was created"), maps.get_opt(name).await.unwrap().is_none());
+    }
+    let after = maps.get("labelled").await.unwrap();
+    table.check("nothing was changed", after.resource_version() == map.resource_version());
+}
+
+/// An etcd that is full: it refuses every write that needs room.
+pub(crate) async fn full(bench: &Bench, table: &mut Table) {
+    use Class::StorageFull;
+    let address = bench.cluster.etcd().unwrap().parse().unwrap();
+    let etcd = &Client::try_from(Config::new(address)).unwrap();
+    // etcd itself raises this alarm when it exceeds its quota, and it is the alarm that makes it refuse.
+    let alarm = async |action: &str| {
+        let body = json!({"action": action, "alarm": "NOSPACE"}).to_string().into_bytes();
+        let request = http::Request::post("/v3/maintenance/alarm").body(body).unwrap();
+        etcd.request::<Value>(request).await.unwrap();
+    };
+    let (map, _) = (bench.map("full").await, bench.map("spare").await);
+    let mut changed = map.clone();
+    let _ = colour(&mut changed);
+    let fresh: ConfigMap = typed(json!({"metadata": {"name": "fresh"}}));
+    let (maps, watched) = (&bench.set_up::<ConfigMap>(), &bench.watched::<ConfigMap>());
+    let (options, post) = (&table.options(), &PostParams::default());
+
+    alarm("ACTIVATE").await;
+    table.answer("a full store, POST", Verb::Create, maps.create(post, &fresh).await, 500, &StorageFull);
+    let call = conflict_retry::once::create(watched, options, &fresh);
+    table.call("create", call, "error: storage_full", "create!storage_full").await;
+    table.answer(
+        "a full store, PUT",
+        Verb::Put,
+        maps.replace("full", post, &changed).await,
+        500,
+        &StorageFull,
+    );
+    let call =
+        conflict_retry::update(watched, "full", colour).put().with(options).from(cached(&map)).outcome();
+    table.call("update", call, "error: storage_full", "put!storage_full").await;
+    // A deletion needs no room.
+    let params = DeleteParams::default();
+    let call = conflict_retry::once::delete(watched, "spare", options, &params);
+    table.call("delete", call, "deleted", "delete").await;
+    alarm("DEACTIVATE").await;
+    table.check("nothing was created", maps.get_opt("fresh").await.unwrap().is_none());
+    let call =
+        conflict_retry::update(watched, "full", colour).put().with(options).from(cached(&map)).outcome();
+    table.call("update, when there is room again", call, "written", "put").await;
 }
 
 /// Answers that are lost, and a server that is down. Requests here go through a proxy, so they are compared with the

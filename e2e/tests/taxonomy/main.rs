@@ -11,6 +11,7 @@ mod bench;
 mod faults;
 mod kinds;
 mod partial;
+mod quotas;
 mod refused;
 
 use std::time::Duration;
@@ -18,7 +19,10 @@ use std::time::Duration;
 use conflict_retry::{Class, Verb};
 
 use crate::bench::{AGENT, Bench, Table};
-use crate::faults::{evictions, expired, frozen, killed, lost, restarted, throttled, unavailable, webhooks};
+use crate::faults::{
+    evictions, expired, frozen, full, killed, lost, restarted, throttled, unavailable, webhooks,
+};
+use crate::quotas::quota_races;
 use crate::refused::{
     field_managers, invalid, json_patches, missing_and_existing, no_rights, not_served, other_uids,
     stale_versions,
@@ -80,6 +84,8 @@ async fn every_error_has_its_class_and_every_write_its_outcome() {
     expired(bench, table).await;
     unavailable(bench, table).await;
     webhooks(bench, table).await;
+    quota_races(bench, table).await;
+    full(bench, table).await;
     check_against_the_audit_log(bench, table).await;
     lost(bench, table).await;
     frozen(bench, table).await;

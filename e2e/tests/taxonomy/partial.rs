@@ -100,20 +100,23 @@ async fn what_a_partial_type_does_not_know_survives_an_update_and_not_a_put() {
     let options = WriteOptions::new("images").with_observer(counts.clone());
     // Another writer comes first: it gives the other container an argument.
     let copy = partial.get("web").await.unwrap();
-    let other = json!({"spec": {"template": {"spec": {"containers": [{"name": "app", "args": ["--fast"]}]}}}});
+    let other =
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "app", "args": ["--fast"]}]}}}});
     whole.patch("web", &PatchParams::default(), &Patch::Strategic(other)).await.unwrap();
     wanted["template"]["spec"]["containers"][0]["args"] = json!(["--fast"]);
 
-    let outcome = update(&partial, "web", upgrade).with(&options).from(Arc::new(copy)).outcome().await.unwrap();
+    let outcome =
+        update(&partial, "web", upgrade).with(&options).from(Arc::new(copy)).outcome().await.unwrap();
     assert!(matches!(outcome, Outcome::Written(_)));
     assert_eq!(counts.take(), "get merge_patch", "a list is changed as the server has it");
     assert_eq!(spec_of(&whole.get("web").await.unwrap()), wanted);
 
     // The same by a PUT: the server refuses what is left of the object, or would store it.
-    let erased = update(&partial, "web", |it| it.spec.template.spec.containers[1].image = "sidecar:3".to_owned())
-        .put()
-        .with(&options)
-        .await;
+    let erased =
+        update(&partial, "web", |it| it.spec.template.spec.containers[1].image = "sidecar:3".to_owned())
+            .put()
+            .with(&options)
+            .await;
     let text = format!("{:?}", erased.unwrap_err());
     assert!(text.contains("spec.selector"), "{text}");
 }

@@ -690,8 +690,10 @@ pub(crate) async fn no_rights(bench: &Bench, table: &mut Table) {
     })
     .await
     .unwrap();
-    table.answer("a namespace that ends, POST", Verb::Create, Err::<(), _>(answer), 403, &Forbidden);
+    let class = Class::NamespaceTerminating;
+    table.answer("a namespace that ends, POST", Verb::Create, Err::<(), _>(answer), 403, &class);
     let ending = &Api::<ConfigMap>::namespaced(bench.observed.clone(), "ending");
     let call = conflict_retry::once::create(ending, options, &fresh);
-    table.call("create", call, "error: forbidden", "create!forbidden").await;
+    let requests = "create!namespace_terminating";
+    table.call("create", call, "error: namespace_terminating", requests).await;
 }

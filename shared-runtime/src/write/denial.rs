@@ -43,6 +43,7 @@ fn denies(class: &Class, status: &Status) -> bool {
         // A 403 or a 422 without its reason is from a proxy, not from the API server, unless admission has chosen the
         // code alone.
         Class::Forbidden if status.reason == reason::FORBIDDEN => true,
+        Class::NamespaceTerminating => true,
         Class::Invalid if status.reason == reason::INVALID => true,
         // A webhook that has failed itself, or is busy, answers with the code of that.
         Class::Forbidden | Class::Invalid | Class::Unauthorized | Class::Other => {
@@ -66,6 +67,22 @@ mod tests {
         }))
         .unwrap();
         denies(&Class::of_status(Verb::JsonPatch, &status), &status)
+    }
+
+    #[test]
+    fn a_namespace_that_is_being_deleted_denies_a_creation() {
+        let status: Status = serde_json::from_value(json!({
+            "status": "Failure", "code": 403, "reason": "Forbidden",
+            "message": "configmaps \"a\" is forbidden: unable to create new content in namespace n because it is being terminated",
+            "details": {"name": "a", "kind": "configmaps", "causes": [{
+                "reason": "NamespaceTerminating", "message": "namespace n is being terminated",
+                "field": "metadata.namespace",
+            }]},
+        }))
+        .unwrap();
+        let class = Class::of_status(Verb::Create, &status);
+        assert_eq!(class, Class::NamespaceTerminating);
+        assert!(denies(&class, &status));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub enum NotOwned {
 impl WriterError {
     /// Whether RBAC or admission refused the write.
     pub fn is_forbidden(&self) -> bool {
-        matches!(self.class(), Some(Class::Forbidden))
+        matches!(self.class(), Some(Class::Forbidden | Class::NamespaceTerminating))
     }
 
     /// Whether the object is invalid: a validation rule of the schema or the API server refuses it, and no retry
@@ -69,6 +69,7 @@ impl WriterError {
     /// [`Self::is_denial`].
     pub fn is_refusal(&self) -> bool {
         self.class().is_some_and(|class| class.cause().is_none())
+            || matches!(self, Self::Write(failed) if failed.is_admission_fault())
     }
 
     /// Whether this very write is denied: by RBAC, by a policy, by a webhook that has judged it, by validation, or by

@@ -161,9 +161,10 @@ impl<'a> OperationState<'a> {
             Ok(Err(error)) => RequestFailure::Api(error),
             Err(_elapsed) => RequestFailure::Timeout(timeout),
         };
-        let class = failure.class(verb);
-        self.record_result(permit, Some(&class));
-        self.maybe_written |= verb.is_write() && class == Class::Ambiguous;
+        let class = failure.class_at(verb, &self.operation.resource);
+        // Where only admission failed, the server itself has answered.
+        self.record_result(permit, (!failure.is_admission_fault()).then_some(&class));
+        self.maybe_written |= verb.is_write() && matches!(class, Class::Ambiguous | Class::StorageFull);
         Ok(Err(Failed { verb, class, failure }))
     }
 

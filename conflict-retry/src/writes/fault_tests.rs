@@ -1,0 +1,105 @@
+//! Failures behind the API server, answered by the scripted server: admission, and a store without room.
+
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::Api;
+use serde_json::{Value, json};
+
+use super::tests::{Reply, map, maps, object, ok, options, scripted, verbs, wants};
+use super::*;
+use crate::classify::Class;
+use crate::freshness::Source;
+use crate::operation::Subresource;
+use crate::outcome::WriteError;
+
+fn answer(code: u16, reason: &str, message: &str, details: &Value) -> Reply {
+    let status = json!({
+        "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message,
+        "details": details,
+    });
+    Reply::Json(code, status)
+}
+
+/// A webhook that fails closed and cannot be called.
+pub(super) fn webhook_fault() -> Reply {
+    let error = "failed calling webhook \"w\": failed to call webhook: EOF";
+    let message = format!("Internal error occurred: {error}");
+    answer(500, "InternalError", &message, &json!({"causes": [{"message": error}]}))
+}
+
+/// A 409 about a quota: of admission, or about the object that is written.
+fn quota_conflict() -> Reply {
+    let message = "Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified; please apply your changes to the latest version and try again";
+    answer(409, "Conflict", message, &json!({"name": "q", "kind": "resourcequotas"}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_that_admission_could_not_judge_was_not_made() {
+    for reply in [webhook_fault(), quota_conflict()] {
+        let (api, seen) = maps(vec![reply]);
+        let failed = once::create(&api, &options(), &object("1", "new")).await.unwrap_err();
+        assert_eq!((failed.category(), verbs(&seen).len()), ("transient", 1));
+        assert!(failed.is_admission_fault() && !failed.maybe_written(), "{failed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_about_a_quota_is_the_writers_own_where_a_quota_is_written() {
+    let quota = |version: &str, hard: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ResourceQuota",
+            "metadata": {"name": "q", "namespace": "ns", "uid": "u1", "resourceVersion": version},
+            "spec": {"hard": {"pods": hard}},
+        })
+    };
+    let (client, seen) = scripted(vec![quota_conflict()]);
+    let quotas = Api::<ResourceQuota>::namespaced(client, "ns");
+    let wanted: ResourceQuota = serde_json::from_value(quota("1", "5")).unwrap();
+    let outcome = once::put(&quotas, "q", Subresource::Main, &options(), &wanted).await.unwrap();
+    assert_eq!((outcome.label(), verbs(&seen).len()), ("conflict", 1));
+
+    let (client, seen) = scripted(vec![quota_conflict(), ok(quota("2", "3")), ok(quota("3", "5"))]);
+    let quotas = Api::<ResourceQuota>::namespaced(client, "ns");
+    let seen_before: ResourceQuota = serde_json::from_value(quota("1", "3")).unwrap();
+    let outcome = update(&quotas, "q", |quota| {
+        quota.spec.clone_from(&wanted.spec);
+        UpdateDecision::Write
+    })
+    .put()
+    .with(&options())
+    .from(Source::Copy(seen_before))
+    .outcome()
+    .await
+    .unwrap();
+    assert_eq!(outcome.label(), "written");
+    assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
+
+    // Of any other object it is a fault of admission, and the loop reads again.
+    let (api, seen) = maps(vec![quota_conflict(), ok(map("1", "new"))]);
+    let outcome = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap();
+    assert_eq!((outcome.label(), verbs(&seen).len()), ("unchanged", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_store_ends_a_write_at_once_and_the_write_may_be_the_one_that_filled_it() {
+    let full = Reply::Json(
+        500,
+        json!({"kind": "Status", "status": "Failure", "code": 500, "message": "etcdserver: mvcc: database space exceeded"}),
+    );
+    let (api, seen) = maps(vec![full]);
+    let failed = update(&api, "m", wants("new"))
+        .put()
+        .with(&options())
+        .from(Source::Copy(object("1", "old")))
+        .outcome()
+        .await
+        .unwrap_err();
+    assert!(matches!(failed, WriteError::Rejected { class: Class::StorageFull, maybe_written: true, .. }));
+    assert_eq!((failed.category(), verbs(&seen).len()), ("storage_full", 1));
+    assert!(!failed.is_admission_fault());
+}
