@@ -63,7 +63,10 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
         put_in(&mut value, part.path, second);
         *object = serde_json::from_value(value).unwrap();
     };
-    let requests = "merge_patch!conflict get merge_patch";
+    let copied = serde_json::to_value(&stale).unwrap();
+    let has_entries = copied.pointer(part.path).and_then(Value::as_array).is_some_and(|it| !it.is_empty());
+    // A list of objects is changed as the server has it, which a copy does not tell.
+    let requests = if has_entries { "get merge_patch" } else { "merge_patch!conflict get merge_patch" };
     let outcome = if status {
         conflict_retry::update_status(api, name, &mut back).with(options).from(cached(&stale)).outcome().await
     } else {
@@ -75,6 +78,7 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
     let mut patch = json!({});
     put_in(&mut patch, part.path, first);
     let want = |_: &K| Some(patch.clone());
+    let requests = "merge_patch!conflict get merge_patch";
     let outcome = conflict_retry::merge_patch(api, name, want)
         .on(part.subresource)
         .with(options)
