@@ -4,6 +4,8 @@
 
 pub mod backoff;
 pub mod classify;
+#[cfg(feature = "runtime")]
+pub mod controller;
 pub mod freshness;
 #[cfg(feature = "prometheus")]
 pub mod metrics;

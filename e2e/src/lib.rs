@@ -33,6 +33,7 @@ pub mod operators;
 pub mod places;
 pub mod played_kubelets;
 pub mod process_supervisor;
+pub mod programs;
 pub mod prometheus_operator;
 pub mod real_nodes;
 pub mod request_costs;

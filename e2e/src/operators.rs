@@ -1,7 +1,6 @@
 //! Runs the operators as separate processes, from the released binaries.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -9,14 +8,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use crate::cluster::Cluster;
-use crate::control_plane::go::inform;
-use crate::control_plane::{ready, toolbox};
+use crate::control_plane::ready;
 use crate::frozen;
 use crate::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal, lock};
+use crate::programs;
 
 /// Number of log lines at the end of an error about an operator.
 const TAIL: usize = 25;
@@ -53,52 +51,9 @@ impl OperatorKind {
     }
 }
 
-/// Cargo as a user would call it: with its variables about the package that calls, it would build the dependencies that look at
-/// them anew, and all that is built on those.
-pub fn cargo() -> std::process::Command {
-    let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_str().unwrap_or_default();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
-            command.env_remove(name);
-        }
-    }
-    command
-}
-
 async fn build() -> Result<PathBuf> {
-    let this = std::env::current_exe().context("cannot tell which binary this is")?;
-    let target = toolbox::target_directory();
-    // target/<profile>/deps/<test> for a test, otherwise target/<profile>/<binary>; Cargo calls the profile of `debug`
-    // dev.
-    let below = this.strip_prefix(&target).ok().and_then(Path::parent);
-    let directory =
-        below.map(|path| if path.ends_with("deps") { path.parent().unwrap_or(path) } else { path });
-    let directory = target.join(directory.with_context(|| {
-        format!(
-            "{} is not in a target directory of cargo, so it cannot tell which profile to build",
-            this.display()
-        )
-    })?);
-    let profile = match directory.file_name().and_then(|name| name.to_str()) {
-        Some("debug") | None => "dev",
-        Some(profile) => profile,
-    };
-    let mut command = Command::from(cargo());
-    inform("building the operators");
-    let output = command
-        .args(["build", "--profile", profile, "--target-dir"])
-        .arg(&target)
-        .args(["--package", OperatorKind::NodePool.name(), "--package", OperatorKind::Autoscaler.name()])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
-        .stdin(Stdio::null())
-        .output()
-        .await
-        .context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!("cargo cannot build the operators:\n{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(directory)
+    let (node_pool, autoscaler) = (OperatorKind::NodePool.name(), OperatorKind::Autoscaler.name());
+    programs::build("the operators", &["--package", node_pool, "--package", autoscaler]).await
 }
 
 /// How an operator is started.

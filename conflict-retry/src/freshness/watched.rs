@@ -5,30 +5,29 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Resource;
-use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher::Event;
+use futures::{Stream, TryStreamExt as _};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{self, Event, watcher as watch};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 
 use super::{CachedObject, ChangeKind, Expectations, Freshness, Newer, Source, Version};
 
 /// A reflector's store together with the own writes that it does not contain yet. Cheap to clone.
 ///
 /// ```no_run
-/// use conflict_retry::freshness::{Expectations, Watched};
-/// use futures::{StreamExt as _, TryStreamExt as _};
+/// use conflict_retry::{freshness::Watched, update};
+/// use futures::StreamExt as _;
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kube::runtime::{WatchStreamExt as _, reflector, watcher};
-/// # async fn example(api: kube::Api<ConfigMap>) {
-/// let (store, writer) = reflector::store();
-/// let watched = Watched::new(store, Expectations::new("configmaps"));
-/// let feed = watched.clone();
-/// // The order matters: first the store takes an event in, then the expectations hear of it.
-/// let events = watcher(api, watcher::Config::default())
-///     .default_backoff()
-///     .reflect(writer)
-///     .inspect_ok(move |event| feed.observe(event));
+/// use kube::runtime::{reflector::ObjectRef, watcher};
+/// # async fn example(api: kube::Api<ConfigMap>) -> Result<(), kube::Error> {
+/// let (watched, events) = Watched::start(api.clone(), watcher::Config::default());
 /// tokio::spawn(events.for_each(|_| async {}));
-/// # }
+///
+/// let settings = watched.object(ObjectRef::new("settings").within("default"));
+/// update(&api, "settings", |map| { /* … */ }).from(settings.source()).await?;
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct Watched<K>
@@ -50,7 +49,25 @@ where
     K: Resource + Clone + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// `expectations` must receive the events that feed `store` ([`Self::observe`]), and no others.
+    /// Watches a kind: the cache, and the stream of events that feeds it while it is polled.
+    pub fn start(
+        api: Api<K>,
+        config: watcher::Config,
+    ) -> (Self, impl Stream<Item = Result<Event<K>, watcher::Error>> + Send)
+    where
+        K: DeserializeOwned,
+        K::DynamicType: Default,
+    {
+        let (store, writer) = reflector::store();
+        let resource = K::plural(&K::DynamicType::default()).into_owned();
+        let watched = Self::new(store, Expectations::new(resource));
+        let feed = watched.clone();
+        // The order matters: first the store takes an event in, then the expectations hear of it.
+        let events = watch(api, config).default_backoff().reflect(writer);
+        (watched, events.inspect_ok(move |event| feed.observe(event)))
+    }
+
+    /// For a store that is fed elsewhere. `expectations` must receive the events that feed `store` ([`Self::observe`]), and no others.
     pub fn new(store: Store<K>, expectations: Expectations) -> Self {
         Self { store, expectations }
     }

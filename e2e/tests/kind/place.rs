@@ -7,8 +7,8 @@ use e2e::cluster::Cluster;
 use e2e::control_plane::go::inform;
 use e2e::control_plane::toolbox::target_directory;
 use e2e::kind::Kind;
-use e2e::operators::cargo;
 use e2e::played_kubelets::PlayedKubelets;
+use e2e::programs::cargo;
 use images::WrittenImage;
 use images::programs::{Build, build};
 

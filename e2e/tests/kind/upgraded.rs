@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use e2e::control_plane::go::inform;
 use e2e::control_plane::toolbox::target_directory;
-use e2e::operators::cargo;
+use e2e::programs::cargo;
 use e2e::tandem::chart;
 use images::before;
 use serde_json::Value;
