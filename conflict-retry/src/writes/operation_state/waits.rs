@@ -1,0 +1,101 @@
+//! What an operation does between two attempts.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Failed, OperationState};
+use crate::freshness::CachedObject;
+use crate::outcome::WriteError;
+use crate::policy::{Next, WaitStep};
+
+impl OperationState<'_> {
+    /// After a failure that may be retried: waits as the policy says, or gives up.
+    pub(in crate::writes) async fn pause(&mut self, failed: Failed) -> Result<(), WriteError> {
+        let delay = self.next(failed)?;
+        self.wait(tokio::time::sleep(delay)).await?;
+        self.begin_retry()
+    }
+
+    /// After a conflict of a writer with a watch-fed cache: waits for its turn and returns the newest object that the
+    /// watch has brought since `version`; `None` when the object must be read live.
+    pub(in crate::writes) async fn wait_for_newer<T>(
+        &mut self,
+        failed: Failed,
+        cache: &dyn CachedObject<T>,
+        version: String,
+        version_of: fn(&T) -> Option<&str>,
+    ) -> Result<Option<T>, WriteError> {
+        let mut rest = Duration::ZERO;
+        let (mut known, mut newest) = (version, None);
+        let delay = self.next(failed)?;
+        let began = Instant::now();
+        loop {
+            // A version already in the cache returns at once, even with a wait of zero.
+            let news = self.wait(tokio::time::timeout(rest, cache.newer(known.clone()))).await?;
+            let is_news = news.is_ok();
+            match news {
+                Ok(Some(object)) => {
+                    if let Some(version) = version_of(&object) {
+                        version.clone_into(&mut known);
+                    }
+                    newest = Some(object);
+                }
+                // The object is no longer in the cache, so only the server can tell.
+                Ok(None) => {
+                    self.wait(tokio::time::sleep(delay.saturating_sub(began.elapsed()))).await?;
+                    newest = None;
+                    break;
+                }
+                Err(_elapsed) => {}
+            }
+            match self.attempts.wait_step(self.start.elapsed(), is_news) {
+                WaitStep::Wait(more) => rest = more,
+                WaitStep::Send => break,
+                WaitStep::Read => {
+                    newest = None;
+                    break;
+                }
+                WaitStep::GiveUp(reason) => return Err(self.exhausted(reason)),
+            }
+        }
+        self.begin_retry()?;
+        Ok(newest)
+    }
+
+    /// Records a failure and returns how long to wait before the next attempt, or the error if there is none.
+    fn next(&mut self, failed: Failed) -> Result<Duration, WriteError> {
+        // A retry counts while it runs, not while the next one waits.
+        self.held.end_retry();
+        let Some(cause) = failed.class.cause() else {
+            return Err(self.reject(failed));
+        };
+        let next = self.attempts.next(self.start.elapsed(), cause, rand::random::<f64>);
+        let delay = match next {
+            Next::RetryAfter(delay) => Some(delay),
+            Next::GiveUp(_) => None,
+        };
+        self.report(self.attempts.made(), failed.verb, Some(&failed.class), delay);
+        self.last = Some(failed);
+        match next {
+            Next::RetryAfter(delay) => Ok(delay),
+            Next::GiveUp(reason) => Err(self.exhausted(reason)),
+        }
+    }
+
+    /// Waits between two attempts, until cancelled.
+    async fn wait<T>(&mut self, future: impl Future<Output = T>) -> Result<T, WriteError> {
+        let began = Instant::now();
+        let waited = self.until_cancelled(future).await;
+        self.waited = self.waited.saturating_add(began.elapsed());
+        waited.ok_or_else(|| self.cancelled())
+    }
+
+    pub(super) async fn until_cancelled<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.options.policy().cancellation().cancelled() => None,
+            value = future => Some(value),
+        }
+    }
+}
