@@ -207,7 +207,6 @@ async fn ours(counters: &Api<Counter>, object: &str, source: Source<'_, Counter>
         counter.spec.value += 1;
         UpdateDecision::Write
     })
-    .put()
     .with(&options)
     .from(source)
     .outcome();

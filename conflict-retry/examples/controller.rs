@@ -1,4 +1,4 @@
-//! A complete small operator: it keeps `data.colour` of every ConfigMap with the label `paint=wanted` at the wanted colour, and writes
+//! A complete small operator: it keeps `data.colour` of every `ConfigMap` with the label `paint=wanted` at the wanted colour, and writes
 //! down how often it has painted. A conflict with another writer is retried inside `update`; a failure waits longer each time, object
 //! by object.
 //!

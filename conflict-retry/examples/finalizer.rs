@@ -1,7 +1,7 @@
 //! Something outside the cluster that goes with an object: the finalizer holds the object until it has been cleaned up. The same function is
 //! right for a new object, for one that is there already, and for one that is being deleted, however often it is called.
 //!
-//! `finalizer NAME`: the ConfigMap. The example makes it, deletes it and cleans up after it.
+//! `finalizer NAME`: the `ConfigMap`. The example makes it, deletes it and cleans up after it.
 
 use conflict_retry::{
     Outcome, WriteError, WriteOptions, add_finalizer, create_or_update, once, remove_finalizer,

@@ -1,4 +1,4 @@
-//! Two writers of one object: each counts its own number in a ConfigMap, fifty times, as fast as it can. No count is lost, and what a
+//! Two writers of one object: each counts its own number in a `ConfigMap`, fifty times, as fast as it can. No count is lost, and what a
 //! conflict costs is printed.
 
 use std::sync::Arc;

@@ -55,9 +55,6 @@ pub enum InvalidBackoff {
     /// The jitter is NaN, infinite or negative.
     #[error("the jitter is {0}; give a finite number of at least 0")]
     Jitter(f64),
-    /// The first delay is zero, and would stay zero however often it is doubled.
-    #[error("the first delay is zero; give some")]
-    NoDelay,
     /// The first delay is longer than the cap. Go would sleep it uncapped.
     #[error(
         "the first delay {duration:?} is longer than the cap {cap:?}; raise the cap or shorten the delay"

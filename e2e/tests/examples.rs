@@ -126,3 +126,18 @@ async fn the_operator_paints_what_it_is_to_paint() {
         assert_eq!(maps.get(name).await.unwrap().data.unwrap()["colour"], "blue");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_api_server_a_program_ends_with_what_is_wrong() {
+    let place = Place::new("dead").await;
+    // Nothing listens there: the port was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = std::fs::read_to_string(&place.kubeconfig).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    config["clusters"][0]["cluster"]["server"] = json!(format!("https://127.0.0.1:{port}"));
+    std::fs::write(&place.kubeconfig, config.to_string()).unwrap();
+    let output = place.run("no_watch", &[]).await;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("Exhausted") && text.contains("Connection refused"), "{text}");
+}

@@ -12,7 +12,7 @@ use crate::workspace;
 const CRATE: &str = "conflict-retry";
 
 /// Where its features are explained, each in a row of a table.
-const DOCUMENTS: &[&str] = &["conflict-retry/README.md", "conflict-retry/src/lib.rs"];
+const DOCUMENTS: &[&str] = &["conflict-retry/README.md"];
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let read = |path: &str| {

@@ -1,6 +1,7 @@
 //! The task runner: generators, checks, the demo and a development cluster. `cargo xtask --help` lists the tasks; the
 //! aliases in `.cargo/config.toml` shorten the common ones.
 
+mod api;
 mod bench;
 mod chart;
 mod crds;
@@ -88,6 +89,12 @@ enum Task {
         #[arg(long, value_name = "MINUTES", default_value_t = 60)]
         limit_minutes: u64,
     },
+    /// Write the list of what `conflict-retry` makes public.
+    Api {
+        /// Write nothing; fail when the list is not what would be written.
+        #[arg(long)]
+        check: bool,
+    },
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
     Package,
     Bench(bench::Args),
@@ -125,12 +132,14 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Chart { check } => chart::run(check).await,
         Task::Table { check } => tidy::table(check),
         Task::Guide { check } => guide::run(check),
+        Task::Api { check } => api::run(check),
         Task::Check => {
             crds::run(true)?;
             tidy::table(true)?;
             println!("generated files are what the sources generate");
             guide::run(true)?;
             println!("the guides' transcripts are what is printed");
+            api::run(true)?;
             tidy::run()?;
             println!("sizes, planners, modules and arrows are as the house style has them");
             deny::run()?;

@@ -19,7 +19,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let toolchain = if installed { format!("+{rust}") } else { String::new() };
     let files = cargo(&toolchain, &["package", "--package", CRATE, "--allow-dirty", "--list"]).output()?;
     let files = String::from_utf8_lossy(&files.stdout).into_owned();
-    for wanted in ["README.md", "LICENSE", "Cargo.toml", "src/lib.rs"] {
+    for wanted in
+        ["README.md", "CHANGELOG.md", "LICENSE", "Cargo.toml", "src/lib.rs", "examples/controller.rs"]
+    {
         if !files.lines().any(|file| file == wanted) {
             bail!("the package of {CRATE} has no {wanted}; it has\n{files}");
         }

@@ -235,7 +235,7 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
     let deaf = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let hangs = deaf.local_addr().unwrap().port();
     // The listener is dropped at once, so the port refuses.
-    let dead = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let closed_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let hook = |name: &str, seconds: u64, port: u16| {
         json!({
             "name": format!("{name}.example.com"),
@@ -249,7 +249,7 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
         })
     };
     let hooks = Api::<ValidatingWebhookConfiguration>::all(bench.admin.clone());
-    let webhooks = json!([hook("short", 1, hangs), hook("long", 30, hangs), hook("dead", 10, dead)]);
+    let webhooks = json!([hook("short", 1, hangs), hook("long", 30, hangs), hook("dead", 10, closed_port)]);
     make(&hooks, json!({"metadata": {"name": "taxonomy"}, "webhooks": webhooks})).await;
     let maps = &bench.set_up::<ConfigMap>();
     let of =

@@ -75,7 +75,10 @@ impl Resource for Images {
 /// Sets the image of the container called `sidecar`.
 fn upgrade(deployment: &mut Images) {
     let containers = &mut deployment.spec.template.spec.containers;
-    containers.iter_mut().filter(|it| it.name == "sidecar").for_each(|it| it.image = "sidecar:2".to_owned());
+    containers
+        .iter_mut()
+        .filter(|it| it.name == "sidecar")
+        .for_each(|it| "sidecar:2".clone_into(&mut it.image));
 }
 
 #[tokio::test(flavor = "multi_thread")]
