@@ -1,4 +1,4 @@
-//! A program without a watch, run by hand or by a CronJob: it makes sure that a Deployment exists and has as many replicas as the
+//! A program without a watch, run by hand or by a `CronJob`: it makes sure that a Deployment exists and has as many replicas as the
 //! settings say. A user may change both meanwhile.
 //!
 //! `no_watch`: reads `data.replicas` of the `ConfigMap` `settings`, which it makes when there is none.

@@ -18,7 +18,7 @@ pub enum Effect {
 
 /// A successful write.
 #[derive(Clone, Copy, Debug)]
-pub struct Write<'a> {
+pub struct LoggedWrite<'a> {
     /// The event in the audit log.
     pub event: &'a Event,
     /// The object's version in the answer.
@@ -32,7 +32,7 @@ pub struct Write<'a> {
 ///
 /// The answer to `/scale` carries no generation; there it is derived from `spec.replicas`. The first write of a log
 /// that starts in the middle of an object's life counts as moved.
-pub fn of_object<'a>(events: &'a [Event], object: &ObjectKey) -> Vec<Write<'a>> {
+pub fn of_object<'a>(events: &'a [Event], object: &ObjectKey) -> Vec<LoggedWrite<'a>> {
     let mut writes: Vec<(u64, bool, &Event)> = events
         .iter()
         .filter(|event| event.object.as_ref() == Some(object) && event.is_write() && event.succeeded())
@@ -57,7 +57,7 @@ pub fn of_object<'a>(events: &'a [Event], object: &ObjectKey) -> Vec<Write<'a>> 
                 Effect::Moved { generation_moved: known.learn(event) }
             };
             last_version = Some(version);
-            Write { event, version, effect }
+            LoggedWrite { event, version, effect }
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::audit::{Event, ObjectKey};
 use crate::history;
-use crate::history::{Effect, Write};
+use crate::history::{Effect, LoggedWrite};
 
 /// A break in the chain of versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl LostUpdateCheck {
     pub fn of(events: &[Event], object: &ObjectKey) -> Self {
         let mut chain = Self { versions: 0, checked: 0, unconditional: Vec::new(), breaks: Vec::new() };
         let mut predecessor = None;
-        for Write { event, version, effect } in history::of_object(events, object) {
+        for LoggedWrite { event, version, effect } in history::of_object(events, object) {
             let Effect::Moved { .. } = effect else { continue };
             let base = event.base_version().and_then(|base| base.parse::<u64>().ok());
             chain.versions += 1;

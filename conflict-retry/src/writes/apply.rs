@@ -7,9 +7,10 @@ use kube::Api;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::kind::{Decided, Decision, Whole, WriteKind};
+use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::write::Write;
+use super::write_loop::{Decided, WriteDecision, WriteKind};
 use super::{Writable, wire, write_loop};
 use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
@@ -55,7 +56,7 @@ impl<K: Writable, B: Serialize + Sync + ?Sized> WriteKind<K> for Apply<'_, B> {
 
     /// The same whatever the object holds.
     fn decide(&mut self, _seen: Whole<K>, _target: WriteTarget<'_, K>) -> Decided<K, Self> {
-        checked(self.0).map(Decision::Send)
+        checked(self.0).map(WriteDecision::Send)
     }
 
     fn send(

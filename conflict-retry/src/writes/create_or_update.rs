@@ -4,10 +4,11 @@ use kube::Api;
 
 use super::Writable;
 use super::decide::{IntoDecision, UpdateDecision};
-use super::kind::{Decided, Decision, Raw, ReadsFirst, WriteKind};
+use super::snapshot::Raw;
 use super::target::WriteTarget;
 use super::update::{Update, UpdateBody, send};
 use super::write::Write;
+use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
 
@@ -82,12 +83,12 @@ where
         object.meta_mut().resource_version = None;
         object.meta_mut().uid = None;
         Ok(match self.update.change(&mut object) {
-            Err(failure) => Decision::Fail(failure),
-            Ok(UpdateDecision::Abort | UpdateDecision::Keep) => Decision::Abort,
+            Err(failure) => WriteDecision::Fail(failure),
+            Ok(UpdateDecision::Abort | UpdateDecision::Keep) => WriteDecision::Abort,
             Ok(UpdateDecision::Write) if object.meta().name.as_deref() != Some(target.name) => {
                 return Err(Refusal::Identity("name"));
             }
-            Ok(UpdateDecision::Write) => Decision::Send(UpdateBody::New(Box::new(object))),
+            Ok(UpdateDecision::Write) => WriteDecision::Send(UpdateBody::New(Box::new(object))),
         })
     }
 

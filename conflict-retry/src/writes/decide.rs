@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::generation::PatchDecision;
 use crate::outcome::WriteError;
 
 /// What a closure decided after reading, and possibly changing, the object.
@@ -22,6 +21,17 @@ pub enum ScaleDecision {
     /// Set it to this value; nothing is sent if it already has this value.
     Set(i32),
     /// The count is already as wanted; send nothing.
+    Keep,
+    /// Do not write.
+    Abort,
+}
+
+/// What to do with an object that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PatchDecision {
+    /// Send these operations of a JSON Patch; `test` operations among them are additional guards.
+    Patch(Vec<Value>),
+    /// The object is already as wanted; send nothing.
     Keep,
     /// Do not write.
     Abort,

@@ -3,10 +3,11 @@
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::kind::{Decided, Decision, ReadsFirst, Whole, WriteKind};
+use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::update::with_version;
 use super::write::Write;
+use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::WriteError;
@@ -56,18 +57,18 @@ impl<K: Writable> WriteKind<K> for Finalizer<'_> {
         guard::named(&seen, target.api, target.name)?;
         let held = finalizers(&seen);
         if held.iter().any(|one| one == self.finalizer) == self.is_wanted {
-            return Ok(Decision::Keep(seen));
+            return Ok(WriteDecision::Keep(seen));
         }
         let body = if !self.is_wanted {
             patch(held.iter().map(String::as_str).filter(|one| *one != self.finalizer))
         } else if seen.meta().deletion_timestamp.is_some() {
-            return Ok(Decision::Abort);
+            return Ok(WriteDecision::Abort);
         } else {
             patch(held.iter().map(String::as_str).chain([self.finalizer]))
         };
         let fields = guard::patch(body, Subresource::Main)?;
         let version = guard::version(seen.meta().resource_version.as_deref())?;
-        Ok(Decision::Send(with_version(fields, version)))
+        Ok(WriteDecision::Send(with_version(fields, version)))
     }
 
     fn send(target: WriteTarget<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {

@@ -8,24 +8,14 @@
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::decide::IntoDecision;
-use super::kind::{Decided, Decision, ReadsFirst, Whole, WriteKind};
+use super::decide::{IntoDecision, PatchDecision};
+use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::write::Write;
+use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
-
-/// What to do with an object that was read.
-#[derive(Debug, Clone, PartialEq)]
-pub enum PatchDecision {
-    /// Send these operations of a JSON Patch; `test` operations among them are additional guards.
-    Patch(Vec<Value>),
-    /// The object is already as wanted; send nothing.
-    Keep,
-    /// Do not write.
-    Abort,
-}
 
 /// Sends a JSON Patch that you build, guarded by the UID and the generation of the object it was decided from: for a
 /// change of the spec that must not be executed late. After each conflict it decides again from a fresh live read.
@@ -88,10 +78,10 @@ where
         let Whole(seen) = seen;
         guard::named(&seen, target.api, target.name)?;
         let operations = match (self.0)(&seen).into_decision() {
-            Err(failure) => return Ok(Decision::Fail(failure)),
+            Err(failure) => return Ok(WriteDecision::Fail(failure)),
             Ok(PatchDecision::Patch(operations)) => operations,
-            Ok(PatchDecision::Keep) => return Ok(Decision::Keep(seen)),
-            Ok(PatchDecision::Abort) => return Ok(Decision::Abort),
+            Ok(PatchDecision::Keep) => return Ok(WriteDecision::Keep(seen)),
+            Ok(PatchDecision::Abort) => return Ok(WriteDecision::Abort),
         };
         let (Some(uid), Some(generation)) = (&seen.meta().uid, seen.meta().generation) else {
             return Err(Refusal::NoGeneration);
@@ -101,7 +91,7 @@ where
             json!({ "op": "test", "path": "/metadata/generation", "value": generation }),
         ];
         guarded.extend(operations);
-        Ok(Decision::Send(Value::Array(guarded)))
+        Ok(WriteDecision::Send(Value::Array(guarded)))
     }
 
     fn send(target: WriteTarget<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {

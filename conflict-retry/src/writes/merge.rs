@@ -5,10 +5,11 @@ use kube::Api;
 use serde_json::Value;
 
 use super::decide::IntoDecision;
-use super::kind::{Decided, Decision, ReadsFirst, Whole, WriteKind};
+use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::update::with_version;
 use super::write::Write;
+use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
@@ -71,17 +72,17 @@ where
         let Whole(seen) = seen;
         guard::named(&seen, target.api, target.name)?;
         let patch = match (self.0)(&seen).into_decision() {
-            Err(failure) => return Ok(Decision::Fail(failure)),
-            Ok(None) => return Ok(Decision::Keep(seen)),
+            Err(failure) => return Ok(WriteDecision::Fail(failure)),
+            Ok(None) => return Ok(WriteDecision::Keep(seen)),
             Ok(Some(patch)) => patch,
         };
         let fields = guard::patch(patch, target.subresource)?;
         let version = guard::version(seen.meta().resource_version.as_deref())?;
         if guard::is_noop_patch(&serde_json::to_value(&seen).map_err(Refusal::Encode)?, &fields) {
-            return Ok(Decision::Keep(seen));
+            return Ok(WriteDecision::Keep(seen));
         }
         let body = with_version(fields, version);
-        Ok(Decision::Send(body))
+        Ok(WriteDecision::Send(body))
     }
 
     fn send(target: WriteTarget<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {

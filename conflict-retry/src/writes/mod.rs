@@ -11,12 +11,12 @@ mod difference;
 mod finalizers;
 mod generation;
 mod guard;
-mod kind;
 mod merge;
 pub mod once;
 mod operation_state;
 mod overwrite;
 mod scale;
+mod snapshot;
 mod target;
 mod update;
 mod view;
@@ -32,10 +32,10 @@ use serde::de::DeserializeOwned;
 
 pub use self::apply::{Apply, apply, apply_status};
 pub use self::create_or_update::{CreateOrUpdate, create_or_update};
-pub use self::decide::{IntoDecision, ScaleDecision, UpdateDecision};
+pub use self::decide::{IntoDecision, PatchDecision, ScaleDecision, UpdateDecision};
 #[cfg(feature = "finalizers")]
 pub use self::finalizers::{Finalizer, add_finalizer, remove_finalizer};
-pub use self::generation::{PatchAtGeneration, PatchDecision, patch_at_generation};
+pub use self::generation::{PatchAtGeneration, patch_at_generation};
 pub use self::merge::{MergePatch, merge_patch};
 pub use self::scale::{ScaleGuard, Scaling, scale};
 pub use self::update::{Update, update, update_status};
@@ -57,6 +57,8 @@ mod report_tests;
 #[cfg(test)]
 #[cfg(all(feature = "circuit-breaker", feature = "rate-limiter"))]
 mod request_protection_tests;
+#[cfg(test)]
+mod scale_and_once_tests;
 #[cfg(test)]
 mod short_tests;
 #[cfg(test)]

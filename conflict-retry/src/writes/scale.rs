@@ -9,10 +9,10 @@ use kube::core::subresource::{Scale, ScaleSpec};
 use serde_json::{Value, json};
 
 use super::decide::{IntoDecision, ScaleDecision};
-use super::kind::{Decided, Decision, ReadsFirst, WriteKind};
 use super::target::WriteTarget;
 use super::view::ScaleView;
 use super::write::Write;
+use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
@@ -113,12 +113,12 @@ where
 
     fn decide(&mut self, seen: ScaleView, target: WriteTarget<'_, K>) -> Decided<K, Self> {
         let count = match (self.decide)(&seen).into_decision() {
-            Err(failure) => return Ok(Decision::Fail(failure)),
-            Ok(ScaleDecision::Abort) => return Ok(Decision::Abort),
+            Err(failure) => return Ok(WriteDecision::Fail(failure)),
+            Ok(ScaleDecision::Abort) => return Ok(WriteDecision::Abort),
             Ok(ScaleDecision::Set(count)) if seen.replicas != Some(count) => checked(count)?,
-            Ok(ScaleDecision::Set(_) | ScaleDecision::Keep) => return Ok(Decision::Keep(seen)),
+            Ok(ScaleDecision::Set(_) | ScaleDecision::Keep) => return Ok(WriteDecision::Keep(seen)),
         };
-        Ok(Decision::Send(match self.guard {
+        Ok(WriteDecision::Send(match self.guard {
             ScaleGuard::Count => ScaleBody::Operations(guarded_operations(&seen, count)),
             ScaleGuard::VersionByPut => ScaleBody::Whole(Box::new(put_body(target.name, &seen, count)?)),
             ScaleGuard::Version => {

@@ -5,10 +5,11 @@ use serde_json::{Map, Value};
 
 use super::decide::{IntoDecision, UpdateDecision};
 use super::difference::{self, ListNotKnown};
-use super::kind::{Decided, Decision, Raw, ReadsFirst, WriteKind};
 use super::overwrite::{self, overwritten};
+use super::snapshot::Raw;
 use super::target::WriteTarget;
 use super::write::Write;
+use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 
@@ -127,13 +128,13 @@ where
         guard::named(&object, target.api, target.name)?;
         let mut changed = object.clone();
         match self.change(&mut changed) {
-            Err(failure) => return Ok(Decision::Fail(failure)),
-            Ok(UpdateDecision::Abort) => return Ok(Decision::Abort),
-            Ok(UpdateDecision::Keep) => return Ok(Decision::Keep(object)),
+            Err(failure) => return Ok(WriteDecision::Fail(failure)),
+            Ok(UpdateDecision::Abort) => return Ok(WriteDecision::Abort),
+            Ok(UpdateDecision::Keep) => return Ok(WriteDecision::Keep(object)),
             Ok(UpdateDecision::Write) => {}
         }
         let Some(now) = guard::changed(&object, &changed, target.subresource)? else {
-            return Ok(Decision::Keep(object));
+            return Ok(WriteDecision::Keep(object));
         };
         let version = guard::version(changed.meta().resource_version.as_deref())?;
         let body = if self.is_put {
@@ -141,12 +142,12 @@ where
         } else {
             match difference::patch(&now.seen, &now.wanted, stored.as_ref()) {
                 Ok(fields) => UpdateBody::Difference(with_version(fields, version)),
-                Err(ListNotKnown) => return Ok(Decision::ReadLive),
+                Err(ListNotKnown) => return Ok(WriteDecision::ReadLive),
             }
         };
         self.overwritten = self.before.as_ref().and_then(|before| overwritten(before, &now));
         self.before = Some(now);
-        Ok(Decision::Send(body))
+        Ok(WriteDecision::Send(body))
     }
 
     fn overwritten(&mut self) -> Option<String> {

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use kube::Api;
 
 use super::Writable;
-use super::kind::{Object, ReadsFirst, WriteKind};
 use super::target::WriteTarget;
+use super::write_loop::{Object, ReadsFirst, WriteKind};
 use crate::freshness::Source;
 use crate::operation::Subresource;
 use crate::options::WriteOptions;

@@ -6,13 +6,85 @@
 use tracing::instrument;
 
 use super::Writable;
-use super::kind::{Decision, Object, Snapshot as _, WriteKind};
 use super::operation_state::{Failed, OperationState};
+use super::snapshot::Snapshot;
 use super::target::WriteTarget;
 use crate::classify::Class;
 use crate::freshness::Source;
 use crate::operation::{ReadSource, Verb};
 use crate::outcome::{Outcome, Refusal, RequestFailure, WriteError};
+
+/// What to do with the object that was read.
+pub enum WriteDecision<Body, Object, Failure> {
+    /// Write this body.
+    Send(Body),
+    /// The goal is already met.
+    Keep(Object),
+    /// Do not write.
+    Abort,
+    /// The caller's closure failed. Do not write.
+    Fail(Failure),
+    /// The copy does not hold enough to decide: read live, and decide again.
+    ReadLive,
+}
+
+/// The decision of a kind of write.
+pub(super) type Decided<K, W> =
+    Result<WriteDecision<<W as WriteKind<K>>::Body, Object<K, W>, <W as WriteKind<K>>::Failure>, Refusal>;
+
+/// The object of a kind of write, as callers hold copies of it, and as the server answers a write.
+pub(super) type Object<K, W> = <<W as WriteKind<K>>::Seen as Snapshot<K>>::Object;
+
+/// A kind of write that decides from an object that was read.
+pub trait ReadsFirst {}
+
+/// What one kind of write reads, decides and sends.
+pub trait WriteKind<K: Writable>: Send + Sized {
+    /// What a decision is based on.
+    type Seen: Snapshot<K>;
+    /// The body of the write.
+    type Body: Send + Sync;
+    /// Why the caller's closure failed.
+    type Failure: From<WriteError> + Send;
+
+    /// The verb of the write, for reports.
+    fn verb(&self) -> Verb;
+    /// The verb of the request with this body.
+    fn verb_of(&self, _body: &Self::Body) -> Verb {
+        self.verb()
+    }
+    /// Rejects a request that is wrong whatever the object holds.
+    fn check(&self, _target: WriteTarget<'_, K>) -> Result<(), Refusal> {
+        Ok(())
+    }
+    /// Whether the object is created when it does not exist.
+    fn creates(&self) -> bool {
+        false
+    }
+    /// Decides what to do with the object that was read.
+    fn decide(&mut self, seen: Self::Seen, target: WriteTarget<'_, K>) -> Decided<K, Self>;
+    /// Decides what to do when there is no object. Called only if [`Self::creates`].
+    fn decide_absent(&mut self, _target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        Ok(WriteDecision::Abort)
+    }
+    /// The field that the last decision may have overwritten without looking at it.
+    fn overwritten(&mut self) -> Option<String> {
+        None
+    }
+    /// Sends one request.
+    fn send(
+        target: WriteTarget<'_, K>,
+        body: &Self::Body,
+    ) -> impl Future<Output = Result<Object<K, Self>, kube::Error>> + Send;
+    /// Writes until there is an outcome.
+    fn run(
+        self,
+        target: WriteTarget<'_, K>,
+        source: Source<'_, Object<K, Self>>,
+    ) -> impl Future<Output = Result<Outcome<Object<K, Self>>, Self::Failure>> + Send {
+        run(self, target, source)
+    }
+}
 
 /// The outcome of a write, or why the caller's closure failed.
 type Ended<K, W> = Result<Outcome<Object<K, W>>, <W as WriteKind<K>>::Failure>;
@@ -89,12 +161,14 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
             None => kind.decide_absent(target),
         };
         let body = match decided.map_err(|reason| state.refused(reason))? {
-            Decision::Send(body) => body,
-            Decision::Keep(object) if state.maybe_written() => return Ok(Ok(Outcome::AlreadyDone(object))),
-            Decision::Keep(object) => return Ok(Ok(Outcome::Unchanged(object))),
-            Decision::Abort => return Ok(Ok(Outcome::Aborted)),
-            Decision::Fail(failure) => return Ok(Err(failure)),
-            Decision::ReadLive => continue,
+            WriteDecision::Send(body) => body,
+            WriteDecision::Keep(object) if state.maybe_written() => {
+                return Ok(Ok(Outcome::AlreadyDone(object)));
+            }
+            WriteDecision::Keep(object) => return Ok(Ok(Outcome::Unchanged(object))),
+            WriteDecision::Abort => return Ok(Ok(Outcome::Aborted)),
+            WriteDecision::Fail(failure) => return Ok(Err(failure)),
+            WriteDecision::ReadLive => continue,
         };
         if let Some(path) = kind.overwritten() {
             state.overwrote(&path);

@@ -376,5 +376,4 @@ fn quoted(message: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "classify_tests.rs"]
 mod tests;
