@@ -128,6 +128,15 @@ async fn the_operator_paints_what_it_is_to_paint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_common_jobs_leave_the_same_with_kube_alone() {
+    let place = Place::new("jobs").await;
+    let wanted = "(Some(\"dark\"), Some(\"blue\"), Some(3), Some(1), true, true)\n";
+    for _ in 0..2 {
+        assert_eq!(place.prints("jobs", &[]).await, wanted);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_an_api_server_a_program_ends_with_what_is_wrong() {
     let place = Place::new("dead").await;
     // Nothing listens there: the port was free a moment ago.
