@@ -16,13 +16,12 @@ async fn reconcile(maps: &Api<ConfigMap>, map: &ConfigMap, options: &WriteOption
     let name = map.metadata.name.as_deref().unwrap_or_default();
     if map.metadata.deletion_timestamp.is_none() {
         // Before anything is made outside, so that it cannot be forgotten.
-        add_finalizer(maps, name, FINALIZER).with(options).from(Some(map.clone())).await?;
+        add_finalizer(maps, name, FINALIZER).with(options).from(map).await?;
         println!("{name} is held");
         return Ok(());
     }
     println!("cleaning up after {name}");
-    let outcome =
-        remove_finalizer(maps, name, FINALIZER).with(options).from(Some(map.clone())).outcome().await?;
+    let outcome = remove_finalizer(maps, name, FINALIZER).with(options).from(map).outcome().await?;
     // `Gone`: an earlier call has done it, and its answer was lost.
     println!("{name} is let go: {}", outcome.is_met() || outcome == Outcome::Gone);
     Ok(())

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::classify::{self, Class};
 use crate::operation::Verb;
-use crate::outcome::counted;
+use crate::outcome::{WriteError, counted};
 use crate::policy::{Cause, GiveUp, Next, RetryPolicy};
 
 /// An error that may be a conflict: another writer wrote first.
@@ -28,6 +28,13 @@ impl MaybeConflict for kube::Error {
         // The operation may send several requests; a PUT is what a conflict without details most likely answers.
         classify::is_conflict(self)
             && matches!(Class::of(Verb::Put, self), Class::Conflict | Class::Transient { .. })
+    }
+}
+
+impl MaybeConflict for WriteError {
+    /// A conflict that a single attempt or an apply has met. The functions that retry have done what can be done.
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
     }
 }
 

@@ -39,6 +39,8 @@ pub enum Class {
     AlreadyExists,
     /// 404: there is no such object.
     NotFound,
+    /// 404 of a create or an apply: there is no such namespace.
+    NamespaceNotFound,
     /// 404: the API server does not serve this resource or subresource at all. A subresource that a CRD does not
     /// declare is [`NotFound`](Self::NotFound) instead: the server answers as if the object were missing (measured on
     /// v1.36).
@@ -92,6 +94,31 @@ const ETCD_REFUSALS: [&str; 2] = ["request is too large", "trying to send messag
 /// How etcd answers a write when it is full. Among [`ETCD_FAULTS`] too, but the write is not in doubt.
 const ETCD_FULL: &str = "mvcc: database space exceeded";
 
+/// An error of this crate within a `kube::Error`, with its class.
+#[derive(Debug)]
+pub(crate) struct Classified {
+    class: Class,
+    source: Box<dyn StdError + Send + Sync>,
+}
+
+impl Classified {
+    pub(crate) fn new(class: Class, source: impl StdError + Send + Sync + 'static) -> Self {
+        Self { class, source: Box::new(source) }
+    }
+}
+
+impl fmt::Display for Classified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+impl StdError for Classified {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(self.source.as_ref())
+    }
+}
+
 /// One field that a server-side apply may not change without force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -120,7 +147,10 @@ impl Class {
     pub fn of(verb: Verb, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(verb, status),
-            kube::Error::Service(source) => of_transport(source.as_ref()),
+            kube::Error::Service(source) => match source.downcast_ref::<Classified>() {
+                Some(classified) => classified.class.clone(),
+                None => of_transport(source.as_ref()),
+            },
             kube::Error::HyperError(source) => of_transport(source),
             kube::Error::ReadEvents(source) => of_transport(source),
             // The server accepted the write but its answer cannot be decoded: the write was executed.
@@ -142,7 +172,7 @@ impl Class {
             reason::GONE | reason::EXPIRED => Self::Gone,
             reason::UNAUTHORIZED => Self::Unauthorized,
             reason::CONFLICT => of_conflict(verb, status),
-            reason::NOT_FOUND => of_not_found(status),
+            reason::NOT_FOUND => of_not_found(verb, status),
             reason::INVALID => of_invalid(verb, status),
             reason::FORBIDDEN => of_forbidden(status),
             reason::INTERNAL_ERROR => of_internal(status),
@@ -160,6 +190,7 @@ impl Class {
             Self::Deleted => "deleted",
             Self::AlreadyExists => "already_exists",
             Self::NotFound => "not_found",
+            Self::NamespaceNotFound => "namespace_not_found",
             Self::NotServed => "not_served",
             Self::TestFailed => "test_failed",
             Self::Invalid => "invalid",
@@ -195,7 +226,10 @@ impl Class {
             Self::FieldManager { .. } => "leave the field out of the apply, or force it",
             Self::UidMismatch => "the object was recreated; start over with the new one",
             Self::Deleted | Self::NotFound => "the object does not exist; stop writing to it",
-            Self::NotServed => "install the CRD, or enable the subresource in it",
+            Self::NamespaceNotFound => "create the namespace first",
+            Self::NotServed => {
+                "install the CRD, enable the subresource in it, or name a namespace if the Api is for all of them"
+            }
             Self::AlreadyExists => "read the existing object and adopt it, or choose another name",
             Self::TestFailed => "check that the patched paths exist, then decide again from a fresh read",
             Self::Invalid => "correct the fields that the source names",
@@ -283,10 +317,15 @@ pub(crate) fn of_quota_write(verb: Verb, resource: &str, status: &Status) -> Opt
     is_own.then(|| of_own_conflict(verb, status))
 }
 
-fn of_not_found(status: &Status) -> Class {
+fn of_not_found(verb: Verb, status: &Status) -> Class {
     // Only a status with a name refers to an object; for a path that is not served there is no name, or a plain-text
     // answer.
     let named = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+    // A request that creates finds no object missing but the namespace.
+    let of_namespace = status.details.as_ref().is_some_and(|details| details.kind == "namespaces");
+    if named && of_namespace && matches!(verb, Verb::Create | Verb::Apply) {
+        return Class::NamespaceNotFound;
+    }
     if named { Class::NotFound } else { Class::NotServed }
 }
 
@@ -311,7 +350,7 @@ fn of_code(verb: Verb, status: &Status) -> Class {
     match status.code {
         401 => Class::Unauthorized,
         403 => of_forbidden(status),
-        404 => of_not_found(status),
+        404 => of_not_found(verb, status),
         409 => of_conflict(verb, status),
         410 => Class::Gone,
         422 => of_invalid(verb, status),

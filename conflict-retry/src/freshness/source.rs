@@ -42,6 +42,20 @@ impl<T: Clone> From<Arc<T>> for Source<'_, T> {
     }
 }
 
+impl<T: Clone> From<&T> for Source<'_, T> {
+    /// Uses a copy of the object.
+    fn from(copy: &T) -> Self {
+        Self::Copy(copy.clone())
+    }
+}
+
+impl<T: Clone> From<Option<Arc<T>>> for Source<'_, T> {
+    /// Uses the object, as a store returns it, if there is one, and reads live otherwise.
+    fn from(copy: Option<Arc<T>>) -> Self {
+        copy.map_or(Self::Live, Self::from)
+    }
+}
+
 impl<T> From<Option<T>> for Source<'_, T> {
     /// Uses the copy if there is one, and reads live otherwise.
     fn from(copy: Option<T>) -> Self {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use kube::core::Status;
-use kube::core::response::reason;
+use kube::core::response::{StatusDetails, reason};
 
-use crate::classify::{self, Class, FieldConflict, admission};
+use crate::classify::{self, Class, Classified, FieldConflict, admission};
 use crate::operation::{Subresource, Verb};
 use crate::policy::GiveUp;
 use crate::protect::ThrottledBy;
@@ -133,12 +133,24 @@ pub enum WriteError {
         last: Option<Box<RequestFailure>>,
     },
     /// There is no such object, or another one of the same name has replaced it.
-    #[error("there is no such object; create it first, or stop writing to it")]
-    Gone,
+    #[error("there is no such object as {resource} {name}; create it first, or stop writing to it")]
+    #[non_exhaustive]
+    Gone {
+        /// The resource's name as in the API server's paths: plural and lower case.
+        resource: String,
+        /// The name of the object.
+        name: String,
+        /// Whether the answer to an earlier write was lost, so that it may have been executed.
+        maybe_written: bool,
+    },
     /// The closure decided not to write ([`UpdateDecision::Abort`](crate::UpdateDecision::Abort)), or a finalizer was to
     /// be added to an object that is being deleted.
     #[error("the decision was not to write")]
-    Aborted,
+    #[non_exhaustive]
+    Aborted {
+        /// Whether the answer to an earlier write was lost, so that it may have been executed.
+        maybe_written: bool,
+    },
     /// An apply with a resourceVersion was refused: the object has changed since.
     #[error("the object has changed since it was read; read it again and decide again")]
     #[non_exhaustive]
@@ -205,6 +217,20 @@ pub enum Refusal {
     /// The body of a patch or an apply has the wrong form.
     #[error("the body {0}")]
     Body(&'static str),
+    /// A list has changed, and nothing tells which of its entries is which of the stored ones.
+    #[error(
+        "the entries of the list {0} cannot be told apart, so that a change could come to the wrong one or erase what the type does not know; send the whole object with `.put()`, or build the patch with `merge_patch`"
+    )]
+    List(String),
+    /// A value is null where there was none. A merge patch says by null that a field is to be removed.
+    #[error("{0} is null, which a merge patch takes for a removal; send the whole object with `.put()`")]
+    Null(String),
+    /// The object is in a namespace, and the API is that of all namespaces, which writes nothing.
+    #[error("the object is in the namespace `{0}`, and the Api is for all of them; use `Api::namespaced`")]
+    AllNamespaces(String),
+    /// The type holds metadata only, and a PUT of it would erase the rest.
+    #[error("the type holds only metadata, and the rest of the object would be erased; leave out `.put()`")]
+    MetadataOnly,
     /// The replica count is negative.
     #[error("the replica count {0} is negative; give at least 0")]
     Replicas(i32),
@@ -221,21 +247,35 @@ impl From<Refusal> for WriteError {
 
 impl From<WriteError> for kube::Error {
     /// The error of the API server or of the client that ended the write; a missing object is a 404, a conflict a 409.
-    /// Everything else ([`WriteError::Refused`], a cancellation, a time-out) is a `kube::Error::Service` that says so.
+    /// Everything else ([`WriteError::Refused`], a cancellation, a time-out) is a `kube::Error::Service` that contains it,
+    /// whose [`Class::of`] is that of the write. Whether a write may have been carried out all the same is lost: ask
+    /// [`WriteError::maybe_written`] before.
     fn from(error: WriteError) -> Self {
+        let class = error.class().cloned().unwrap_or(Class::Other);
         match error {
-            WriteError::Gone => Self::Api(Box::new(
-                Status::failure("there is no such object", reason::NOT_FOUND).with_code(404),
-            )),
+            WriteError::Gone { ref resource, ref name, .. } => {
+                let details = StatusDetails {
+                    name: name.clone(),
+                    group: String::new(),
+                    kind: resource.clone(),
+                    uid: String::new(),
+                    causes: Vec::new(),
+                    retry_after_seconds: 0,
+                };
+                let status = Status::failure(&error.to_string(), reason::NOT_FOUND).with_code(404);
+                Self::Api(Box::new(status.with_details(details)))
+            }
             WriteError::Conflict { status } => Self::Api(status),
             WriteError::FieldManager { source, .. }
             | WriteError::Rejected { source, .. }
             | WriteError::Unknown { source, .. }
             | WriteError::Exhausted { last: source, .. } => match *source {
                 RequestFailure::Api(error) => error,
-                timeout @ RequestFailure::Timeout(_) => Self::Service(Box::new(timeout)),
+                timeout @ RequestFailure::Timeout(_) => {
+                    Self::Service(Box::new(Classified::new(Class::Ambiguous, timeout)))
+                }
             },
-            other => Self::Service(Box::new(other)),
+            other => Self::Service(Box::new(Classified::new(class, other))),
         }
     }
 }
@@ -251,8 +291,8 @@ impl WriteError {
             Self::Exhausted { .. } => "exhausted",
             Self::ClientThrottled { by, .. } => by.label(),
             Self::Cancelled { .. } => "cancelled",
-            Self::Gone => "gone",
-            Self::Aborted => "aborted",
+            Self::Gone { .. } => "gone",
+            Self::Aborted { .. } => "aborted",
             Self::Conflict { .. } => "conflict",
         }
     }
@@ -265,8 +305,8 @@ impl WriteError {
             | Self::FieldManager { .. }
             | Self::Unknown { .. }
             | Self::ClientThrottled { .. }
-            | Self::Gone
-            | Self::Aborted
+            | Self::Gone { .. }
+            | Self::Aborted { .. }
             | Self::Conflict { .. }
             | Self::Cancelled { .. } => None,
         }
@@ -287,10 +327,12 @@ impl WriteError {
     pub const fn maybe_written(&self) -> bool {
         match self {
             Self::Unknown { .. } => true,
-            Self::Gone | Self::Aborted | Self::Conflict { .. } => false,
+            Self::Conflict { .. } => false,
             Self::Refused { maybe_written, .. }
             | Self::Exhausted { maybe_written, .. }
             | Self::ClientThrottled { maybe_written, .. }
+            | Self::Gone { maybe_written, .. }
+            | Self::Aborted { maybe_written }
             | Self::Rejected { maybe_written, .. }
             | Self::FieldManager { maybe_written, .. }
             | Self::Cancelled { maybe_written, .. } => *maybe_written,

@@ -45,16 +45,6 @@ impl<T> Outcome<T> {
         matches!(self, Self::Conflict(_))
     }
 
-    /// The object, when the goal is met; the matching error otherwise.
-    pub fn object(self) -> Result<T, WriteError> {
-        match self {
-            Self::Written(object) | Self::Unchanged(object) | Self::AlreadyDone(object) => Ok(object),
-            Self::Gone => Err(WriteError::Gone),
-            Self::Aborted => Err(WriteError::Aborted),
-            Self::Conflict(status) => Err(WriteError::Conflict { status }),
-        }
-    }
-
     /// The object, when the goal is met; `None` otherwise.
     pub fn met(self) -> Option<T> {
         match self {

@@ -43,6 +43,7 @@ pub const fn counts_as_failure(class: &Class) -> bool {
         | Class::Deleted
         | Class::AlreadyExists
         | Class::NotFound
+        | Class::NamespaceNotFound
         | Class::NotServed
         | Class::TestFailed
         | Class::Invalid

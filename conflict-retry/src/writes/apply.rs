@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::write::Write;
-use super::write_loop::{Decided, WriteDecision, WriteKind};
+use super::write_loop::{Decided, Finished, WriteDecision, WriteKind};
 use super::{Writable, wire, write_loop};
 use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
-use crate::outcome::{Outcome, Refusal, WriteError};
+use crate::outcome::{Refusal, WriteError};
 
 /// Applies `body` to an object as the options' field manager, which then owns exactly the fields in `body`.
 ///
@@ -67,7 +67,11 @@ impl<K: Writable, B: Serialize + Sync + ?Sized> WriteKind<K> for Apply<'_, B> {
     }
 
     /// Without any read: the body states the whole goal.
-    async fn run(self, target: WriteTarget<'_, K>, _source: Source<'_, K>) -> Result<Outcome<K>, WriteError> {
+    async fn run(
+        self,
+        target: WriteTarget<'_, K>,
+        _source: Source<'_, K>,
+    ) -> Result<Finished<K>, WriteError> {
         let may_repeat = |body: &Arc<Value>| body.pointer("/metadata/resourceVersion").is_none();
         let send = |body: Arc<Value>| async move { <Self as WriteKind<K>>::send(target, &body).await };
         write_loop::repeat(target, Verb::Apply, checked(self.0), may_repeat, send).await

@@ -2,13 +2,13 @@
 
 use kube::Api;
 
-use super::Writable;
 use super::decide::{IntoDecision, UpdateDecision};
 use super::snapshot::Raw;
 use super::target::WriteTarget;
-use super::update::{Update, UpdateBody, send};
+use super::update::{Update, UpdateBody, ignored, send};
 use super::write::Write;
 use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
+use super::{Writable, guard};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
 
@@ -29,7 +29,7 @@ use crate::outcome::Refusal;
 ///
 /// An object that appears or vanishes in between is a conflict like any other: what is there now is read and decided
 /// from. A create whose answer was lost is looked up before anything is repeated. `initial` needs a name; its
-/// resourceVersion and UID are ignored.
+/// resourceVersion and UID are ignored. Where there is no object, [`UpdateDecision::Keep`] creates `initial` as it is.
 pub fn create_or_update<'a, K, F, D>(
     api: &'a Api<K>,
     initial: &'a K,
@@ -79,17 +79,30 @@ where
     }
 
     fn decide_absent(&mut self, target: WriteTarget<'_, K>) -> Decided<K, Self> {
-        let mut object = self.initial.clone();
-        object.meta_mut().resource_version = None;
-        object.meta_mut().uid = None;
-        Ok(match self.update.change(&mut object) {
-            Err(failure) => WriteDecision::Fail(failure),
-            Ok(UpdateDecision::Abort | UpdateDecision::Keep) => WriteDecision::Abort,
-            Ok(UpdateDecision::Write) if object.meta().name.as_deref() != Some(target.name) => {
-                return Err(Refusal::Identity("name"));
+        let mut initial = self.initial.clone();
+        initial.meta_mut().resource_version = None;
+        initial.meta_mut().uid = None;
+        guard::named(&initial, target.api, target.name)?;
+        let mut object = initial.clone();
+        let object = match self.update.change(&mut object) {
+            Err(failure) => return Ok(WriteDecision::Fail(failure)),
+            Ok(UpdateDecision::Abort) => return Ok(WriteDecision::Abort),
+            // As it was given, it is as wanted.
+            Ok(UpdateDecision::Keep) => initial,
+            Ok(UpdateDecision::Write) => {
+                guard::identity(&initial, &object)?;
+                object
             }
-            Ok(UpdateDecision::Write) => WriteDecision::Send(UpdateBody::New(Box::new(object))),
-        })
+        };
+        Ok(WriteDecision::Send(UpdateBody::New(Box::new(object))))
+    }
+
+    fn check(&self, _target: WriteTarget<'_, K>) -> Result<(), Refusal> {
+        guard::whole::<K>()
+    }
+
+    fn ignored(target: WriteTarget<'_, K>, body: &UpdateBody<K>) -> Option<Refusal> {
+        ignored(target.subresource, body)
     }
 
     fn overwritten(&mut self) -> Option<String> {

@@ -55,6 +55,11 @@ impl From<i32> for ScaleDecision {
 ///
 /// The error type must be able to hold a [`WriteError`] as well: `WriteError` itself, [`kube::Error`], `anyhow::Error`,
 /// `Box<dyn std::error::Error + Send + Sync>`, or one's own with `#[from] WriteError`.
+#[diagnostic::on_unimplemented(
+    message = "a closure cannot decide with `{Self}`",
+    label = "this closure returns `{Self}`",
+    note = "end the closure with `;` to write what it has changed, or return a decision, or a `Result` of one whose error implements `From<WriteError> + Send`"
+)]
 pub trait IntoDecision<D> {
     /// The error of the whole write.
     type Error: From<WriteError> + Send;
@@ -81,6 +86,7 @@ decides! {
     UpdateDecision => UpdateDecision,
     i32 => ScaleDecision,
     ScaleDecision => ScaleDecision,
+    Value => Option<Value>,
     Option<Value> => Option<Value>,
     PatchDecision => PatchDecision,
 }

@@ -14,7 +14,11 @@ const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
 /// Rejects a copy of an object other than the named one.
 pub(super) fn named<K: Writable>(object: &K, api: &Api<K>, wanted: &str) -> Result<(), Refusal> {
-    if let (Some(found), Some(namespace)) = (object.meta().namespace.as_deref(), api.namespace())
+    let namespaces = (object.meta().namespace.as_deref().filter(|it| !it.is_empty()), api.namespace());
+    if let (Some(found), None) = namespaces {
+        return Err(Refusal::AllNamespaces(found.to_owned()));
+    }
+    if let (Some(found), Some(namespace)) = namespaces
         && found != namespace
     {
         return Err(Refusal::WrongObject {
@@ -43,16 +47,7 @@ pub(super) fn changed<K: Writable>(
     after: &K,
     subresource: Subresource,
 ) -> Result<Option<Decided>, Refusal> {
-    let (old, new) = (before.meta(), after.meta());
-    let identity = [
-        old.name == new.name,
-        old.namespace == new.namespace,
-        old.uid == new.uid,
-        old.resource_version == new.resource_version,
-    ];
-    if let Some((field, _)) = IDENTITY.iter().zip(identity).find(|(_, same)| !same) {
-        return Err(Refusal::Identity(field));
-    }
+    identity(before, after)?;
     let seen = serde_json::to_value(before).map_err(Refusal::Encode)?;
     let wanted = serde_json::to_value(after).map_err(Refusal::Encode)?;
     if seen == wanted {
@@ -70,6 +65,26 @@ pub(super) fn changed<K: Writable>(
         }
     }
     Ok(Some(Decided { seen, wanted }))
+}
+
+/// Rejects a change of what identifies the object.
+pub(super) fn identity<K: Writable>(before: &K, after: &K) -> Result<(), Refusal> {
+    let (old, new) = (before.meta(), after.meta());
+    let identity = [
+        old.name == new.name,
+        old.namespace == new.namespace,
+        old.uid == new.uid,
+        old.resource_version == new.resource_version,
+    ];
+    if let Some((field, _)) = IDENTITY.iter().zip(identity).find(|(_, same)| !same) {
+        return Err(Refusal::Identity(field));
+    }
+    Ok(())
+}
+
+/// Rejects a type that holds only metadata where a whole object is sent.
+pub(super) fn whole<K: Writable>() -> Result<(), Refusal> {
+    if K::metadata_api() { Err(Refusal::MetadataOnly) } else { Ok(()) }
 }
 
 /// The patch as an object, rejected when it contains identity fields or something that `subresource` drops.

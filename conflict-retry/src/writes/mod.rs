@@ -11,6 +11,7 @@ mod difference;
 mod finalizers;
 mod generation;
 mod guard;
+mod list;
 mod merge;
 pub mod once;
 mod operation_state;

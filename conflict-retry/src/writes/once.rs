@@ -100,7 +100,8 @@ pub async fn put<K: Writable>(
     options: &WriteOptions,
     object: &K,
 ) -> Result<Outcome<K>, WriteError> {
-    let planned = guard::named(object, api, name)
+    let planned = guard::whole::<K>()
+        .and_then(|()| guard::named(object, api, name))
         .and_then(|()| guard::version(object.meta().resource_version.as_deref()))
         .map(|_version| Single::Send(wire::put(api, name, subresource, options, object)));
     write_loop::once(WriteTarget::new(api, name, subresource, options), Verb::Put, planned).await

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::tests::{Reply, body, conflict, error, map, maps, object, ok, options, scripted, verbs};
 use super::*;
+use crate::classify::Class;
 use crate::freshness::Source;
+use crate::operation::Verb;
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, WriteError};
 use crate::protect::{KeyQueue, Protection};
@@ -81,17 +83,26 @@ async fn an_error_turns_into_that_of_kube() {
     assert_eq!(code(paint(&maps(vec![error(404, "NotFound")]).0).await), 404);
     assert_eq!(code(paint(&maps(vec![error(403, "Forbidden")]).0).await), 403);
     let refused = update(&maps(vec![]).0, "", blue).await.unwrap_err();
-    assert!(matches!(kube::Error::from(refused), kube::Error::Service(source) if source.is::<WriteError>()));
+    let turned = kube::Error::from(refused);
+    assert_eq!(Class::of(Verb::MergePatch, &turned), Class::Other, "nothing was sent");
+    let kube::Error::Service(source) = turned else { panic!("{turned}") };
+    assert!(source.source().is_some_and(|cause| cause.is::<WriteError>()), "{source}");
+    let gone = update(&maps(vec![error(404, "NotFound")]).0, "m", blue).await.unwrap_err();
+    assert_eq!(
+        gone.to_string(),
+        "there is no such object as configmaps m; create it first, or stop writing to it"
+    );
+    assert_eq!(Class::of(Verb::MergePatch, &gone.into()), Class::NotFound);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_object_and_a_decision_not_to_write_are_errors_or_outcomes() {
     let missing = || maps(vec![error(404, "NotFound")]).0;
-    assert!(matches!(update(&missing(), "m", blue).await, Err(WriteError::Gone)));
+    assert!(matches!(update(&missing(), "m", blue).await, Err(WriteError::Gone { .. })));
     assert_eq!(update(&missing(), "m", blue).outcome().await.unwrap(), Outcome::Gone);
     let (api, _) = maps(vec![]);
     let abort = || update(&api, "m", |_| UpdateDecision::Abort).from(Some(object("1", "x")));
-    assert!(matches!(abort().await, Err(WriteError::Aborted)));
+    assert!(matches!(abort().await, Err(WriteError::Aborted { .. })));
     assert_eq!(abort().outcome().await.unwrap(), Outcome::Aborted);
 }
 
@@ -184,4 +195,61 @@ async fn without_options_a_write_carries_the_name_of_the_program() {
         scale(&api, "m", |seen| seen.replicas.unwrap_or_default()).from(copy).await.unwrap().replicas,
         Some(3)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_did_not_store_is_no_write() {
+    // The same version comes back: for the server nothing has changed.
+    let (api, _) = maps(vec![ok(map("1", "red"))]);
+    let outcome = update(&api, "m", blue).from(&object("1", "red")).outcome().await.unwrap();
+    assert_eq!(outcome, Outcome::Unchanged(object("1", "red")));
+    let pod = |status: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "1"}, "status": status,
+        })
+    };
+    let (client, _) = scripted(vec![ok(pod(json!({})))]);
+    let pods: Api<Pod> = Api::namespaced(client, "ns");
+    let copy: Pod = serde_json::from_value(pod(json!({}))).unwrap();
+    let dropped = update(&pods, "p", |pod| pod.status.get_or_insert_default().phase = Some("x".to_owned()));
+    let error = dropped.from(&copy).await.unwrap_err();
+    assert!(error.to_string().contains("touches `status`"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_for_all_namespaces_and_another_namespace_are_refused() {
+    let (client, seen) = scripted(vec![]);
+    let all: Api<ConfigMap> = Api::all(client.clone());
+    let error = update(&all, "m", blue).from(&object("1", "red")).await.unwrap_err();
+    assert!(error.to_string().contains("Api::namespaced"), "{error}");
+    let (client, _) = scripted(vec![error_of_missing()]);
+    let other: Api<ConfigMap> = Api::namespaced(client, "other");
+    let error = create_or_update(&other, &object("", "red"), blue).await.unwrap_err();
+    assert_eq!(error.category(), "refused");
+    assert!(verbs(&seen).is_empty());
+}
+
+fn error_of_missing() -> Reply {
+    error(404, "NotFound")
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_creates_what_was_given_and_a_missing_namespace_is_said_once() {
+    let initial = object("", "red");
+    let (api, seen) = maps(vec![error(404, "NotFound"), ok(map("1", "red"))]);
+    create_or_update(&api, &initial, |_| UpdateDecision::Keep).await.unwrap();
+    assert_eq!((verbs(&seen)[1].as_str(), &body(&seen, 1)["data"]["k"]), ("POST", &json!("red")));
+    let namespace = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,
+        "message": "namespaces \"ns\" not found", "details": {"name": "ns", "kind": "namespaces"}});
+    let (api, seen) = maps(vec![error(404, "NotFound"), Reply::Json(404, namespace)]);
+    let error = create_or_update(&api, &initial, blue).await.unwrap_err();
+    assert_eq!((error.category(), verbs(&seen).len()), ("namespace_not_found", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_not_forgotten_when_the_object_is_gone_then() {
+    let (api, _) = maps(vec![error(504, "Timeout"), error(404, "NotFound")]);
+    let error = update(&api, "m", blue).from(&object("1", "red")).await.unwrap_err();
+    assert!(matches!(error, WriteError::Gone { maybe_written: true, .. }), "{error:?}");
 }

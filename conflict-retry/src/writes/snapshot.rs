@@ -126,7 +126,9 @@ impl<K: Writable> Snapshot<K> for ScaleView {
 
 /// Reads an object as a type other than its own.
 async fn read_as<K: Writable, T: DeserializeOwned>(api: &Api<K>, name: &str) -> Result<T, kube::Error> {
-    let request = Request::new(api.resource_url()).get(name, &GetParams::default());
+    let (request, params) = (Request::new(api.resource_url()), GetParams::default());
+    let request =
+        if K::metadata_api() { request.get_metadata(name, &params) } else { request.get(name, &params) };
     let mut request = request.map_err(kube::Error::BuildRequest)?;
     // As kube names the spans of its own reads.
     request.extensions_mut().insert("get");

@@ -72,7 +72,7 @@ impl<'a, K: Writable> WriteTarget<'a, K> {
 }
 
 /// The last part of a collection's path is the name of the resource.
-fn resource(path: &str) -> &str {
+pub(super) fn resource(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

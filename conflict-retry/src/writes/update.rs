@@ -4,7 +4,7 @@ use kube::Api;
 use serde_json::{Map, Value};
 
 use super::decide::{IntoDecision, UpdateDecision};
-use super::difference::{self, ListNotKnown};
+use super::difference::{self, NoPatch};
 use super::overwrite::{self, overwritten};
 use super::snapshot::Raw;
 use super::target::WriteTarget;
@@ -12,6 +12,7 @@ use super::write::Write;
 use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
+use crate::outcome::Refusal;
 
 /// Changes an object: reads it, calls `change` with it, and sends what has changed. After each conflict it starts again
 /// from a fresh live read.
@@ -30,14 +31,14 @@ use crate::operation::{Subresource, Verb};
 /// also within the entries of a list. To know them, a change within a list of objects needs a live read, even if a copy
 /// was given. [`put`](Write::put) sends the whole object instead.
 ///
-/// `change` is called once per attempt, each time with a fresh copy. It returns nothing, an [`UpdateDecision`], or a
+/// `change` may be called several times, each time with a fresh copy. It returns nothing, an [`UpdateDecision`], or a
 /// `Result` of one of these, whose error ends the write and is returned. It must *decide* from the object it gets and
 /// set the goal (`replicas = 5`, because of the object's current state). It must never repeat a value computed
 /// elsewhere, and never count (`+= 1`): an attempt whose answer was lost may have been executed.
 ///
 /// An unchanged object is not sent. A copy of another object, and a change of the name, namespace, UID or
 /// resourceVersion, is rejected before sending. On a kind with a status subresource the server drops changes of
-/// `status` made here: use [`update_status`].
+/// `status` made here, which is an error if nothing else has changed: use [`update_status`].
 pub fn update<'a, K, F, D>(api: &'a Api<K>, name: &'a str, change: F) -> Write<'a, K, Update<F>>
 where
     K: Writable,
@@ -142,7 +143,8 @@ where
         } else {
             match difference::patch(&now.seen, &now.wanted, stored.as_ref()) {
                 Ok(fields) => UpdateBody::Difference(with_version(fields, version)),
-                Err(ListNotKnown) => return Ok(WriteDecision::ReadLive),
+                Err(NoPatch::ListNotKnown) => return Ok(WriteDecision::ReadLive),
+                Err(NoPatch::Refused(reason)) => return Err(reason),
             }
         };
         self.overwritten = self.before.as_ref().and_then(|before| overwritten(before, &now));
@@ -150,8 +152,16 @@ where
         Ok(WriteDecision::Send(body))
     }
 
+    fn check(&self, _target: WriteTarget<'_, K>) -> Result<(), Refusal> {
+        if self.is_put { guard::whole::<K>() } else { Ok(()) }
+    }
+
     fn overwritten(&mut self) -> Option<String> {
         self.overwritten.take()
+    }
+
+    fn ignored(target: WriteTarget<'_, K>, body: &UpdateBody<K>) -> Option<Refusal> {
+        ignored(target.subresource, body)
     }
 
     fn send(
@@ -160,6 +170,13 @@ where
     ) -> impl Future<Output = Result<K, kube::Error>> + Send {
         send(target, body)
     }
+}
+
+/// A status is dropped by a write to an object whose kind has a status subresource.
+pub(super) fn ignored<K>(subresource: Subresource, body: &UpdateBody<K>) -> Option<Refusal> {
+    let UpdateBody::Difference(patch) = body else { return None };
+    let has_status = subresource == Subresource::Main && patch.get("status").is_some();
+    has_status.then(|| Refusal::Dropped { field: "status".to_owned(), subresource })
 }
 
 pub(super) async fn send<K: Writable>(

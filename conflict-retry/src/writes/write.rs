@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 use kube::Api;
 
 use super::Writable;
-use super::target::WriteTarget;
-use super::write_loop::{Object, ReadsFirst, WriteKind};
+use super::target::{WriteTarget, resource};
+use super::write_loop::{Finished, Object, ReadsFirst, WriteKind};
 use crate::freshness::Source;
 use crate::operation::Subresource;
 use crate::options::WriteOptions;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, WriteError};
 
 /// The options of a write that is given none.
 static DEFAULT_OPTIONS: LazyLock<WriteOptions> = LazyLock::new(WriteOptions::default);
@@ -20,7 +20,8 @@ static DEFAULT_OPTIONS: LazyLock<WriteOptions> = LazyLock::new(WriteOptions::def
 /// A write that is sent when it is awaited.
 ///
 /// `.await` gives the object as stored, also when it was as wanted already. An object that does not exist is the error
-/// [`WriteError::Gone`](crate::WriteError::Gone). [`outcome`](Self::outcome) tells these apart instead.
+/// [`WriteError::Gone`]. [`outcome`](Self::outcome) tells these apart instead. To spawn, join or box it, or to map its
+/// error, take `.into_future()` first.
 #[must_use = "a write is sent when it is awaited"]
 pub struct Write<'a, K: Writable, W: WriteKind<K>> {
     pub(super) api: &'a Api<K>,
@@ -45,9 +46,31 @@ impl<'a, K: Writable, W: WriteKind<K>> Write<'a, K, W> {
 
     /// Tells how the write ended, with a missing object and a decision not to write as outcomes rather than errors.
     pub async fn outcome(self) -> Result<Outcome<Object<K, W>>, W::Failure> {
+        Ok(self.finish().await?.outcome)
+    }
+
+    async fn finish(self) -> Result<Finished<Object<K, W>>, W::Failure> {
         let options = self.options.unwrap_or(&DEFAULT_OPTIONS);
         let target = WriteTarget::new(self.api, self.name, self.subresource, options);
         self.kind.run(target, self.source).await
+    }
+
+    /// The object, or the error that matches the outcome.
+    async fn object(self) -> Result<Object<K, W>, W::Failure> {
+        let (api, name) = (self.api, self.name);
+        let Finished { outcome, maybe_written } = self.finish().await?;
+        let error = match outcome {
+            Outcome::Written(object) | Outcome::Unchanged(object) | Outcome::AlreadyDone(object) => {
+                return Ok(object);
+            }
+            Outcome::Gone => {
+                let resource = resource(api.resource_url()).to_owned();
+                WriteError::Gone { resource, name: name.to_owned(), maybe_written }
+            }
+            Outcome::Aborted => WriteError::Aborted { maybe_written },
+            Outcome::Conflict(status) => WriteError::Conflict { status },
+        };
+        Err(error.into())
     }
 }
 
@@ -69,7 +92,7 @@ where
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { Ok(self.outcome().await?.object()?) })
+        Box::pin(self.object())
     }
 }
 

@@ -11,7 +11,7 @@ use super::snapshot::Snapshot;
 use super::target::WriteTarget;
 use crate::classify::Class;
 use crate::freshness::Source;
-use crate::operation::{ReadSource, Verb};
+use crate::operation::{ReadSource, Subresource, Verb};
 use crate::outcome::{Outcome, Refusal, RequestFailure, WriteError};
 
 /// What to do with the object that was read.
@@ -71,6 +71,10 @@ pub trait WriteKind<K: Writable>: Send + Sized {
     fn overwritten(&mut self) -> Option<String> {
         None
     }
+    /// What the server certainly ignored, if it has stored nothing of this body.
+    fn ignored(_target: WriteTarget<'_, K>, _body: &Self::Body) -> Option<Refusal> {
+        None
+    }
     /// Sends one request.
     fn send(
         target: WriteTarget<'_, K>,
@@ -81,9 +85,15 @@ pub trait WriteKind<K: Writable>: Send + Sized {
         self,
         target: WriteTarget<'_, K>,
         source: Source<'_, Object<K, Self>>,
-    ) -> impl Future<Output = Result<Outcome<Object<K, Self>>, Self::Failure>> + Send {
+    ) -> impl Future<Output = Result<Finished<Object<K, Self>>, Self::Failure>> + Send {
         run(self, target, source)
     }
+}
+
+/// How a write ended, and whether an answer was lost on the way, so that an attempt may have been executed.
+pub struct Finished<T> {
+    pub(super) outcome: Outcome<T>,
+    pub(super) maybe_written: bool,
 }
 
 /// The outcome of a write, or why the caller's closure failed.
@@ -95,7 +105,7 @@ pub(super) async fn run<K: Writable, W: WriteKind<K>>(
     mut kind: W,
     target: WriteTarget<'_, K>,
     source: Source<'_, Object<K, W>>,
-) -> Ended<K, W> {
+) -> Result<Finished<Object<K, W>>, W::Failure> {
     let mut state = OperationState::begin(target.options, target.operation(kind.verb()));
     // Boxed: the future of a request is large, and a caller should not carry it in every future that may write.
     let result = Box::pin(rounds(&mut kind, target, &mut state, &source)).await;
@@ -104,8 +114,15 @@ pub(super) async fn run<K: Writable, W: WriteKind<K>>(
     {
         cache.wrote(written);
     }
+    let maybe_written = state.maybe_written();
+    if maybe_written && matches!(result, Ok(Err(_))) {
+        tracing::warn!(
+            name = target.name,
+            "the closure failed after an attempt that may have been carried out"
+        );
+    }
     let label = |ended: &Ended<K, W>| ended.as_ref().map_or("closure_failed", Outcome::label);
-    state.end(result, label)?
+    state.end(result, label)?.map(|outcome| Finished { outcome, maybe_written })
 }
 
 async fn rounds<K: Writable, W: WriteKind<K>>(
@@ -136,7 +153,7 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
                     state.settled(missing.verb, &missing.class);
                     (None, ReadSource::Live)
                 }
-                Err(failed) => match as_outcome(state, target, failed, true).await? {
+                Err(failed) => match as_outcome(state, target, failed, uid.as_deref(), true).await? {
                     Ok(outcome) => return Ok(Ok(outcome)),
                     Err(failed) => {
                         state.pause(failed).await?;
@@ -175,6 +192,14 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
         }
         let verb = kind.verb_of(&body);
         let mut failed = match state.call(verb, W::send(target, &body)).await? {
+            // The server has stored nothing: to it, the object was as wanted already.
+            Ok(object) if version.is_some() && W::Seen::version_of(&object) == version.as_deref() => {
+                return match W::ignored(target, &body) {
+                    Some(reason) => Err(state.refused(reason)),
+                    None if state.maybe_written() => Ok(Ok(Outcome::AlreadyDone(object))),
+                    None => Ok(Ok(Outcome::Unchanged(object))),
+                };
+            }
             Ok(object) => return Ok(Ok(Outcome::Written(object))),
             Err(failed) => failed,
         };
@@ -186,12 +211,12 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
             }
             refused_version.clone_from(&version);
         }
-        if kind.creates() && appeared_or_vanished(&failed.class) {
+        if kind.creates() && appeared_or_vanished(verb, &failed.class) {
             // A lost race like any other: what is there now is read and decided from.
             failed.class = Class::Conflict;
         }
         let lost_a_race = matches!(failed.class, Class::Conflict | Class::TestFailed);
-        let failed = match as_outcome(state, target, failed, true).await? {
+        let failed = match as_outcome(state, target, failed, uid.as_deref(), true).await? {
             Ok(outcome) => return Ok(Ok(outcome)),
             Err(failed) => failed,
         };
@@ -207,8 +232,12 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
 }
 
 /// Whether another writer has created, deleted or recreated the object since it was read.
-fn appeared_or_vanished(class: &Class) -> bool {
-    matches!(class, Class::AlreadyExists | Class::NotFound | Class::Deleted | Class::UidMismatch)
+fn appeared_or_vanished(verb: Verb, class: &Class) -> bool {
+    match class {
+        Class::AlreadyExists => verb == Verb::Create,
+        Class::NotFound | Class::Deleted | Class::UidMismatch => verb != Verb::Create,
+        _ => false,
+    }
 }
 
 /// Sends one request that needs no read, unless `body` is rejected. It retries after a fault but never after a
@@ -220,7 +249,7 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
     body: Result<B, Refusal>,
     may_repeat: impl FnOnce(&B) -> bool,
     send: impl Fn(B) -> F,
-) -> Result<Outcome<T>, WriteError> {
+) -> Result<Finished<T>, WriteError> {
     let mut state = OperationState::begin(target.options, target.operation(verb));
     let result = Box::pin(async {
         target.check()?;
@@ -235,14 +264,15 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
             if failed.class == Class::Ambiguous && !may_repeat {
                 return Err(state.reject(failed));
             }
-            match as_outcome(&mut state, target, failed, false).await? {
+            match as_outcome(&mut state, target, failed, None, false).await? {
                 Ok(outcome) => return Ok(outcome),
                 Err(failed) => state.pause(failed).await?,
             }
         }
     })
     .await;
-    state.end(result, Outcome::label)
+    let maybe_written = state.maybe_written();
+    state.end(result, Outcome::label).map(|outcome| Finished { outcome, maybe_written })
 }
 
 /// What a single attempt does.
@@ -269,9 +299,9 @@ pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Erro
         state.ready(target).await?;
         match state.call(verb, request).await? {
             Ok(object) => Ok(Outcome::Written(object)),
-            Err(failed) => {
-                as_outcome(&mut state, target, failed, false).await?.map_err(|failed| state.reject(failed))
-            }
+            Err(failed) => as_outcome(&mut state, target, failed, None, false)
+                .await?
+                .map_err(|failed| state.reject(failed)),
         }
     })
     .await;
@@ -283,11 +313,15 @@ async fn as_outcome<T, K: Writable>(
     state: &mut OperationState<'_>,
     target: WriteTarget<'_, K>,
     failed: Failed,
+    uid: Option<&str>,
     retries_conflicts: bool,
 ) -> Result<Result<Outcome<T>, Failed>, WriteError> {
-    if failed.class == Class::NotFound && state.writes_subresource() {
+    // A read of the object itself tells that it is missing. A subresource may be missing instead.
+    let is_subresource = failed.verb.is_write() || target.subresource == Subresource::Scale;
+    if failed.class == Class::NotFound && state.writes_subresource() && is_subresource {
         state.settled(failed.verb, &failed.class);
         return match state.call(Verb::Get, target.find()).await? {
+            Ok(found) if uid.is_some() && found.metadata.uid.as_deref() != uid => Ok(Ok(Outcome::Gone)),
             // The CRD declares no such subresource; the server answers as if the object were missing.
             Ok(_) => Err(state.refuse(Failed { class: Class::NotServed, ..failed })),
             Err(missing) if missing.class == Class::NotFound => {
