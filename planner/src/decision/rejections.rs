@@ -3,7 +3,7 @@
 use crate::limits::behavior::Direction;
 use crate::pools::Pool;
 use crate::reasons::{PoolReason, Rejection};
-use crate::requirements::pod_class::{PodClass, PodClassId};
+use crate::requirements::pod_class::{PodClassId, PodClasses};
 use crate::resources::{Basic, Resource, ResourceNames, display};
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate, PlacementError};
 
@@ -15,7 +15,7 @@ pub struct RejectionInput<'a> {
     /// The pools.
     pub pools: &'a [Pool],
     /// All classes of pods.
-    pub classes: &'a [PodClass],
+    pub classes: &'a PodClasses,
     /// The resource names of the pass.
     pub names: &'a ResourceNames,
 }

@@ -56,7 +56,7 @@ use crate::input::pods;
 use crate::pools::{self, Pool};
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::pod_class::{PodClass, PodClassId, Supply, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{PodClassId, PodClasses, Supply, TopologyCount, TopologyCountId};
 use crate::resources::{Amounts, Resource, ResourceNames};
 
 /// Pending pods that are equal to the planner.
@@ -76,7 +76,7 @@ pub struct Demand {
     /// The different constraints on nodes.
     pub constraint_sets: Vec<Constraints>,
     /// The different pod classes.
-    pub classes: Vec<PodClass>,
+    pub classes: PodClasses,
     /// The topology counts that the constraints need.
     pub topology_counts: Vec<TopologyCount>,
     /// What the pending pods compete for.
@@ -196,7 +196,7 @@ impl Demand {
 
 fn ordered(
     pending: BTreeMap<(i32, PodClassId), Vec<usize>>,
-    classes: &[PodClass],
+    classes: &PodClasses,
     reference: &Amounts,
 ) -> Vec<PendingGroup> {
     let group = |((priority, class), pods)| PendingGroup { class, priority, pods };

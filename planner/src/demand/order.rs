@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::PendingGroup;
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::pod_class::{HostPort, PodClass, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{HostPort, PodClass, PodClasses, TopologyCount, TopologyCountId};
 use crate::resources::Amounts;
 use crate::steps;
 
@@ -53,7 +53,7 @@ impl Liberty {
 /// Sorts `groups`, which come by priority and size. `reference` is the capacity of a large node.
 pub fn order(
     groups: &mut [PendingGroup],
-    classes: &[PodClass],
+    classes: &PodClasses,
     topology_counts: &[TopologyCount],
     reference: &Amounts,
 ) {
@@ -93,7 +93,7 @@ fn aparts<'a>(class: &'a PodClass, topology_counts: &[TopologyCount]) -> Vec<Apa
 }
 
 /// How many large nodes all pods together fill, measured by the resource of which they need the most.
-fn filled(groups: &[PendingGroup], classes: &[PodClass], reference: &Amounts) -> usize {
+fn filled(groups: &[PendingGroup], classes: &PodClasses, reference: &Amounts) -> usize {
     let mut total = BTreeMap::new();
     for group in groups {
         for (resource, amount) in classes[group.class].request.iter() {
@@ -108,7 +108,7 @@ fn filled(groups: &[PendingGroup], classes: &[PodClass], reference: &Amounts) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requirements::pod_class::{CountedNodes, PodAffinity, TopologySpread};
+    use crate::requirements::pod_class::{CountedNodes, PodAffinity, PodClassId, TopologySpread};
     use crate::resources::{Basic, Resource};
 
     fn amounts(cpu: i64) -> Amounts {
@@ -137,20 +137,20 @@ mod tests {
             PodClass { request: amounts(100), spreads, ..PodClass::default() }
         };
         let free = PodClass { request: amounts(100), ..PodClass::default() };
-        let classes = [free, spread(0), affinity(0), spread(1), affinity(1), anti_affinity];
+        let classes = vec![free, spread(0), affinity(0), spread(1), affinity(1), anti_affinity].into();
         for (what, apart_pods, low, expected) in [
             ("room to spare", 4, None, [5, 4, 3, 0, 1, 2]),
             ("none", 0, None, [0, 1, 2, 3, 4, 5]),
             ("a priority comes before all", 4, Some(4), [5, 3, 0, 1, 2, 4]),
         ] {
             let group = |class| PendingGroup {
-                class,
+                class: PodClassId(class),
                 priority: if low == Some(class) { -1 } else { 0 },
                 pods: vec![0; if class == 5 { apart_pods } else { 1 }],
             };
             let mut groups = [0, 1, 2, 3, 4, 5].map(group);
             order(&mut groups, &classes, &topology_counts, &amounts(1000));
-            assert_eq!(groups.map(|group| group.class), expected, "{what}");
+            assert_eq!(groups.map(|group| group.class.0), expected, "{what}");
         }
     }
 
@@ -174,11 +174,14 @@ mod tests {
             ("from others only", 3, &keeps_away, 4, 0, [0, 1]),
             ("of lower priority", 3, &anti_affinity, 4, -1, [0, 1]),
         ] {
-            let classes = [large.clone(), class.clone()];
-            let group = |class, count, priority| PendingGroup { class, priority, pods: vec![0; count] };
+            let classes = vec![large.clone(), class.clone()].into();
+            let group = |class, count, priority| {
+                let class = PodClassId(class);
+                PendingGroup { class, priority, pods: vec![0; count] }
+            };
             let mut groups = [group(0, large_pods, 0), group(1, pods, priority)];
             order(&mut groups, &classes, &topology_counts, &amounts(1000));
-            assert_eq!(groups.map(|group| group.class), expected, "{what}");
+            assert_eq!(groups.map(|group| group.class.0), expected, "{what}");
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::demand::pod_groups::PodGroup;
 use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, Supply, TopologyCount, TopologySpread,
+    BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, PodClasses, Supply, TopologyCount,
+    TopologySpread,
 };
 use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
@@ -35,7 +36,7 @@ pub(super) struct Parts<'a> {
 /// The pod classes of a pass.
 pub(super) struct Resolved {
     pub(super) constraint_sets: Vec<Constraints>,
-    pub(super) classes: Vec<PodClass>,
+    pub(super) classes: PodClasses,
     pub(super) topology_counts: Vec<TopologyCount>,
     pub(super) supplies: Vec<Supply>,
     /// For each pod group, its class.
@@ -74,7 +75,7 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
     let mut class_of = Vec::with_capacity(pod_groups.len());
     for (index, (pod_group, constraints)) in pod_groups.iter().zip(&constraints).enumerate() {
         let requirements = &parts.all_requirements[pod_group.requirements];
-        class_of.push(classes.number(PodClass {
+        class_of.push(PodClassId(classes.number(PodClass {
             request: requests[pod_group.requirements].clone(),
             constraint_set: constraint_set_of[index],
             ports: requirements.ports.clone(),
@@ -88,12 +89,12 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
             preferred: requirements.preferred.clone(),
             needs: parts.places[pod_group.places].needs.clone(),
             barred: BarredPools::default(),
-        }));
+        })));
     }
     let supplies =
         parts.supplies.iter().map(|supply| resolved_supply(supply, &mut constraint_sets)).collect();
     let topology_counts = merged.topology_counts;
-    Resolved { constraint_sets, classes: classes.all, topology_counts, supplies, class_of }
+    Resolved { constraint_sets, classes: classes.all.into(), topology_counts, supplies, class_of }
 }
 
 fn resolved_supply(supply: &LimitedSupply, constraint_sets: &mut Vec<Constraints>) -> Supply {

@@ -2,11 +2,17 @@
 //!
 //! Types only. `Demand` reads them from pods, and the snapshot keeps the counts.
 
+use crate::index::{Indexed, index_type};
 use crate::reasons::Rejection;
 use crate::resources::Amounts;
 
 /// Index of a [`PodClass`] in `Demand`.
-pub type PodClassId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodClassId(pub(crate) usize);
+index_type!(PodClassId);
+/// The classes of a pass.
+pub type PodClasses = Indexed<PodClassId, PodClass>;
+
 /// Index of a [`TopologyCount`] in `Demand`.
 pub type TopologyCountId = usize;
 

@@ -199,7 +199,7 @@ fn close_to_moves(snapshot: &mut ClusterSnapshot, pools: &[Pool], all_nodes: &[A
         let is_starting = |n: usize| pool.starting_until(n).is_some_and(|until| until > now);
         pool.staying.iter().filter(|&&n| is_starting(n)).for_each(|&n| is_ready[n] = false);
     }
-    for node in 0..snapshot.nodes() {
+    for node in snapshot.node_indexes() {
         let is_up = match snapshot.place_of(node) {
             Place::Node(index) => is_ready[index],
             Place::Upcoming(_) | Place::Planned(_) => false,

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MovingPods, RemainingNodes};
-use crate::requirements::pod_class::{PodClass, PodClassId, TopologyCountId};
+use crate::index::Indexed;
+use crate::requirements::pod_class::{PodClass, PodClassId, PodClasses, TopologyCountId};
 use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};
 use crate::steps;
 
@@ -26,7 +27,7 @@ use crate::steps;
 pub struct RemovalSimulation<'a> {
     /// The cluster during the drains, unless no pod that moves could tell it from the other; then the cluster after them.
     stages: Vec<Stage<'a>>,
-    classes: &'a [PodClass],
+    classes: &'a PodClasses,
     /// The class of each bound pod of the pass, and the index of its node.
     placed: &'a [Option<(PodClassId, usize)>],
     /// A pod of each class that has moved, for messages.
@@ -56,7 +57,7 @@ type Moves = Vec<(PodClassId, NodeIndex, usize)>;
 pub fn sees_drained_nodes(
     moving: &MovingPods,
     snapshot: &ClusterSnapshot,
-    classes: &[PodClass],
+    classes: &PodClasses,
     placed: &[Option<(PodClassId, usize)>],
 ) -> bool {
     steps::count(moving.pods.len() + moving.nodes.len());
@@ -76,7 +77,7 @@ pub fn sees_drained_nodes(
         return false;
     }
     let raises = |raised: &[TopologyCountId]| raised.iter().any(|raised| looked_at.contains(raised));
-    let counts: Vec<bool> = classes.iter().map(|class| raises(&class.increments)).collect();
+    let counts: Indexed<PodClassId, bool> = classes.iter().map(|class| raises(&class.increments)).collect();
     let mut going: BTreeMap<(usize, PodClassId), usize> = BTreeMap::new();
     for &(class, node) in pods.iter().filter(|&&(class, _)| counts[class]) {
         *going.entry((node, class)).or_default() += 1;
@@ -101,7 +102,7 @@ impl<'a> Stage<'a> {
         &mut self,
         node: usize,
         pods: &PodCounts,
-        all_classes: &[PodClass],
+        all_classes: &PodClasses,
     ) -> (Moves, BTreeSet<PodClassId>) {
         let node = self.snapshot.node_of(node);
         let mut wanted = self.arrived.get(&node).cloned().unwrap_or_default();
@@ -153,7 +154,7 @@ impl<'a> RemovalSimulation<'a> {
     pub fn new(
         after: &'a mut ClusterSnapshot,
         during: Option<&'a mut ClusterSnapshot>,
-        classes: &'a [PodClass],
+        classes: &'a PodClasses,
         placed: &'a [Option<(PodClassId, usize)>],
     ) -> Self {
         let during = during.map(|snapshot| Stage::new(snapshot, false));

@@ -36,7 +36,7 @@ fn node(at: usize, zone: &str, pods: Vec<(PodClassId, usize)>) -> NodeSetup {
 }
 
 fn snapshot(
-    classes: &[PodClass],
+    classes: &PodClasses,
     topology_counts: &[TopologyCount],
     nodes: Vec<NodeSetup>,
 ) -> ClusterSnapshot {
@@ -53,7 +53,7 @@ fn snapshot(
 
 #[test]
 fn departures_respect_constraints_and_arrivals() {
-    let classes = [
+    let classes: PodClasses = vec![
         PodClass {
             request: amounts(1000, 1),
             anti_affinity: vec![0],
@@ -61,13 +61,18 @@ fn departures_respect_constraints_and_arrivals() {
             ..PodClass::default()
         },
         PodClass { request: amounts(2000, 1), ..PodClass::default() },
-    ];
+    ]
+    .into();
+    let (zero, one) = (PodClassId(0), PodClassId(1));
     // Pods: 0 class 0 on n0, 1 class 0 on n1, 2 class 1 on n2, 3 class 1 on n0.
-    let nodes =
-        vec![node(0, "z", vec![(0, 1), (1, 1)]), node(1, "z", vec![(0, 1)]), node(2, "z", vec![(1, 1)])];
+    let nodes = vec![
+        node(0, "z", vec![(zero, 1), (one, 1)]),
+        node(1, "z", vec![(zero, 1)]),
+        node(2, "z", vec![(one, 1)]),
+    ];
     let mut snapshot = snapshot(&classes, &[counting(HOSTNAME_LABEL)], nodes);
     let mut during = snapshot.clone();
-    let placed = [Some((0, 0)), Some((0, 1)), Some((1, 2)), Some((1, 0)), None];
+    let placed = [Some((zero, 0)), Some((zero, 1)), Some((one, 2)), Some((one, 0)), None];
     let mut d = RemovalSimulation::new(&mut snapshot, Some(&mut during), &classes, &placed);
     assert_eq!(d.could_leave(0, &[0, 3]), Ok(()));
     assert_eq!(d.leave(0, &[0, 3]), Ok(()));
@@ -76,14 +81,14 @@ fn departures_respect_constraints_and_arrivals() {
     assert_eq!(d.could_leave(2, &[2, 4]), Err(4), "a pod of no class has no place");
 }
 
-const PLAIN: PodClassId = 0;
-const NEAR: PodClassId = 1;
-const APART: PodClassId = 2;
-const SPREADING: PodClassId = 3;
-const COUNTED: PodClassId = 4;
+const PLAIN: PodClassId = PodClassId(0);
+const NEAR: PodClassId = PodClassId(1);
+const APART: PodClassId = PodClassId(2);
+const SPREADING: PodClassId = PodClassId(3);
+const COUNTED: PodClassId = PodClassId(4);
 
 /// One class for each way in which pods look at each other in a zone, of a core and a half.
-fn classes() -> Vec<PodClass> {
+fn classes() -> PodClasses {
     let affinity = PodAffinity { topology_counts: vec![0], matches_itself: true };
     let spread = TopologySpread { topology_count: 0, max_skew: 1, min_domains: 1, matches_itself: true };
     let class = PodClass { request: amounts(1500, 1), ..PodClass::default() };
@@ -95,6 +100,7 @@ fn classes() -> Vec<PodClass> {
         PodClass { increments: vec![0], ..class.clone() },
         PodClass { anti_affinity: vec![0], increments: vec![0], ..class },
     ]
+    .into()
 }
 
 #[test]
@@ -127,7 +133,7 @@ proptest! {
     #[test]
     fn where_no_moving_pod_sees_drained_nodes_they_make_no_difference(
         zones in prop::collection::vec(0_usize..3, 2..6),
-        pods in prop::collection::vec((0_usize..6, 0_usize..6, prop::bool::weighted(0.8)), 0..10),
+        pods in prop::collection::vec(((0_usize..6).prop_map(PodClassId), 0_usize..6, prop::bool::weighted(0.8)), 0..10),
         candidates in 1_usize..5,
         abandoned in prop::bool::ANY,
     ) {

@@ -11,7 +11,7 @@ use shared_crds::v1alpha1::Expander;
 
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::Pool;
-use crate::requirements::pod_class::PodClass;
+use crate::requirements::pod_class::PodClasses;
 use crate::scale_up::balance::{NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
 use crate::scale_up::placement::{PendingPods, Placement};
@@ -72,7 +72,7 @@ pub struct ScaleUpInput<'a> {
     /// The pools.
     pub pools: &'a [Pool],
     /// All classes of pods.
-    pub classes: &'a [PodClass],
+    pub classes: &'a PodClasses,
     /// The pending pods, in the order in which they are considered.
     pub pending: &'a [PendingPods],
     /// The existing nodes that will be gone soon, as indexes into the pass's nodes: no pool grows for pods that have
@@ -143,7 +143,7 @@ impl Search<'_> {
         let mut round = 0;
         loop {
             snapshot.revert(base);
-            let first = snapshot.nodes();
+            let first = snapshot.next_node();
             let mut sizes = PlannedSizes { pools, added: vec![0; pools.len()], room: room.to_vec() };
             for &pool in &opened {
                 if snapshot.open(pool).is_some() {
@@ -160,9 +160,10 @@ impl Search<'_> {
             if round < MOST_ROUNDS && snapshot.domains() > domains && spreads() {
                 continue;
             }
-            steps::count(snapshot.nodes() - first);
+            let new_nodes = snapshot.nodes_from(first);
+            steps::count(new_nodes.len());
             let mut retired = false;
-            for node in first..snapshot.nodes() {
+            for node in new_nodes {
                 if let (Place::Planned(pool), true) =
                     (snapshot.place_of(node), snapshot.pods_on(node).is_empty())
                 {

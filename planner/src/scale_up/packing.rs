@@ -5,7 +5,7 @@ use super::balance::{NextPool, PlannedSizes, preference, weight};
 use super::expander::ExpansionOption;
 use super::placement::{PendingPods, Placement};
 use crate::pools::Template;
-use crate::requirements::pod_class::PodClass;
+use crate::requirements::pod_class::PodClasses;
 use crate::resources::{Amounts, Basic, Resource};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 use crate::steps;
@@ -27,14 +27,14 @@ pub struct Packing {
 /// opened nodes stay in the snapshot and in `sizes`; `None` if no node was opened and no pod placed.
 pub fn pack(
     snapshot: &mut ClusterSnapshot,
-    classes: &[PodClass],
+    classes: &PodClasses,
     pending: &[PendingPods],
     left: &[usize],
     set: &[usize],
     sizes: &mut PlannedSizes<'_>,
 ) -> Option<Packing> {
     let placement = Placement { placed: vec![Vec::new(); pending.len()], left: left.to_vec() };
-    let first = snapshot.nodes();
+    let first = snapshot.next_node();
     let full = vec![false; pending.len()];
     let mut packer = Packer { snapshot, classes, set, sizes, first, placement, opened: Vec::new(), full };
     packer.run(pending);
@@ -47,7 +47,7 @@ pub fn pack(
 
 struct Packer<'w, 's, 'p> {
     snapshot: &'w mut ClusterSnapshot,
-    classes: &'s [PodClass],
+    classes: &'s PodClasses,
     set: &'s [usize],
     sizes: &'s mut PlannedSizes<'p>,
     /// The index of the first new node.
@@ -113,7 +113,7 @@ impl Packer<'_, '_, '_> {
 
 fn option(
     sizes: &PlannedSizes<'_>,
-    classes: &[PodClass],
+    classes: &PodClasses,
     pending: &[PendingPods],
     placement: &Placement,
     opened: &[usize],
@@ -138,7 +138,7 @@ fn option(
         let class = &classes[pods.class];
         for &(node, count) in placed {
             option.pods += count;
-            let new = node.checked_sub(first).and_then(|at| Some((at, *opened.get(at)?)));
+            let new = node.0.checked_sub(first.0).and_then(|at| Some((at, *opened.get(at)?)));
             let Some((at, pool)) = new else { continue };
             option.requested_cpu += total(&class.request, Basic::Cpu, count);
             option.requested_memory += total(&class.request, Basic::Memory, count);

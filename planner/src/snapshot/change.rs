@@ -166,10 +166,8 @@ impl ClusterSnapshot {
         free: Amounts,
         increments: Vec<TopologyCountId>,
     ) -> NodeIndex {
-        let ix = self.nodes.len();
         let slot = self.buckets[bucket].nodes.len();
-        self.buckets[bucket].nodes.push(ix);
-        self.nodes.push(Node {
+        let ix = self.nodes.push(Node {
             place,
             bucket,
             slot,
@@ -182,13 +180,14 @@ impl ClusterSnapshot {
             cordoned: false,
             gone: false,
         });
+        self.buckets[bucket].nodes.push(ix);
         self.join(ix);
         self.count_raised(ix, true);
         ix
     }
 
     fn unopen(&mut self) {
-        let Some(node) = self.nodes.len().checked_sub(1) else { return };
+        let Some(node) = self.nodes.indexes().next_back() else { return };
         self.count_raised(node, false);
         self.leave(node);
         let bucket = &mut self.buckets[self.nodes[node].bucket];

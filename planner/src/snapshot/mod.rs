@@ -33,17 +33,20 @@ use self::domain_counts::DomainCounts;
 use self::node_class::NodeClasses;
 use self::rules::{PlacementRule, PlacementRules};
 use self::supplies::Supplies;
+use crate::index::{Indexed, index_type};
 use crate::requirements::constraints::Constraints;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
-    HostPort, PodClass, PodClassId, Supply, TopologyCount, TopologyCountId,
+    HostPort, PodClassId, PodClasses, Supply, TopologyCount, TopologyCountId,
 };
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
 use crate::steps;
 
 /// Index of a node in a [`ClusterSnapshot`].
-pub type NodeIndex = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIndex(pub(crate) usize);
+index_type!(NodeIndex);
 
 /// Identifies a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +65,7 @@ pub struct Setup<'a> {
     /// The constraint sets that classes and topology counts refer to.
     pub constraint_sets: &'a [Constraints],
     /// All classes of pods.
-    pub classes: &'a [PodClass],
+    pub classes: &'a PodClasses,
     /// All topology counts.
     pub topology_counts: &'a [TopologyCount],
     /// All supplies.
@@ -111,10 +114,10 @@ pub struct TemplateSetup {
 #[derive(Clone, Debug)]
 pub struct ClusterSnapshot {
     constraint_sets: Vec<Constraints>,
-    classes: Vec<Arc<PlacementRule>>,
+    classes: Indexed<PodClassId, Arc<PlacementRule>>,
     rules: PlacementRules,
     node_classes: NodeClasses,
-    nodes: Vec<Node>,
+    nodes: Indexed<NodeIndex, Node>,
     buckets: Vec<Bucket>,
     /// The buckets in the order in which they are searched.
     order: Vec<usize>,
@@ -200,7 +203,7 @@ impl ClusterSnapshot {
             spread: (0..rules.spread.len()).filter(|&topology_count| rules.spread[topology_count]).collect(),
             rules,
             node_classes,
-            nodes: Vec::with_capacity(nodes.len()),
+            nodes: Vec::with_capacity(nodes.len()).into(),
             buckets: Vec::new(),
             order: Vec::new(),
             templates: Vec::new(),
@@ -230,6 +233,21 @@ impl ClusterSnapshot {
         self.nodes.len()
     }
 
+    /// The index that the next new node will have.
+    pub fn next_node(&self) -> NodeIndex {
+        self.nodes.next()
+    }
+
+    /// All nodes, including retired ones.
+    pub fn node_indexes(&self) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
+        self.nodes.indexes()
+    }
+
+    /// The nodes from `first` on, including retired ones.
+    pub fn nodes_from(&self, first: NodeIndex) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
+        self.nodes.indexes_from(first)
+    }
+
     /// Identifies the node.
     pub fn place_of(&self, node: NodeIndex) -> Place {
         self.nodes[node].place
@@ -237,8 +255,9 @@ impl ClusterSnapshot {
 
     /// The snapshot's index of an existing node of the pass.
     pub fn node_of(&self, node: usize) -> NodeIndex {
-        debug_assert_eq!(self.nodes[node].place, Place::Node(node), "existing nodes come first");
-        node
+        let index = NodeIndex(node);
+        debug_assert_eq!(self.nodes[index].place, Place::Node(node), "existing nodes come first");
+        index
     }
 
     /// The free capacity of a node; negative if it is overcommitted.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, HostPort, Need, PodClass, TopologyCount, TopologyCountId, TopologySpread,
+    BarredPools, CountedNodes, HostPort, Need, PodClass, PodClasses, TopologyCount, TopologyCountId,
+    TopologySpread,
 };
 use crate::resources::Amounts;
 
@@ -68,7 +69,7 @@ pub(super) struct PlacementRules {
 impl PlacementRules {
     /// Prepares `classes`. `taken` are ports that other pods use on nodes.
     pub(super) fn of<'a>(
-        classes: &'a [PodClass],
+        classes: &'a PodClasses,
         topology_counts: &[TopologyCount],
         taken: impl Iterator<Item = &'a HostPort>,
     ) -> Self {

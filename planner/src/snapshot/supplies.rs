@@ -180,13 +180,13 @@ mod tests {
         let none =
             |supplies: &Supplies, needs: &[Need], class: usize| supplies.used_up(needs, class).is_some();
         assert_eq!([0, 1, 2].map(|class| none(&supplies, &volume, class)), [false, false, true]);
-        supplies.draw(&both, (7, 0), 3);
+        supplies.draw(&both, (NodeIndex(7), 0), PodClassId(3));
         assert_eq!([0, 1].map(|class| none(&supplies, &volume, class)), [false, false]);
         assert_eq!([0, 1].map(|class| none(&supplies, &both, class)), [true, true]);
-        supplies.draw(&volume, (8, 1), 3);
+        supplies.draw(&volume, (NodeIndex(8), 1), PodClassId(3));
         assert_eq!([0, 1].map(|class| none(&supplies, &volume, class)), [true, true]);
         assert!(!none(&supplies, &[vec![2]], 2), "another supply");
-        supplies.give_back(7, 3, 1);
+        supplies.give_back(NodeIndex(7), PodClassId(3), 1);
         assert_eq!([0, 1].map(|class| none(&supplies, &both, class)), [false, true]);
     }
 }

@@ -65,8 +65,7 @@ impl Pods {
 
     /// Adds a group of pending pods.
     pub(super) fn pending(&mut self, class: PodClass, count: usize) -> PodClassId {
-        self.demand.classes.push(class);
-        let class = self.demand.classes.len() - 1;
+        let class = self.demand.classes.push(class);
         let first = self.demand.groups.iter().map(|group| group.pods.len()).sum();
         self.demand.groups.push(PendingGroup { class, priority: 0, pods: (first..first + count).collect() });
         class
