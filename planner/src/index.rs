@@ -56,6 +56,11 @@ impl<I: IndexType, T> Indexed<I, T> {
         self.items.iter().enumerate().map(|(number, item)| (I::at(number), item))
     }
 
+    /// The item with this index, if there is one.
+    pub(crate) fn get(&self, index: I) -> Option<&T> {
+        self.items.get(index.number())
+    }
+
     /// Adds an item at the end, and returns its index.
     pub(crate) fn push(&mut self, item: T) -> I {
         let index = self.next();

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::subjects::MatcherId;
-use crate::requirements::pod_class::{TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{TopologyCount, TopologyCountId, TopologyCounts};
 use crate::steps;
 
 /// Index of a [`Count`] in [`RequestedCounts`].
@@ -103,10 +103,10 @@ impl RequestedCounts {
             }
         }
         let mut known: HashMap<(TopologyCount, Vec<usize>), TopologyCountId> = HashMap::new();
-        let mut topology_counts = Vec::new();
+        let mut topology_counts = TopologyCounts::default();
         let mut topology_count_of = Vec::with_capacity(self.all.len());
         for (count, by) in self.all.into_iter().zip(incremented_by) {
-            let next = topology_counts.len();
+            let next = topology_counts.next();
             let id = *known.entry((count.topology_count.clone(), by)).or_insert(next);
             if id == next {
                 topology_counts.push(count.topology_count);
@@ -122,7 +122,7 @@ impl RequestedCounts {
 /// The requested counts as topology counts.
 #[derive(Debug)]
 pub(super) struct Merged {
-    pub(super) topology_counts: Vec<TopologyCount>,
+    pub(super) topology_counts: TopologyCounts,
     /// For each count, its topology count.
     topology_count_of: Vec<TopologyCountId>,
     /// For each raiser (a [`CountedPods`]), the topology counts it raises, sorted.
@@ -141,7 +141,7 @@ impl Merged {
     }
 }
 
-fn sorted(ids: impl Iterator<Item = usize>) -> Vec<usize> {
+fn sorted<I: Ord>(ids: impl Iterator<Item = I>) -> Vec<I> {
     let mut ids: Vec<_> = ids.collect();
     ids.sort_unstable();
     ids.dedup();

@@ -56,7 +56,7 @@ use crate::input::pods;
 use crate::pools::{self, Pool};
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::pod_class::{PodClassId, PodClasses, Supply, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{PodClassId, PodClasses, Supply, TopologyCountId, TopologyCounts};
 use crate::resources::{Amounts, Resource, ResourceNames};
 
 /// Pending pods that are equal to the planner.
@@ -78,7 +78,7 @@ pub struct Demand {
     /// The different pod classes.
     pub classes: PodClasses,
     /// The topology counts that the constraints need.
-    pub topology_counts: Vec<TopologyCount>,
+    pub topology_counts: TopologyCounts,
     /// What the pending pods compete for.
     pub supplies: Vec<Supply>,
     /// The pending pods, in the order in which they are placed: by priority, then the larger share of a node first,

@@ -16,7 +16,7 @@ use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
 use crate::requirements::pod_class::{
     BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, PodClasses, Supply, TopologyCount,
-    TopologySpread,
+    TopologyCounts, TopologySpread,
 };
 use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
@@ -37,7 +37,7 @@ pub(super) struct Parts<'a> {
 pub(super) struct Resolved {
     pub(super) constraint_sets: Vec<Constraints>,
     pub(super) classes: PodClasses,
-    pub(super) topology_counts: Vec<TopologyCount>,
+    pub(super) topology_counts: TopologyCounts,
     pub(super) supplies: Vec<Supply>,
     /// For each pod group, its class.
     pub(super) class_of: Vec<PodClassId>,

@@ -14,7 +14,11 @@ index_type!(PodClassId);
 pub type PodClasses = Indexed<PodClassId, PodClass>;
 
 /// Index of a [`TopologyCount`] in `Demand`.
-pub type TopologyCountId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopologyCountId(pub(crate) usize);
+index_type!(TopologyCountId);
+/// The topology counts of a pass.
+pub type TopologyCounts = Indexed<TopologyCountId, TopologyCount>;
 
 /// Index of a [`Supply`] in `Demand`.
 pub type SupplyId = usize;

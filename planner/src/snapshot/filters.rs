@@ -4,7 +4,7 @@ use super::bits::CLOSED;
 use super::rules::{DomainKind, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex};
 use crate::reasons::Rejection;
-use crate::requirements::pod_class::PodClassId;
+use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::requirements::predicates;
 use crate::resources::Resource;
 use crate::steps;
@@ -98,7 +98,7 @@ impl ClusterSnapshot {
     }
 
     /// A topology count over single nodes, on the target.
-    fn here(&self, topology_count: usize, target: NodeOrTemplate) -> u32 {
+    fn here(&self, topology_count: TopologyCountId, target: NodeOrTemplate) -> u32 {
         match target {
             NodeOrTemplate::Node(node) => super::change::count_of(&self.nodes[node], topology_count),
             NodeOrTemplate::Template(_) => self.brought(topology_count, target),
@@ -106,7 +106,7 @@ impl ClusterSnapshot {
     }
 
     /// What a new node adds to a topology count by itself, because daemons run on it.
-    fn brought(&self, topology_count: usize, target: NodeOrTemplate) -> u32 {
+    fn brought(&self, topology_count: TopologyCountId, target: NodeOrTemplate) -> u32 {
         let NodeOrTemplate::Template(pool) = target else { return 0 };
         let increments = |t: &super::Template| {
             let counts = self.node_classes.list[t.node_class].counts(topology_count);
@@ -117,7 +117,12 @@ impl ClusterSnapshot {
     }
 
     /// A topology count in the domain of the target.
-    pub(super) fn around(&self, topology_count: usize, node_class: usize, target: NodeOrTemplate) -> u32 {
+    pub(super) fn around(
+        &self,
+        topology_count: TopologyCountId,
+        node_class: usize,
+        target: NodeOrTemplate,
+    ) -> u32 {
         let counts = &self.counts[topology_count];
         match self.node_classes.list[node_class].domain(counts.domain_kind) {
             Some(domain) => counts.pods[domain].saturating_add(self.brought(topology_count, target)),
@@ -130,7 +135,9 @@ impl ClusterSnapshot {
             .anti_affinity_on_host
             .iter()
             .filter(|&&topology_count| self.here(topology_count, target) > 0);
-        let named = |&topology_count: &usize| self.rules.ports.iter().find(|(_, id)| **id == topology_count);
+        let named = |&topology_count: &TopologyCountId| {
+            self.rules.ports.iter().find(|(_, id)| **id == topology_count)
+        };
         let (port, _) = ports.find_map(named)?;
         Some(Rejection::HostPortConflict(format!("{}/{}", port.port, port.protocol)))
     }
@@ -142,7 +149,7 @@ impl ClusterSnapshot {
         target: NodeOrTemplate,
     ) -> Option<Rejection> {
         let of = &self.node_classes.list[node_class];
-        let count = |topology_count: usize| self.around(topology_count, node_class, target);
+        let count = |topology_count: TopologyCountId| self.around(topology_count, node_class, target);
         if let Some(affinity) = &rule.affinity {
             let topology_counts = || affinity.topology_counts.iter().chain(&affinity.topology_counts_on_host);
             if let Some(&topology_count) =

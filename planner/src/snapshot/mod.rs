@@ -37,7 +37,7 @@ use crate::index::{Indexed, index_type};
 use crate::requirements::constraints::Constraints;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
-    HostPort, PodClassId, PodClasses, Supply, TopologyCount, TopologyCountId,
+    HostPort, PodClassId, PodClasses, Supply, TopologyCountId, TopologyCounts,
 };
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
@@ -67,7 +67,7 @@ pub struct Setup<'a> {
     /// All classes of pods.
     pub classes: &'a PodClasses,
     /// All topology counts.
-    pub topology_counts: &'a [TopologyCount],
+    pub topology_counts: &'a TopologyCounts,
     /// All supplies.
     pub supplies: &'a [Supply],
     /// For each constraint set, whether pending pods have it: nodes that the fewest of these can use are filled first.
@@ -121,7 +121,7 @@ pub struct ClusterSnapshot {
     buckets: Vec<Bucket>,
     /// The buckets in the order in which they are searched.
     order: Vec<usize>,
-    counts: Vec<DomainCounts>,
+    counts: Indexed<TopologyCountId, DomainCounts>,
     /// The topology counts that a spread constraint uses.
     spread: Vec<TopologyCountId>,
     templates: Vec<Option<Template>>,
@@ -184,9 +184,10 @@ impl ClusterSnapshot {
         let of_nodes: Vec<_> = nodes.iter().map(|node| node_class(&node.profile)).collect();
         let of_templates: Vec<_> =
             templates.iter().map(|template| template.as_ref().map(|t| node_class(&t.profile))).collect();
-        let counts: Vec<_> = (0..rules.domain_kinds.len())
-            .map(|topology_count| {
-                let domain_kind = rules.domain_kinds[topology_count];
+        let counts: Indexed<TopologyCountId, _> = rules
+            .domain_kinds
+            .enumerated()
+            .map(|(topology_count, &domain_kind)| {
                 let domains =
                     if let rules::DomainKind::Key(key) = domain_kind { node_classes.values(key) } else { 0 };
                 DomainCounts::new(domain_kind, domains, rules.spread[topology_count])
@@ -200,7 +201,7 @@ impl ClusterSnapshot {
             constraint_sets: constraint_sets.to_vec(),
             classes: std::mem::take(&mut rules.classes).into_iter().map(Arc::new).collect(),
             counts,
-            spread: (0..rules.spread.len()).filter(|&topology_count| rules.spread[topology_count]).collect(),
+            spread: rules.spread.indexes().filter(|&topology_count| rules.spread[topology_count]).collect(),
             rules,
             node_classes,
             nodes: Vec::with_capacity(nodes.len()).into(),

@@ -8,7 +8,7 @@ use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
-    CountedNodes, HostPort, PodClass, PodClassId, PodClasses, TopologyCount, TopologyCountId, TopologySpread,
+    CountedNodes, HostPort, PodClass, PodClassId, PodClasses, TopologyCountId, TopologyCounts, TopologySpread,
 };
 use crate::requirements::predicates::{self, node_affinity, selector, taints};
 use crate::resources::Amounts;
@@ -29,7 +29,7 @@ pub(crate) struct NaiveNode {
 pub(crate) struct Naive {
     pub(crate) constraint_sets: Vec<Constraints>,
     pub(crate) classes: PodClasses,
-    pub(crate) topology_counts: Vec<TopologyCount>,
+    pub(crate) topology_counts: TopologyCounts,
     pub(crate) nodes: Indexed<NodeIndex, NaiveNode>,
 }
 

@@ -6,7 +6,7 @@ use super::bits::{CLOSED, ClosedBy};
 use super::change::count_of;
 use super::rules::{AffinityRule, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex, Place};
-use crate::requirements::pod_class::PodClassId;
+use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::steps;
 
 /// Which nodes pods may be placed on.
@@ -200,7 +200,7 @@ impl ClusterSnapshot {
     }
 
     /// A topology count over a key, in the domain of the node class.
-    pub(super) fn in_domain(&self, topology_count: usize, node_class: usize) -> u32 {
+    pub(super) fn in_domain(&self, topology_count: TopologyCountId, node_class: usize) -> u32 {
         let counts = &self.counts[topology_count];
         self.node_classes.list[node_class].domain(counts.domain_kind).map_or(0, |domain| counts.pods[domain])
     }

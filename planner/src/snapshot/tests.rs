@@ -9,7 +9,7 @@ use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{
     BarredPools, CountedNodes, HostPort, PodAffinity, PodClass, PodClassId, PodClasses, TopologyCount,
-    TopologySpread,
+    TopologyCountId, TopologyCounts, TopologySpread,
 };
 use crate::resources::{Amounts, Basic, Resource};
 
@@ -56,7 +56,7 @@ pub(crate) fn constraint_sets() -> Vec<Constraints> {
     ]
 }
 
-pub(crate) fn topology_counts() -> Vec<TopologyCount> {
+pub(crate) fn topology_counts() -> TopologyCounts {
     let counted = |keys: &[&str], labels_of, taints_of| CountedNodes::Eligible {
         keys: keys.iter().map(|&k| k.to_owned()).collect(),
         labels_of,
@@ -71,12 +71,14 @@ pub(crate) fn topology_counts() -> Vec<TopologyCount> {
         (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL, ZONE], Some(0), Some(0))),
     ]
     .map(|(key, nodes)| TopologyCount { key: key.to_owned(), nodes })
-    .to_vec()
+    .into_iter()
+    .collect()
 }
 
 pub(crate) fn class() -> impl Strategy<Value = PodClass> {
-    let some = || prop::collection::btree_set(0_usize..6, 0..3);
-    let rarely = |n: usize| prop::collection::btree_set(0_usize..n, 0..2);
+    let id = |n: usize| (0..n).prop_map(TopologyCountId);
+    let some = || prop::collection::btree_set(id(6), 0..3);
+    let rarely = |n: usize| prop::collection::btree_set(id(n), 0..2);
     (
         1_i64..5,
         0_i64..3,
@@ -158,7 +160,7 @@ struct SnapshotPair {
 fn interner() -> impl Strategy<Value = SnapshotPair> {
     let shape = || (0_usize..4, prop::bool::weighted(0.9), prop::bool::weighted(0.2));
     let pods = prop::collection::vec(((0_usize..5).prop_map(PodClassId), 1_usize..3), 0..2);
-    let increments = || prop::collection::vec(0_usize..6, 0..3);
+    let increments = || prop::collection::vec((0_usize..6).prop_map(TopologyCountId), 0..3);
     let increments = || prop_oneof![2 => Just(Vec::new()), 1 => increments()];
     let node = (shape(), 3_i64..9, pods, prop::bool::weighted(0.9), any::<bool>(), increments());
     let template = (shape(), 3_i64..9, prop::option::weighted(0.2, 0_usize..3), increments());

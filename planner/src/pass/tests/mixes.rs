@@ -52,15 +52,13 @@ impl Pods {
 
     /// Adds a topology count for an affinity.
     pub(super) fn topology_count(&mut self, key: &str) -> TopologyCountId {
-        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes: CountedNodes::All });
-        self.demand.topology_counts.len() - 1
+        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes: CountedNodes::All })
     }
 
     /// Adds a topology count for a spread constraint.
     pub(super) fn spread_count(&mut self, key: &str) -> TopologyCountId {
         let nodes = CountedNodes::Eligible { keys: vec![key.to_owned()], labels_of: None, taints_of: None };
-        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes });
-        self.demand.topology_counts.len() - 1
+        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes })
     }
 
     /// Adds a group of pending pods.
