@@ -50,13 +50,16 @@ use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
 use self::scheduling_input::{PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
+use crate::index::Indexed;
 use crate::input::observed::{Observed, PassInput};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::{self, Pool};
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::pod_class::{PodClassId, PodClasses, Supply, TopologyCountId, TopologyCounts};
+use crate::requirements::pod_class::{
+    PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
+};
 use crate::resources::{Amounts, Resource, ResourceNames};
 
 /// Pending pods that are equal to the planner.
@@ -80,7 +83,7 @@ pub struct Demand {
     /// The topology counts that the constraints need.
     pub topology_counts: TopologyCounts,
     /// What the pending pods compete for.
-    pub supplies: Vec<Supply>,
+    pub supplies: Indexed<SupplyId, Supply>,
     /// The pending pods, in the order in which they are placed: by priority, then the larger share of a node first,
     /// which packs better; then by name, so that the order is deterministic.
     pub groups: Vec<PendingGroup>,

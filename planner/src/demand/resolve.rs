@@ -13,10 +13,11 @@ use super::supplies::{LimitedSupply, PodVolumes};
 use crate::demand::counts::{CountId, CountedPods, Merged, PodSelection, RequestedCounts};
 use crate::demand::pod_groups::PodGroup;
 use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
+use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, PodClasses, Supply, TopologyCount,
-    TopologyCounts, TopologySpread,
+    BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, PodClasses, Supply, SupplyId,
+    TopologyCount, TopologyCounts, TopologySpread,
 };
 use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
@@ -30,7 +31,7 @@ pub(super) struct Parts<'a> {
     /// For each subject, the matchers that match it, sorted.
     pub(super) matched: &'a [Vec<MatcherId>],
     pub(super) places: &'a [PodVolumes],
-    pub(super) supplies: &'a [LimitedSupply],
+    pub(super) supplies: &'a Indexed<SupplyId, LimitedSupply>,
 }
 
 /// The pod classes of a pass.
@@ -38,7 +39,7 @@ pub(super) struct Resolved {
     pub(super) constraint_sets: Vec<Constraints>,
     pub(super) classes: PodClasses,
     pub(super) topology_counts: TopologyCounts,
-    pub(super) supplies: Vec<Supply>,
+    pub(super) supplies: Indexed<SupplyId, Supply>,
     /// For each pod group, its class.
     pub(super) class_of: Vec<PodClassId>,
 }

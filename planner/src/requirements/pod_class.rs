@@ -21,7 +21,9 @@ index_type!(TopologyCountId);
 pub type TopologyCounts = Indexed<TopologyCountId, TopologyCount>;
 
 /// Index of a [`Supply`] in `Demand`.
-pub type SupplyId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SupplyId(pub(crate) usize);
+index_type!(SupplyId);
 /// One unit of one of these supplies, which are sorted and tried in this order.
 pub type Need = Vec<SupplyId>;
 

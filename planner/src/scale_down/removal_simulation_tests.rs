@@ -49,7 +49,7 @@ fn snapshot(
         constraint_sets: &[Constraints::default()],
         classes,
         topology_counts,
-        supplies: &[],
+        supplies: &Indexed::default(),
         pending: &[false],
         nodes,
         templates: vec![],

@@ -37,7 +37,7 @@ use crate::index::{Indexed, index_type};
 use crate::requirements::constraints::Constraints;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
-    HostPort, PodClassId, PodClasses, Supply, TopologyCountId, TopologyCounts,
+    HostPort, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
 };
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
@@ -69,7 +69,7 @@ pub struct Setup<'a> {
     /// All topology counts.
     pub topology_counts: &'a TopologyCounts,
     /// All supplies.
-    pub supplies: &'a [Supply],
+    pub supplies: &'a Indexed<SupplyId, Supply>,
     /// For each constraint set, whether pending pods have it: nodes that the fewest of these can use are filled first.
     pub pending: &'a [bool],
     /// The nodes: existing ones first, in the order of the pass.

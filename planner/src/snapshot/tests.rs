@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::change::UndoEntry;
 use super::naive::{Naive, NaiveNode};
 use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, NodeSetup, Place, Scope, Setup, TemplateSetup};
+use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{
@@ -221,7 +222,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                 constraint_sets: &constraint_sets,
                 classes: &classes,
                 topology_counts: &topology_counts,
-                supplies: &[],
+                supplies: &Indexed::default(),
                 pending: &[true; 3],
                 nodes: setups,
                 templates: templates
