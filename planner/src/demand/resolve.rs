@@ -178,16 +178,16 @@ struct ConstraintResolver<'a> {
     parts: &'a Parts<'a>,
     counts: RequestedCounts,
     /// Whether a matcher matches some pod of the pass; a matcher that matches no pod keeps no pod away.
-    answered: Vec<bool>,
+    answered: Indexed<MatcherId, bool>,
     /// For each of the requirements, the anti-affinity terms, sorted.
     holds: Vec<Vec<(MatcherId, &'a str)>>,
     /// For each matcher, the topology keys of the anti-affinity terms that use it, sorted.
-    kept_away: Vec<BTreeSet<&'a str>>,
+    kept_away: Indexed<MatcherId, BTreeSet<&'a str>>,
 }
 
 impl<'a> ConstraintResolver<'a> {
     fn of(pod_groups: &[PodGroup], parts: &'a Parts<'a>) -> Self {
-        let mut answered = vec![false; parts.matchers.len()];
+        let mut answered = parts.matchers.each(false);
         for pod_group in pod_groups {
             let matched = &parts.matched[pod_group.subject];
             steps::count(matched.len());
@@ -200,7 +200,7 @@ impl<'a> ConstraintResolver<'a> {
             .iter()
             .map(|requirements| terms(&requirements.anti_affinity, parts))
             .collect();
-        let mut kept_away = vec![BTreeSet::new(); parts.matchers.len()];
+        let mut kept_away = parts.matchers.each(BTreeSet::new());
         for &(matcher, key) in pod_groups.iter().flat_map(|pod_group| &holds[pod_group.requirements]) {
             kept_away[matcher].insert(key);
         }
