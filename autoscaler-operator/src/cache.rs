@@ -6,9 +6,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Resource;
 use kube::runtime::reflector::{Lookup, Store};
-use planner::input::claim_info::ClaimInfo;
-use planner::input::pod_info::PodInfo;
-use planner::input::volume_info::VolumeInfo;
+use planner::input::ClaimInfo;
+use planner::input::PodInfo;
+use planner::input::VolumeInfo;
 use shared_runtime::reflect::Unreadable;
 
 /// The part of an object that the planner reads, as a cache entry.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use planner::Nominations;
 use planner::Observed;
-use planner::demand::nominations::Nominations;
 use planner::input::unplanned;
 use shared_crds::QualifiedName;
 

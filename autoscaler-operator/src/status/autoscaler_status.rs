@@ -1,12 +1,12 @@
 //! The status of a `NodePoolAutoscaler`, from a plan. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use planner::input::observed::key;
-use planner::input::selection::selects;
-use planner::limits::bounds::BoundsConflict;
-use planner::limits::schedules::Schedules;
-use planner::numbers::replicas;
-use planner::reasons::PoolReason;
+use planner::BoundsConflict;
+use planner::PoolReason;
+use planner::Schedules;
+use planner::input::key;
+use planner::input::selects;
+use planner::replicas;
 use planner::{PoolDecision, ScalingPlan, SchedulingResult};
 use shared_crds::conditions::{self, ConditionType, Reason, Statement};
 use shared_crds::v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary};

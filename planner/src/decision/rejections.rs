@@ -9,7 +9,7 @@ use crate::snapshot::{ClusterSnapshot, NodeOrTemplate, PlacementError};
 
 /// The input for the reasons.
 #[derive(Clone, Copy, Debug)]
-pub struct RejectionInput<'a> {
+pub(crate) struct RejectionInput<'a> {
     /// The snapshot after the pass.
     pub snapshot: &'a ClusterSnapshot,
     /// The pools.
@@ -22,7 +22,7 @@ pub struct RejectionInput<'a> {
 
 impl RejectionInput<'_> {
     /// For each selected pool, by pool index: why it cannot take one more pod of the class.
-    pub fn rejections(&self, class: PodClassId) -> Vec<(usize, Rejection)> {
+    pub(crate) fn rejections(&self, class: PodClassId) -> Vec<(usize, Rejection)> {
         let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
         selected.map(|(index, pool)| (index, self.rejection(index, pool, class))).collect()
     }

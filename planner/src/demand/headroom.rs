@@ -22,7 +22,7 @@ use crate::requirements::pod_class::PodClass;
 use crate::resources::{Basic, Resource, ResourceNames, counted, exact};
 
 /// Adds the headroom of `pools` to `demand`, and its classes.
-pub fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames) {
+pub(crate) fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames) {
     for (autoscaler, pools) in by_autoscaler(pools) {
         if autoscaler.spec.headroom.is_empty() {
             continue;

@@ -26,7 +26,7 @@ index_type!(InternedPodId);
 ///
 /// It only saves time: results are the same with a [`PodInterner`] of earlier passes and with an empty one.
 #[derive(Debug, Default)]
-pub struct PodInterner {
+pub(crate) struct PodInterner {
     shapes: ByAddress<ShapeId, InternedShape>,
     /// The requirements of all shapes, without duplicates: equal ones are one object.
     all_requirements: HashSet<Arc<PodRequirements>>,

@@ -51,7 +51,7 @@ impl Liberty {
 }
 
 /// Sorts `groups`, which come by priority and size. `reference` is the capacity of a large node.
-pub fn order(
+pub(crate) fn order(
     groups: &mut [PendingGroup],
     classes: &PodClasses,
     topology_counts: &TopologyCounts,

@@ -71,7 +71,7 @@ impl AutoscalerAssignment {
 }
 
 /// Which autoscaler plans `pool`.
-pub fn assignment(
+pub(crate) fn assignment(
     pool: &NodePool,
     autoscalers: &[Arc<NodePoolAutoscaler>],
     recommendations: Recommendations,
@@ -101,7 +101,7 @@ pub fn selects(autoscaler: &NodePoolAutoscaler, pool: &NodePool) -> bool {
 }
 
 /// Whether a label selector matches; one that cannot be read selects nothing.
-pub fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
+pub(crate) fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     Selector::read(selector).is_ok_and(|selector| selector.matches(labels))
 }
 

@@ -15,7 +15,7 @@ use crate::time::{later, whole_second};
 
 /// How long in seconds another writer's value is kept with `Yield`, and remembered with `Reclaim`. As long as a node
 /// has to be unneeded by default before it is removed.
-pub const HOLD_SECONDS: i32 = 600;
+pub(crate) const HOLD_SECONDS: i32 = 600;
 
 /// The last writer of a pool's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::numbers;
 
 /// Index of a budget in [`Budgets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BudgetId(pub(crate) usize);
+pub(crate) struct BudgetId(pub(crate) usize);
 index_type!(BudgetId);
 
 /// The policy under which the eviction of a pod that is not ready never counts as a disruption.
@@ -25,14 +25,14 @@ const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
 /// Every `PodDisruptionBudget` of a pass.
 #[derive(Clone, Debug, Default)]
-pub struct Budgets {
+pub(crate) struct Budgets {
     objects: Indexed<BudgetId, Arc<PodDisruptionBudget>>,
     of_namespace: BTreeMap<String, Vec<BudgetId>>,
 }
 
 /// The disruptions that the eviction of a pod uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvictionCost {
+pub(crate) enum EvictionCost {
     /// None: no budget covers the pod, or the API does not check it.
     Nothing,
     /// One disruption of this budget.
@@ -43,7 +43,7 @@ pub enum EvictionCost {
 
 impl Budgets {
     /// The budgets of a pass, in any order.
-    pub fn of(objects: &[Arc<PodDisruptionBudget>]) -> Self {
+    pub(crate) fn of(objects: &[Arc<PodDisruptionBudget>]) -> Self {
         let mut objects = objects.to_vec();
         objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
         let objects = Indexed::from(objects);
@@ -55,12 +55,12 @@ impl Budgets {
     }
 
     /// Whether a budget matches the pod, however many disruptions it allows.
-    pub fn protects(&self, pod: &PodInfo) -> bool {
+    pub(crate) fn protects(&self, pod: &PodInfo) -> bool {
         self.matching(pod).next().is_some()
     }
 
     /// The disruptions that the eviction of `pod` uses.
-    pub fn eviction_cost(&self, pod: &PodInfo) -> EvictionCost {
+    pub(crate) fn eviction_cost(&self, pod: &PodInfo) -> EvictionCost {
         // The API checks no budget for pods that never ran or are being deleted.
         if pods::phase(pod) == Some("Pending") || pod.deleted().is_some() {
             return EvictionCost::Nothing;
@@ -76,7 +76,7 @@ impl Budgets {
 
     /// How many disruptions a budget allows now. One whose controller has not observed its latest generation allows
     /// none.
-    pub fn allowed(&self, id: BudgetId) -> usize {
+    pub(crate) fn allowed(&self, id: BudgetId) -> usize {
         let current = |status: &&PodDisruptionBudgetStatus| {
             let seen = status.observed_generation.unwrap_or(i64::MAX);
             seen >= self.objects[id].metadata.generation.unwrap_or(0)
@@ -87,12 +87,12 @@ impl Budgets {
     }
 
     /// `namespace/name` of a budget.
-    pub fn name(&self, id: BudgetId) -> String {
+    pub(crate) fn name(&self, id: BudgetId) -> String {
         QualifiedName::of(&self.objects[id].metadata).to_string()
     }
 
     /// The disruptions that each budget allows, in the order of their ids.
-    pub fn allowances(&self) -> Indexed<BudgetId, usize> {
+    pub(crate) fn allowances(&self) -> Indexed<BudgetId, usize> {
         self.objects.indexes().map(|id| self.allowed(id)).collect()
     }
 

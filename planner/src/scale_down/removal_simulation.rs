@@ -24,7 +24,7 @@ use crate::steps;
 /// gone. What is between the two is no stricter: a spread constraint is strictest while all the emptied domains still
 /// count, or, by `minDomains`, when none of them does.
 #[derive(Debug)]
-pub struct RemovalSimulation<'a> {
+pub(crate) struct RemovalSimulation<'a> {
     /// The cluster during the drains, unless no pod that moves could tell it from the other; then the cluster after them.
     stages: Vec<Stage<'a>>,
     classes: &'a PodClasses,
@@ -54,7 +54,7 @@ type Moves = Vec<(PodClassId, NodeIndex, usize)>;
 /// those that spread, because a drained node still counts in its domain; and those with an affinity or anti-affinity that counts
 /// something which stays on a drained node until that has gone. `classes` are all classes of pods; `placed` holds the class and
 /// the node of each pod of the pass.
-pub fn sees_drained_nodes(
+pub(crate) fn sees_drained_nodes(
     moving: &MovingPods,
     snapshot: &ClusterSnapshot,
     classes: &PodClasses,
@@ -151,7 +151,7 @@ impl<'a> Stage<'a> {
 impl<'a> RemovalSimulation<'a> {
     /// A simulation in which no node has been removed yet. `during` is a copy of `after` in which removed nodes will be
     /// cordoned only; `None` if no pod that moves can tell the difference ([`sees_drained_nodes`]).
-    pub fn new(
+    pub(crate) fn new(
         after: &'a mut ClusterSnapshot,
         during: Option<&'a mut ClusterSnapshot>,
         classes: &'a PodClasses,

@@ -12,7 +12,7 @@ use crate::steps;
 
 /// The result of packing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Packing {
+pub(crate) struct Packing {
     /// The pools of the nodes that were opened, in that order.
     pub opened: Vec<usize>,
     /// Where pods were placed, and how many of each entry are left.
@@ -25,7 +25,7 @@ pub struct Packing {
 
 /// Packs the pods that are still in `left` onto the snapshot, with new nodes of the pools in `set`. Placed pods and
 /// opened nodes stay in the snapshot and in `sizes`; `None` if no node was opened and no pod placed.
-pub fn pack(
+pub(crate) fn pack(
     snapshot: &mut ClusterSnapshot,
     classes: &PodClasses,
     pending: &[PendingPods],

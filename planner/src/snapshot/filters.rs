@@ -11,7 +11,7 @@ use crate::steps;
 
 /// The node to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeOrTemplate {
+pub(crate) enum NodeOrTemplate {
     /// A node of the snapshot.
     Node(NodeIndex),
     /// A new node of that pool, if it were opened now.
@@ -20,7 +20,7 @@ pub enum NodeOrTemplate {
 
 /// Why a pod cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlacementError {
+pub(crate) enum PlacementError {
     /// The node takes no pod at all, or the pool has no template.
     Closed,
     /// Taints, labels, ports, or other pods.
@@ -31,7 +31,7 @@ pub enum PlacementError {
 
 impl ClusterSnapshot {
     /// Why `target` takes no pod of this class; `None` if it does. Bounds of pools are ignored.
-    pub fn why_not(&self, class: PodClassId, target: NodeOrTemplate) -> Option<PlacementError> {
+    pub(crate) fn why_not(&self, class: PodClassId, target: NodeOrTemplate) -> Option<PlacementError> {
         steps::count(1);
         let rule = &self.classes[class];
         let (node_class, free) = match target {
@@ -61,7 +61,7 @@ impl ClusterSnapshot {
 
     /// Whether an empty new node of the pool would take a pod of this class if there were no other pods; `false` if the
     /// pool does not grow for such pods.
-    pub fn could_take(&mut self, class: PodClassId, pool: usize) -> bool {
+    pub(crate) fn could_take(&mut self, class: PodClassId, pool: usize) -> bool {
         steps::count(1);
         let rule = std::sync::Arc::clone(&self.classes[class]);
         let Some(Some(template)) = self.templates.get(pool) else { return false };
@@ -72,7 +72,7 @@ impl ClusterSnapshot {
     }
 
     /// Whether a new node of the pool would take a pod of this class.
-    pub fn would_take(&mut self, class: PodClassId, pool: usize) -> bool {
+    pub(crate) fn would_take(&mut self, class: PodClassId, pool: usize) -> bool {
         if !self.could_take(class, pool) {
             return false;
         }

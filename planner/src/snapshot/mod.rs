@@ -4,11 +4,11 @@
 //! Other modules decide in which order pods are placed and which pool opens a node. See `docs/adr/0012`.
 
 mod bits;
-pub mod capacity;
+pub(crate) mod capacity;
 mod change;
 mod domain_counts;
 mod filters;
-pub mod index;
+pub(crate) mod index;
 mod node_class;
 mod place;
 mod rules;
@@ -23,9 +23,9 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use change::Fork;
-pub use filters::{NodeOrTemplate, PlacementError};
-pub use place::Scope;
+pub(crate) use change::Fork;
+pub(crate) use filters::{NodeOrTemplate, PlacementError};
+pub(crate) use place::Scope;
 
 use self::bits::Bits;
 use self::change::UndoEntry;
@@ -45,12 +45,12 @@ use crate::steps;
 
 /// Index of a node in a [`ClusterSnapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeIndex(pub(crate) usize);
+pub(crate) struct NodeIndex(pub(crate) usize);
 index_type!(NodeIndex);
 
 /// Identifies a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub(crate) enum Place {
     /// An existing node, by its index in the pass.
     Node(usize),
     /// A node of that pool that was requested and does not exist yet.
@@ -61,7 +61,7 @@ pub enum Place {
 
 /// The input for creating a snapshot.
 #[derive(Clone, Debug)]
-pub struct Setup<'a> {
+pub(crate) struct Setup<'a> {
     /// The constraint sets that classes and topology counts refer to.
     pub constraint_sets: &'a [Constraints],
     /// All classes of pods.
@@ -80,7 +80,7 @@ pub struct Setup<'a> {
 
 /// An existing or upcoming node.
 #[derive(Clone, Debug)]
-pub struct NodeSetup {
+pub(crate) struct NodeSetup {
     /// Identifies the node.
     pub place: Place,
     /// Name, labels and taints; nodes that do not exist yet share their pool's.
@@ -99,7 +99,7 @@ pub struct NodeSetup {
 
 /// A new node of a pool.
 #[derive(Clone, Debug)]
-pub struct TemplateSetup {
+pub(crate) struct TemplateSetup {
     /// Labels and taints.
     pub profile: Arc<NodeProfile>,
     /// The free capacity of an empty one.
@@ -112,7 +112,7 @@ pub struct TemplateSetup {
 
 /// The nodes, pods and counts of a pass.
 #[derive(Clone, Debug)]
-pub struct ClusterSnapshot {
+pub(crate) struct ClusterSnapshot {
     constraint_sets: Vec<Constraints>,
     classes: Indexed<PodClassId, Arc<PlacementRule>>,
     rules: PlacementRules,
@@ -173,7 +173,7 @@ struct Template {
 
 impl ClusterSnapshot {
     /// The snapshot of a pass before anything is placed.
-    pub fn new(setup: Setup<'_>) -> Self {
+    pub(crate) fn new(setup: Setup<'_>) -> Self {
         let Setup { constraint_sets, classes, topology_counts, supplies, pending, nodes, templates } = setup;
         let taken = nodes.iter().flat_map(|node| &node.ports);
         let of_templates = templates.iter().flatten().flat_map(|template| &template.ports);
@@ -230,66 +230,66 @@ impl ClusterSnapshot {
     }
 
     /// The number of nodes, including retired ones.
-    pub fn nodes(&self) -> usize {
+    pub(crate) fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
     /// The index that the next new node will have.
-    pub fn next_node(&self) -> NodeIndex {
+    pub(crate) fn next_node(&self) -> NodeIndex {
         self.nodes.next()
     }
 
     /// All nodes, including retired ones.
-    pub fn node_indexes(&self) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
+    pub(crate) fn node_indexes(&self) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
         self.nodes.indexes()
     }
 
     /// The nodes from `first` on, including retired ones.
-    pub fn nodes_from(&self, first: NodeIndex) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
+    pub(crate) fn nodes_from(&self, first: NodeIndex) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
         self.nodes.indexes_from(first)
     }
 
     /// Identifies the node.
-    pub fn place_of(&self, node: NodeIndex) -> Place {
+    pub(crate) fn place_of(&self, node: NodeIndex) -> Place {
         self.nodes[node].place
     }
 
     /// The snapshot's index of an existing node of the pass.
-    pub fn node_of(&self, node: usize) -> NodeIndex {
+    pub(crate) fn node_of(&self, node: usize) -> NodeIndex {
         let index = NodeIndex(node);
         debug_assert_eq!(self.nodes[index].place, Place::Node(node), "existing nodes come first");
         index
     }
 
     /// The free capacity of a node; negative if it is overcommitted.
-    pub fn free(&self, node: NodeIndex) -> &Amounts {
+    pub(crate) fn free(&self, node: NodeIndex) -> &Amounts {
         &self.nodes[node].free
     }
 
     /// The pods on a node, by class.
-    pub fn pods_on(&self, node: NodeIndex) -> &[(PodClassId, usize)] {
+    pub(crate) fn pods_on(&self, node: NodeIndex) -> &[(PodClassId, usize)] {
         &self.nodes[node].pods
     }
 
     /// Whether the node has been retired.
-    pub fn is_gone(&self, node: NodeIndex) -> bool {
+    pub(crate) fn is_gone(&self, node: NodeIndex) -> bool {
         self.nodes[node].gone
     }
 
     /// The topology counts that a node raises apart from the pods on it.
-    pub fn raised_besides(&self, node: NodeIndex) -> &[TopologyCountId] {
+    pub(crate) fn raised_besides(&self, node: NodeIndex) -> &[TopologyCountId] {
         &self.nodes[node].increments
     }
 
     /// Whether pods or nodes that are added later can make a place for pods of this class: it has an affinity, or an
     /// anti-affinity over more than single nodes, or it spreads. The places of other classes do not depend on nodes that
     /// take no pods.
-    pub fn waits(&self, class: PodClassId) -> bool {
+    pub(crate) fn waits(&self, class: PodClassId) -> bool {
         self.classes[class].waits
     }
 
     /// Whether pods of this class affect other pods only by the capacity they use.
-    pub fn is_plain(&self, class: PodClassId) -> bool {
+    pub(crate) fn is_plain(&self, class: PodClassId) -> bool {
         let rule = &self.classes[class];
         !rule.waits
             && rule.anti_affinity_on_host.is_empty()
@@ -298,17 +298,17 @@ impl ClusterSnapshot {
     }
 
     /// Whether pods of this class have spread constraints, for which new nodes can add domains.
-    pub fn spreads(&self, class: PodClassId) -> bool {
+    pub(crate) fn spreads(&self, class: PodClassId) -> bool {
         !self.classes[class].spreads.is_empty() || !self.classes[class].spreads_here.is_empty()
     }
 
     /// The free capacity of an empty new node of a pool; `None` if the pool has no template.
-    pub fn free_on_new(&self, pool: usize) -> Option<&Amounts> {
+    pub(crate) fn free_on_new(&self, pool: usize) -> Option<&Amounts> {
         self.templates.get(pool)?.as_ref().map(|template| &template.free)
     }
 
     /// The number of domains that all spread constraints see together: increases when a node adds a domain.
-    pub fn domains(&self) -> usize {
+    pub(crate) fn domains(&self) -> usize {
         steps::count(self.spread.len());
         self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
     }

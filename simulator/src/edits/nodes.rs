@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use planner::Observed;
-use planner::input::observed::key;
-use planner::input::pod_info::PodInfo;
+use planner::input::PodInfo;
+use planner::input::key;
 use planner::input::{nodes, pods};
 use shared_crds::QualifiedName;
 

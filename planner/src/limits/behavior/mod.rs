@@ -5,7 +5,7 @@
 //! temporary ones; if the plan stays within all limits it is used, otherwise the pass is planned again with them.
 //! Status remembers what the first plan wanted.
 
-pub mod history;
+pub(crate) mod history;
 mod rate;
 
 use k8s_openapi::jiff::Timestamp;
