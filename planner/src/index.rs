@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Index, IndexMut};
 
 /// A type that is nothing but an index; [`index_type`] implements it.
-pub trait IndexType: Copy {
+pub(crate) trait IndexType: Copy {
     /// The index of the item with this number.
     fn at(number: usize) -> Self;
     /// The number of the item.
@@ -30,7 +30,7 @@ pub(crate) use index_type;
 
 /// A list whose items only indexes of the type `I` find. What needs no index is there as for any slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Indexed<I, T> {
+pub(crate) struct Indexed<I, T> {
     items: Vec<T>,
     index: PhantomData<I>,
 }

@@ -2,10 +2,10 @@
 //! [`Observed`] always gives the same [`ScalingPlan`], in whatever order the objects come, without a client, a clock,
 //! randomness or a log. [`plan`] returns what the Autoscaler would do.
 //!
-//! The modules, each of which uses only earlier ones: [`index`] (types of indexes), [`steps`] (how much is done), [`numbers`], [`time`], [`reasons`],
-//! [`resources`], [`requirements`] (what one pod requires of a node), [`input`] (the cluster as the caches hold it),
-//! [`limits`] (how far replicas may change, and how fast), [`pools`], [`demand`] (the pending pods and all requirements),
-//! [`snapshot`] (the cluster in which pods are placed), [`scale_up`], [`scale_down`], [`decision`]. [`pass`] calls them.
+//! The modules, each of which uses only earlier ones: `index` (types of indexes), [`steps`] (how much is done), `numbers`,
+//! `time`, `reasons`, `resources`, `requirements` (what one pod requires of a node), [`input`] (the cluster as the caches
+//! hold it), `limits` (how far replicas may change, and how fast), `pools`, `demand` (the pending pods and all
+//! requirements), `snapshot` (the cluster in which pods are placed), `scale_up`, `scale_down`, `decision`. `pass` calls them.
 
 mod decision;
 mod demand;

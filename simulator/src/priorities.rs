@@ -8,8 +8,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use planner::BUILT_IN_PRIORITIES;
-use planner::input::PodInfo;
-use planner::input::key;
+use planner::input::{PodInfo, key};
 use shared_crds::QualifiedName;
 
 use crate::text::named;

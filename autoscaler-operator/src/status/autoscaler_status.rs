@@ -1,13 +1,8 @@
 //! The status of a `NodePoolAutoscaler`, from a plan. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use planner::BoundsConflict;
-use planner::PoolReason;
-use planner::Schedules;
-use planner::input::key;
-use planner::input::selects;
-use planner::replicas;
-use planner::{PoolDecision, ScalingPlan, SchedulingResult};
+use planner::input::{key, selects};
+use planner::{BoundsConflict, PoolDecision, PoolReason, ScalingPlan, Schedules, SchedulingResult, replicas};
 use shared_crds::conditions::{self, ConditionType, Reason, Statement};
 use shared_crds::v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary};
 use shared_crds::{NodePoolAutoscaler, QualifiedName};

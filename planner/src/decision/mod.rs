@@ -90,7 +90,7 @@ impl PoolDecision {
     /// This decision, with at most `limit` victims, because a status can hold only so many. The other nodes go with
     /// later decisions.
     #[must_use]
-    pub fn limited_to(mut self, limit: usize) -> Self {
+    pub(crate) fn limited_to(mut self, limit: usize) -> Self {
         let limit = limit.saturating_sub(self.pending_removal.len());
         let spared = self.victims.len().saturating_sub(limit);
         if spared > 0 {

@@ -89,11 +89,6 @@ impl Daemons {
         Self(daemons)
     }
 
-    /// Whether there are no daemons.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The daemon of a `DaemonSet`; `None` if there is none that creates pods.
     pub(crate) fn named(&self, namespace: &str, name: &str) -> Option<&Daemon> {
         self.0.iter().find(|daemon| daemon.namespace == namespace && daemon.name == name)

@@ -98,7 +98,7 @@ pub struct ShapeId(usize, usize);
 
 impl ShapeId {
     /// The id of the shape without its labels.
-    pub const fn without_labels(self) -> usize {
+    pub(crate) const fn without_labels(self) -> usize {
         self.1
     }
 }
@@ -186,7 +186,7 @@ impl PodInfo {
     }
 
     /// Since when it has been unschedulable: the last transition of the condition `PodScheduled` to `False`.
-    pub fn unschedulable_since(&self) -> Option<Timestamp> {
+    pub(crate) fn unschedulable_since(&self) -> Option<Timestamp> {
         self.unschedulable.time()
     }
 

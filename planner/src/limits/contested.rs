@@ -65,7 +65,7 @@ impl Contest {
 impl ReplicasWriter {
     /// What is known about `pool` at `now`, given `status`. A pool that the Autoscaler does not act on cannot be
     /// contested.
-    pub fn of(
+    pub(crate) fn of(
         pool: &NodePool,
         status: Option<&AutoscalingStatus>,
         assignment: &AutoscalerAssignment,
@@ -123,12 +123,12 @@ impl ReplicasWriter {
     }
 
     /// Another writer's value, while it is kept.
-    pub fn held(&self) -> Option<&Contest> {
+    pub(crate) fn held(&self) -> Option<&Contest> {
         self.contest.as_ref().filter(|contest| contest.course == ContestResponse::Yield)
     }
 
     /// The Autoscaler's own number, while it overwrites another writer's value.
-    pub fn reclaimed(&self) -> Option<i32> {
+    pub(crate) fn reclaimed(&self) -> Option<i32> {
         let reclaims =
             self.contest.as_ref().is_some_and(|contest| contest.course == ContestResponse::Reclaim);
         self.written.filter(|_| reclaims)

@@ -53,13 +53,9 @@ impl FitIndex {
     }
 
     /// Number of slots in use.
+    #[cfg(test)]
     pub(crate) const fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether there are no slots.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Adds a slot at the end.

@@ -261,17 +261,13 @@ impl ClusterSnapshot {
         index
     }
 
-    /// The free capacity of a node; negative if it is overcommitted.
-    pub(crate) fn free(&self, node: NodeIndex) -> &Amounts {
-        &self.nodes[node].free
-    }
-
     /// The pods on a node, by class.
     pub(crate) fn pods_on(&self, node: NodeIndex) -> &[(PodClassId, usize)] {
         &self.nodes[node].pods
     }
 
     /// Whether the node has been retired.
+    #[cfg(test)]
     pub(crate) fn is_gone(&self, node: NodeIndex) -> bool {
         self.nodes[node].gone
     }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use planner::Nominations;
-use planner::{Observed, PoolRejection, SchedulingResult, plan};
+use planner::{Nominations, Observed, PoolRejection, SchedulingResult, plan};
 use serde::Serialize;
 use shared_crds::QualifiedName;
 

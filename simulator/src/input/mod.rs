@@ -25,10 +25,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 pub use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
 use planner::Observed;
-use planner::input::ClaimInfo;
-use planner::input::VolumeInfo;
-use planner::input::key;
-use planner::input::transform;
+use planner::input::{ClaimInfo, VolumeInfo, key, transform};
 use unknown::UnknownFields;
 
 /// The namespace of objects without one, as in kubectl.
