@@ -79,7 +79,7 @@ async fn scale(
     };
     match written {
         Ok(write::Outcome::Written(_) | write::Outcome::AlreadyDone(_) | write::Outcome::Unchanged(_)) => {
-            let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
+            let (namespace, name) = planner::input::key(&decision.object.metadata);
             let from = decision.object.spec.replicas;
             let (reason, id) = (decision.reason.as_str(), &decision.id);
             info!(namespace, name, from, to = decision.desired, reason, decision = %id, "{}", decision.message);

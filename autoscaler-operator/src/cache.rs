@@ -6,9 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Resource;
 use kube::runtime::reflector::{Lookup, Store};
-use planner::input::claim_info::ClaimInfo;
-use planner::input::pod_info::PodInfo;
-use planner::input::volume_info::VolumeInfo;
+use planner::input::{ClaimInfo, PodInfo, VolumeInfo};
 use shared_runtime::reflect::Unreadable;
 
 /// The part of an object that the planner reads, as a cache entry.

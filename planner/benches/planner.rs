@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use planner::input::pod_info::PodInfo;
-use planner::input::transform;
+use planner::input::{PodInfo, transform};
 use planner::{Observed, Planner, plan};
 use planner_mixes::{Mix, Replan};
 

@@ -5,7 +5,7 @@
 const MOST_NODES: usize = 100_000;
 
 /// A number of nodes; negative ones become zero, and those above the schema's maximum become the maximum.
-pub fn count(replicas: i32) -> usize {
+pub(crate) fn count(replicas: i32) -> usize {
     usize::try_from(replicas).unwrap_or(0).min(MOST_NODES)
 }
 

@@ -10,7 +10,7 @@ use shared_crds::quantity::{Exact, InvalidQuantity};
 
 /// The resources every node has. Their order is the scheduler's order of reporting a shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Basic {
+pub(crate) enum Basic {
     /// Number of pods.
     Pods = 0,
     /// Thousandths of a core.
@@ -23,7 +23,7 @@ pub enum Basic {
 
 impl Basic {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Pods, Self::Cpu, Self::Memory, Self::EphemeralStorage];
+    pub(crate) const ALL: [Self; 4] = [Self::Pods, Self::Cpu, Self::Memory, Self::EphemeralStorage];
 
     fn named(name: &str) -> Option<Self> {
         Some(match name {
@@ -38,7 +38,7 @@ impl Basic {
 
 /// One resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Resource {
+pub(crate) enum Resource {
     /// One that every node has.
     Basic(Basic),
     /// One identified by name, as [`ResourceNames`] numbers it.
@@ -65,7 +65,7 @@ const GPU_PARTITIONS: &str = "nvidia.com/mig-";
 
 /// The names of the extended resources (and huge pages) in this pass.
 #[derive(Clone, Debug, Default)]
-pub struct ResourceNames {
+pub(crate) struct ResourceNames {
     ids: BTreeMap<String, u16>,
     names: Vec<String>,
     gpus: Vec<Resource>,
@@ -73,7 +73,7 @@ pub struct ResourceNames {
 
 impl ResourceNames {
     /// The resource with that name; `None` for a name that the scheduler does not count.
-    pub fn resolve(&mut self, name: &str) -> Option<Resource> {
+    pub(crate) fn resolve(&mut self, name: &str) -> Option<Resource> {
         if let Some(basic) = Basic::named(name) {
             return Some(Resource::Basic(basic));
         }
@@ -93,12 +93,12 @@ impl ResourceNames {
     }
 
     /// Those of the resources so far that are GPUs, and that `amounts` has.
-    pub fn gpus_of(&self, amounts: &Amounts) -> Vec<Resource> {
+    pub(crate) fn gpus_of(&self, amounts: &Amounts) -> Vec<Resource> {
         self.gpus.iter().copied().filter(|&gpu| amounts.get(gpu) > 0).collect()
     }
 
     /// The name of a resource.
-    pub fn name(&self, resource: Resource) -> &str {
+    pub(crate) fn name(&self, resource: Resource) -> &str {
         match resource {
             Resource::Basic(Basic::Pods) => "pods",
             Resource::Basic(Basic::Cpu) => "cpu",
@@ -123,7 +123,7 @@ fn is_gpu(name: &str) -> bool {
 
 /// An amount of each resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Amounts {
+pub(crate) struct Amounts {
     basic: [i64; 4],
     /// Sorted by id, without zeros.
     scalars: Vec<(u16, i64)>,
@@ -131,7 +131,7 @@ pub struct Amounts {
 
 impl Amounts {
     /// The amount of `resource`.
-    pub fn get(&self, resource: Resource) -> i64 {
+    pub(crate) fn get(&self, resource: Resource) -> i64 {
         match resource {
             Resource::Basic(basic) => self.basic[basic as usize],
             Resource::Scalar(id) => {
@@ -141,12 +141,12 @@ impl Amounts {
     }
 
     /// The amounts of the basic four, for indexes.
-    pub const fn basic(&self) -> [i64; 4] {
+    pub(crate) const fn basic(&self) -> [i64; 4] {
         self.basic
     }
 
     /// Sets the amount of `resource`.
-    pub fn set(&mut self, resource: Resource, amount: i64) {
+    pub(crate) fn set(&mut self, resource: Resource, amount: i64) {
         match resource {
             Resource::Basic(basic) => self.basic[basic as usize] = amount,
             Resource::Scalar(id) => match self.scalars.binary_search_by_key(&id, |s| s.0) {
@@ -161,7 +161,7 @@ impl Amounts {
     }
 
     /// Subtracts `times` × `request`. Amounts may become negative: a node can be overcommitted.
-    pub fn take(&mut self, request: &Self, times: usize) {
+    pub(crate) fn take(&mut self, request: &Self, times: usize) {
         let times = i64::try_from(times).unwrap_or(i64::MAX);
         for (mine, asked) in self.basic.iter_mut().zip(request.basic) {
             *mine = mine.saturating_sub(asked.saturating_mul(times));
@@ -173,7 +173,7 @@ impl Amounts {
     }
 
     /// Adds `times` × `request`: the reverse of [`Self::take`].
-    pub fn give(&mut self, request: &Self, times: usize) {
+    pub(crate) fn give(&mut self, request: &Self, times: usize) {
         let times = i64::try_from(times).unwrap_or(i64::MAX);
         for (mine, asked) in self.basic.iter_mut().zip(request.basic) {
             *mine = mine.saturating_add(asked.saturating_mul(times));
@@ -186,7 +186,7 @@ impl Amounts {
 
     /// How many pods that each request `request` fit into these free amounts, at most `wanted`. As in the scheduler, a
     /// resource that the pod does not request never prevents a fit, however overcommitted it is.
-    pub fn fits(&self, request: &Self, wanted: usize) -> usize {
+    pub(crate) fn fits(&self, request: &Self, wanted: usize) -> usize {
         let mut fitting = i64::try_from(wanted).unwrap_or(i64::MAX);
         for (free, asked) in self.basic.iter().zip(request.basic) {
             if asked > 0 {
@@ -202,20 +202,20 @@ impl Amounts {
     }
 
     /// The first resource, in the scheduler's order, that is insufficient for one pod requesting `request`.
-    pub fn shortage(&self, request: &Self) -> Option<Resource> {
+    pub(crate) fn shortage(&self, request: &Self) -> Option<Resource> {
         let basics = Basic::ALL.into_iter().map(Resource::Basic);
         let scalars = request.scalars.iter().map(|s| Resource::Scalar(s.0));
         basics.chain(scalars).find(|&r| request.get(r) > 0 && request.get(r) > self.get(r))
     }
 
     /// All amounts, resource by resource.
-    pub fn iter(&self) -> impl Iterator<Item = (Resource, i64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Resource, i64)> {
         let basics = Basic::ALL.into_iter().map(|b| (Resource::Basic(b), self.basic[b as usize]));
         basics.chain(self.scalars.iter().map(|&(id, amount)| (Resource::Scalar(id), amount)))
     }
 
     /// The larger of the two, resource by resource.
-    pub fn raise_to(&mut self, other: &Self) {
+    pub(crate) fn raise_to(&mut self, other: &Self) {
         for (resource, amount) in other.iter() {
             self.set(resource, self.get(resource).max(amount));
         }
@@ -223,14 +223,14 @@ impl Amounts {
 }
 
 /// Quantities by resource name, exact, before they are rounded to the scheduler's units.
-pub type ExactAmounts = BTreeMap<String, Exact>;
+pub(crate) type ExactAmounts = BTreeMap<String, Exact>;
 
 /// Reads a map of quantities.
 ///
 /// # Errors
 ///
 /// The name of the resource and the text, for the first quantity that cannot be read or is below zero.
-pub fn exact(quantities: &BTreeMap<String, Quantity>) -> Result<ExactAmounts, InvalidAmount> {
+pub(crate) fn exact(quantities: &BTreeMap<String, Quantity>) -> Result<ExactAmounts, InvalidAmount> {
     let mut amounts = ExactAmounts::new();
     for (name, quantity) in quantities {
         let amount = Exact::parse(&quantity.0).map_err(|InvalidQuantity { text }| InvalidAmount {
@@ -250,7 +250,7 @@ pub fn exact(quantities: &BTreeMap<String, Quantity>) -> Result<ExactAmounts, In
 /// An invalid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{resource} \"{text}\" {problem}")]
-pub struct InvalidAmount {
+pub(crate) struct InvalidAmount {
     /// Name of the resource.
     pub resource: String,
     /// The quantity as it was written.
@@ -260,7 +260,7 @@ pub struct InvalidAmount {
 }
 
 /// Rounds exact amounts up to the scheduler's units.
-pub fn counted(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
+pub(crate) fn counted(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
     let mut amounts = Amounts::default();
     for (name, amount) in exact {
         if let Some(resource) = names.resolve(name) {
@@ -273,7 +273,7 @@ pub fn counted(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
 }
 
 /// An amount as text for users: `1500m`, `4Gi`, `3`.
-pub fn display(resource: Resource, amount: i64) -> String {
+pub(crate) fn display(resource: Resource, amount: i64) -> String {
     match resource {
         Resource::Basic(Basic::Cpu) if amount % 1000 == 0 => (amount / 1000).to_string(),
         Resource::Basic(Basic::Cpu) => format!("{amount}m"),

@@ -1,8 +1,7 @@
 //! Why a pod is planned, or is not: whether it waits for a node that the planner can provide.
 
-use planner::demand::nominations::Nominations;
-use planner::input::pod_info::PodInfo;
-use planner::input::pods;
+use planner::Nominations;
+use planner::input::{PodInfo, pods};
 
 /// The scheduling state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

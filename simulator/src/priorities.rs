@@ -7,9 +7,8 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use planner::demand::daemons::BUILT_IN_PRIORITIES;
-use planner::input::observed::key;
-use planner::input::pod_info::PodInfo;
+use planner::BUILT_IN_PRIORITIES;
+use planner::input::{PodInfo, key};
 use shared_crds::QualifiedName;
 
 use crate::text::named;

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use planner::Observed;
-use planner::demand::nominations::Nominations;
 use planner::input::unplanned;
+use planner::{Nominations, Observed};
 use shared_crds::QualifiedName;
 
 use crate::pod_state::PodState;

@@ -1,13 +1,8 @@
 //! The status of a `NodePoolAutoscaler`, from a plan. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use planner::input::observed::key;
-use planner::input::selection::selects;
-use planner::limits::bounds::BoundsConflict;
-use planner::limits::schedules::Schedules;
-use planner::numbers::replicas;
-use planner::reasons::PoolReason;
-use planner::{PoolDecision, ScalingPlan, SchedulingResult};
+use planner::input::{key, selects};
+use planner::{BoundsConflict, PoolDecision, PoolReason, ScalingPlan, Schedules, SchedulingResult, replicas};
 use shared_crds::conditions::{self, ConditionType, Reason, Statement};
 use shared_crds::v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary};
 use shared_crds::{NodePoolAutoscaler, QualifiedName};

@@ -3,8 +3,7 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
-use planner::limits::contested::ContestResponse;
-use planner::{Observed, PoolDecision, ScalingPlan};
+use planner::{ContestResponse, Observed, PoolDecision, ScalingPlan};
 use shared_crds::QualifiedName;
 use shared_runtime::events::EventKind;
 

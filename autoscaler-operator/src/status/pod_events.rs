@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::Resource as _;
-use planner::input::observed::key;
-use planner::input::pod_info::PodInfo;
+use planner::input::{PodInfo, key};
 use planner::{Observed, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult};
 use shared_crds::{NodePoolAutoscaler, QualifiedName};
 use shared_runtime::events::EventKind;

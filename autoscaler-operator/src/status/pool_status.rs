@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use planner::limits::contested::{Contest, ContestResponse};
-use planner::reasons::PoolReason;
-use planner::{MAX_NAMED_NODES, PoolDecision};
+use planner::{Contest, ContestResponse, MAX_NAMED_NODES, PoolDecision, PoolReason};
 use shared_crds::NodePool;
 use shared_crds::conditions::{self, ConditionType, Reason, Statement};
 use shared_crds::v1alpha1::{

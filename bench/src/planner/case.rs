@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use planner::Observed;
-use planner::input::pod_info::PodInfo;
-use planner::input::transform;
+use planner::input::{PodInfo, transform};
 use planner_mixes::Replan;
 
 /// A kind of cluster.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use planner::ScalingPlan;
-use planner::input::pod_info::PodInfo;
+use planner::input::PodInfo;
 use planner_mixes::ZONE_KEY;
 use shared_crds::QualifiedName;
 use shared_crds::quantity::Exact;

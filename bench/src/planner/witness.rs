@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use planner::input::pod_info::PodInfo;
+use planner::input::PodInfo;
 use planner::{Observed, ScalingPlan, SchedulingResult};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, SPREAD_LABEL, ZONE_KEY};
 

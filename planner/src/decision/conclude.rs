@@ -12,7 +12,7 @@ use crate::reasons::PoolReason;
 use crate::{PoolDecision, ScalingPlan};
 
 /// Whether every pool of a plan that was made without the temporary limits stays within those limits.
-pub fn keeps_within(plan: &ScalingPlan) -> bool {
+pub(crate) fn keeps_within(plan: &ScalingPlan) -> bool {
     plan.pools.iter().filter(|decision| is_open(decision)).all(|decision| {
         let desired = decision.desired;
         number(decision.limits.ceiling(BehaviorStage::Limited)).is_none_or(|ceiling| desired <= ceiling)
@@ -23,7 +23,7 @@ pub fn keeps_within(plan: &ScalingPlan) -> bool {
 /// `plan` with its limits reported in the decisions. `free` is the plan without the temporary limits, if that is a
 /// different one.
 #[must_use]
-pub fn concluded(mut plan: ScalingPlan, free: Option<&ScalingPlan>, now: Timestamp) -> ScalingPlan {
+pub(crate) fn concluded(mut plan: ScalingPlan, free: Option<&ScalingPlan>, now: Timestamp) -> ScalingPlan {
     for (at, decision) in plan.pools.iter_mut().enumerate() {
         if !is_open(decision) {
             continue;

@@ -1,8 +1,8 @@
 //! The planner's output: the decision about every pool, pod and node, and how decisions are told apart.
 
-pub mod conclude;
-pub mod rejections;
-pub mod summary;
+pub(crate) mod conclude;
+pub(crate) mod rejections;
+pub(crate) mod summary;
 
 use std::hash::Hasher as _;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ impl PoolDecision {
     /// This decision, with at most `limit` victims, because a status can hold only so many. The other nodes go with
     /// later decisions.
     #[must_use]
-    pub fn limited_to(mut self, limit: usize) -> Self {
+    pub(crate) fn limited_to(mut self, limit: usize) -> Self {
         let limit = limit.saturating_sub(self.pending_removal.len());
         let spared = self.victims.len().saturating_sub(limit);
         if spared > 0 {
@@ -174,7 +174,7 @@ pub struct NodeDecision {
 
 /// A decision's ID: a hash (64-bit FNV-1a, in hexadecimal digits) over the decision and the ID of the previous
 /// decision. The same pass over the same objects gives the same ID, also after a restart in the middle of the pass.
-pub fn decision_id(pool: &NodePool, desired: i32, victims: &[String]) -> String {
+pub(crate) fn decision_id(pool: &NodePool, desired: i32, victims: &[String]) -> String {
     let previous =
         pool.status.as_ref().and_then(|s| s.autoscaling.as_ref()).and_then(|a| a.last_decision.as_ref());
     let replicas = pool.spec.replicas.map(|r| r.to_string()).unwrap_or_default();

@@ -3,26 +3,26 @@
 use crate::limits::behavior::Direction;
 use crate::pools::Pool;
 use crate::reasons::{PoolReason, Rejection};
-use crate::requirements::pod_class::{PodClass, PodClassId};
+use crate::requirements::pod_class::{PodClassId, PodClasses};
 use crate::resources::{Basic, Resource, ResourceNames, display};
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate, PlacementError};
 
 /// The input for the reasons.
 #[derive(Clone, Copy, Debug)]
-pub struct RejectionInput<'a> {
+pub(crate) struct RejectionInput<'a> {
     /// The snapshot after the pass.
     pub snapshot: &'a ClusterSnapshot,
     /// The pools.
     pub pools: &'a [Pool],
     /// All classes of pods.
-    pub classes: &'a [PodClass],
+    pub classes: &'a PodClasses,
     /// The resource names of the pass.
     pub names: &'a ResourceNames,
 }
 
 impl RejectionInput<'_> {
     /// For each selected pool, by pool index: why it cannot take one more pod of the class.
-    pub fn rejections(&self, class: PodClassId) -> Vec<(usize, Rejection)> {
+    pub(crate) fn rejections(&self, class: PodClassId) -> Vec<(usize, Rejection)> {
         let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
         selected.map(|(index, pool)| (index, self.rejection(index, pool, class))).collect()
     }

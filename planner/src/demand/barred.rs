@@ -12,7 +12,7 @@ use super::Demand;
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::Pool;
-use crate::requirements::pod_class::{BarredPools, PodClass, PodClassId};
+use crate::requirements::pod_class::{BarredPools, PodClass, PodClassId, PodClasses};
 
 /// The pending pods of a pass that are too young by their own annotation.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl DelayedPods {
         &mut self,
         pod: &PodInfo,
         class: PodClassId,
-        classes: &mut Vec<PodClass>,
+        classes: &mut PodClasses,
         warnings: &mut Vec<String>,
     ) -> PodClassId {
         match pods::scale_up_from(pod) {
@@ -43,8 +43,7 @@ impl DelayedPods {
                 *self.classes.entry(class).or_insert_with(|| {
                     let barred = BarredPools { delayed: true, expendable: Vec::new() };
                     let young = PodClass { barred, ..classes[class].clone() };
-                    classes.push(young);
-                    classes.len() - 1
+                    classes.push(young)
                 })
             }
             Ok(_) => class,
@@ -71,8 +70,7 @@ pub(super) fn bar_expendable(demand: &mut Demand, pools: &[Pool]) {
         let class = &classes[group.class];
         let barred = BarredPools { expendable, ..class.barred };
         let class = PodClass { barred, ..class.clone() };
-        group.class = classes.len();
-        classes.push(class);
+        group.class = classes.push(class);
     }
 }
 

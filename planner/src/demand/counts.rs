@@ -7,11 +7,14 @@
 use std::collections::HashMap;
 
 use super::subjects::MatcherId;
-use crate::requirements::pod_class::{TopologyCount, TopologyCountId};
+use crate::index::{Indexed, index_type};
+use crate::requirements::pod_class::{TopologyCount, TopologyCountId, TopologyCounts};
 use crate::steps;
 
 /// Index of a [`Count`] in [`RequestedCounts`].
-pub(super) type CountId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct CountId(usize);
+index_type!(CountId);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum PodSelection {
@@ -47,14 +50,14 @@ pub(super) struct CountedPods<'a> {
 #[derive(Debug, Default)]
 pub(super) struct RequestedCounts {
     ids: HashMap<Count, CountId>,
-    all: Vec<Count>,
+    all: Indexed<CountId, Count>,
     /// The counts by the first matcher they need.
     by_matcher: HashMap<MatcherId, Vec<CountId>>,
 }
 
 impl RequestedCounts {
     pub(super) fn id(&mut self, selection: PodSelection, topology_count: TopologyCount) -> CountId {
-        let next = self.all.len();
+        let next = self.all.next();
         let count = Count { selection, topology_count };
         if let Some(&id) = self.ids.get(&count) {
             return id;
@@ -95,7 +98,7 @@ impl RequestedCounts {
     pub(super) fn merged(self, pods: &[CountedPods<'_>]) -> Merged {
         steps::count(pods.len() + self.all.len());
         let by_pod: Vec<_> = pods.iter().map(|pod| self.raised(pod)).collect();
-        let mut incremented_by: Vec<Vec<usize>> = vec![Vec::new(); self.all.len()];
+        let mut incremented_by: Indexed<CountId, Vec<usize>> = vec![Vec::new(); self.all.len()].into();
         for (pod, counts) in by_pod.iter().enumerate() {
             steps::count(counts.len());
             for &count in counts {
@@ -103,10 +106,10 @@ impl RequestedCounts {
             }
         }
         let mut known: HashMap<(TopologyCount, Vec<usize>), TopologyCountId> = HashMap::new();
-        let mut topology_counts = Vec::new();
-        let mut topology_count_of = Vec::with_capacity(self.all.len());
+        let mut topology_counts = TopologyCounts::default();
+        let mut topology_count_of = Indexed::from(Vec::with_capacity(self.all.len()));
         for (count, by) in self.all.into_iter().zip(incremented_by) {
-            let next = topology_counts.len();
+            let next = topology_counts.next();
             let id = *known.entry((count.topology_count.clone(), by)).or_insert(next);
             if id == next {
                 topology_counts.push(count.topology_count);
@@ -122,9 +125,9 @@ impl RequestedCounts {
 /// The requested counts as topology counts.
 #[derive(Debug)]
 pub(super) struct Merged {
-    pub(super) topology_counts: Vec<TopologyCount>,
+    pub(super) topology_counts: TopologyCounts,
     /// For each count, its topology count.
-    topology_count_of: Vec<TopologyCountId>,
+    topology_count_of: Indexed<CountId, TopologyCountId>,
     /// For each raiser (a [`CountedPods`]), the topology counts it raises, sorted.
     pub(super) increments: Vec<Vec<TopologyCountId>>,
 }
@@ -141,7 +144,7 @@ impl Merged {
     }
 }
 
-fn sorted(ids: impl Iterator<Item = usize>) -> Vec<usize> {
+fn sorted<I: Ord>(ids: impl Iterator<Item = I>) -> Vec<I> {
     let mut ids: Vec<_> = ids.collect();
     ids.sort_unstable();
     ids.dedup();

@@ -43,7 +43,7 @@ pub const BUILT_IN_PRIORITIES: [(&str, i32); 2] =
 
 /// The pod of a `DaemonSet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Daemon {
+pub(crate) struct Daemon {
     /// Namespace of the `DaemonSet`.
     pub namespace: String,
     /// Name of the `DaemonSet`.
@@ -63,11 +63,11 @@ pub struct Daemon {
 /// All daemons: those of a higher priority first, then by namespace and name. The scheduler takes equal priorities in
 /// the order in which the pods come, which is unknown for a new node: the names make it deterministic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Daemons(Vec<Daemon>);
+pub(crate) struct Daemons(Vec<Daemon>);
 
 impl Daemons {
     /// Reads the `DaemonSet`s of a pass, whose pods are `all_pods`. A `DaemonSet` that is being deleted creates no pods.
-    pub fn of(
+    pub(crate) fn of(
         observed: &Observed,
         all_pods: &[Arc<PodInfo>],
         names: &mut ResourceNames,
@@ -89,24 +89,19 @@ impl Daemons {
         Self(daemons)
     }
 
-    /// Whether there are no daemons.
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The daemon of a `DaemonSet`; `None` if there is none that creates pods.
-    pub fn named(&self, namespace: &str, name: &str) -> Option<&Daemon> {
+    pub(crate) fn named(&self, namespace: &str, name: &str) -> Option<&Daemon> {
         self.0.iter().find(|daemon| daemon.namespace == namespace && daemon.name == name)
     }
 
     /// The daemons that the `DaemonSet` controller makes a pod of for a node with this profile, in their order.
-    pub fn on(&self, profile: &NodeProfile) -> impl Iterator<Item = &Daemon> {
+    pub(crate) fn on(&self, profile: &NodeProfile) -> impl Iterator<Item = &Daemon> {
         self.0.iter().filter(|daemon| predicates::admits(&daemon.constraints, profile).is_ok())
     }
 }
 
 /// The pod of each `DaemonSet` as selectors of other pods see it. A `DaemonSet` that is being deleted has none.
-pub fn pods(observed: &Observed) -> Vec<PodInfo> {
+pub(crate) fn pods(observed: &Observed) -> Vec<PodInfo> {
     let staying = observed.daemon_sets.iter().filter(|d| d.metadata.deletion_timestamp.is_none());
     let pod = |object: &Arc<DaemonSet>| {
         let template = &object.spec.as_ref()?.template;

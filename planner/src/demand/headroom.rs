@@ -22,7 +22,7 @@ use crate::requirements::pod_class::PodClass;
 use crate::resources::{Basic, Resource, ResourceNames, counted, exact};
 
 /// Adds the headroom of `pools` to `demand`, and its classes.
-pub fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames) {
+pub(crate) fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames) {
     for (autoscaler, pools) in by_autoscaler(pools) {
         if autoscaler.spec.headroom.is_empty() {
             continue;
@@ -35,8 +35,8 @@ pub fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames) {
                 Ok(requests) => {
                     let mut request = counted(&requests, names);
                     request.set(Resource::Basic(Basic::Pods), 1);
-                    demand.headroom.push((demand.classes.len(), count(*pods)));
-                    demand.classes.push(PodClass { request, constraint_set, ..PodClass::default() });
+                    let class = PodClass { request, constraint_set, ..PodClass::default() };
+                    demand.headroom.push((demand.classes.push(class), count(*pods)));
                 }
                 Err(problem) => {
                     let name = QualifiedName::of(&autoscaler.metadata);

@@ -12,18 +12,21 @@ use std::sync::Arc;
 use super::numbered::Numbered;
 use super::supplies::PodVolumes;
 use crate::demand::pod_requirements::PodRequirements;
+use crate::index::{Indexed, index_type};
 use crate::input::addresses::ByAddress;
 use crate::input::pod_info::{PodInfo, PodShape, ShapeId};
 
 /// Index of an [`InternedPod`] in [`InternedPods`].
-pub(super) type InternedPodId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct InternedPodId(usize);
+index_type!(InternedPodId);
 
 /// The shapes of the last pass, with what was read from each. A pod that has not changed has the same shape in the next
 /// pass, and is not read again. The pods of `DaemonSet`s are made anew in each pass, and read again.
 ///
 /// It only saves time: results are the same with a [`PodInterner`] of earlier passes and with an empty one.
 #[derive(Debug, Default)]
-pub struct PodInterner {
+pub(crate) struct PodInterner {
     shapes: ByAddress<ShapeId, InternedShape>,
     /// The requirements of all shapes, without duplicates: equal ones are one object.
     all_requirements: HashSet<Arc<PodRequirements>>,
@@ -66,7 +69,7 @@ pub(super) struct InternedPod<'p> {
 #[derive(Debug, Default)]
 pub(super) struct InternedPods<'p> {
     /// In order of first use.
-    pub(super) all: Vec<InternedPod<'p>>,
+    pub(super) all: Indexed<InternedPodId, InternedPod<'p>>,
     /// The different requirements, in order of first use.
     pub(super) all_requirements: Vec<Arc<PodRequirements>>,
     /// The different places and needs of volumes.
@@ -141,12 +144,12 @@ impl<'p> Interning<'_, 'p> {
         let leaving = pod.deleted().is_some();
         let is_usual = places == ANYWHERE && !leaving;
         if let (Used::As(id), true) = (interned.used, is_usual) {
-            return Some(id as usize);
+            return Some(InternedPodId(id as usize));
         }
         let places = self.places.number(places);
-        let next = self.found.all.len();
+        let next = self.found.all.next();
         if is_usual {
-            interned.used = u32::try_from(next).map_or(Used::Read, Used::As);
+            interned.used = u32::try_from(next.0).map_or(Used::Read, Used::As);
         } else if let Some(&id) = self.others.get(&(shape.id(), places, leaving)) {
             return Some(id);
         } else {
@@ -207,8 +210,8 @@ mod tests {
         changes.map(|change| keep(serde_json::from_value(merged(base.clone(), change)).unwrap()))
     }
 
-    fn ids<'p>(interning: &mut Interning<'_, 'p>, pods: &'p [PodInfo]) -> Vec<InternedPodId> {
-        pods.iter().map(|pod| interning.id(pod, |_| Some(ANYWHERE)).unwrap()).collect()
+    fn ids<'p>(interning: &mut Interning<'_, 'p>, pods: &'p [PodInfo]) -> Vec<usize> {
+        pods.iter().map(|pod| interning.id(pod, |_| Some(ANYWHERE)).unwrap().0).collect()
     }
 
     #[test]
@@ -220,20 +223,21 @@ mod tests {
         let mut interner = PodInterner::default();
         let mut interning = interner.pass();
         assert_eq!(ids(&mut interning, &pods), [0, 1, 0, 2, 3]);
-        assert_eq!(interning.id(&pods[1], |_| Some(ANYWHERE)), Some(1));
+        assert_eq!(interning.id(&pods[1], |_| Some(ANYWHERE)), Some(InternedPodId(1)));
         let somewhere = PodVolumes { places: vec![vec![NodeTerm::default()]], needs: vec![] };
         for id in [4, 4] {
             assert_eq!(
                 interning.id(&pods[0], |_| Some(somewhere.clone())),
-                Some(id),
+                Some(InternedPodId(id)),
                 "its volumes are elsewhere"
             );
         }
         assert_eq!(interning.id(&pods[0], |_| None), None);
         let InternedPods { all, all_requirements, places } = interning.end();
         assert_eq!((all.len(), all_requirements.len()), (5, 1));
-        assert_eq!((&places[all[0].places], &places[all[4].places]), (&ANYWHERE, &somewhere));
-        assert_eq!([all[0].leaving, all[1].leaving], [false, true]);
+        let first = &all[InternedPodId(0)];
+        assert_eq!((&places[first.places], &places[all[InternedPodId(4)].places]), (&ANYWHERE, &somewhere));
+        assert_eq!([first.leaving, all[InternedPodId(1)].leaving], [false, true]);
         assert_eq!(interner.len(), 3);
     }
 

@@ -9,16 +9,16 @@ mod barred;
 #[cfg(test)]
 mod cases;
 mod counts;
-pub mod daemons;
-pub mod headroom;
+pub(crate) mod daemons;
+pub(crate) mod headroom;
 mod interner;
-pub mod node_agents;
-pub mod nominations;
+pub(crate) mod node_agents;
+pub(crate) mod nominations;
 mod numbered;
-pub mod order;
+pub(crate) mod order;
 mod pod_groups;
 mod pod_requirements;
-pub mod ports;
+pub(crate) mod ports;
 #[cfg(test)]
 mod properties;
 mod resolve;
@@ -41,7 +41,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 
-pub use interner::PodInterner;
+pub(crate) use interner::PodInterner;
 
 use self::barred::DelayedPods;
 use self::daemons::Daemons;
@@ -50,18 +50,21 @@ use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
 use self::scheduling_input::{PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
+use crate::index::Indexed;
 use crate::input::observed::{Observed, PassInput};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::{self, Pool};
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::pod_class::{PodClass, PodClassId, Supply, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{
+    PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
+};
 use crate::resources::{Amounts, Resource, ResourceNames};
 
 /// Pending pods that are equal to the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingGroup {
+pub(crate) struct PendingGroup {
     /// Index into [`Demand::classes`].
     pub class: PodClassId,
     /// Their priority.
@@ -72,15 +75,15 @@ pub struct PendingGroup {
 
 /// All pods that matter for a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// The different constraints on nodes.
     pub constraint_sets: Vec<Constraints>,
     /// The different pod classes.
-    pub classes: Vec<PodClass>,
+    pub classes: PodClasses,
     /// The topology counts that the constraints need.
-    pub topology_counts: Vec<TopologyCount>,
+    pub topology_counts: TopologyCounts,
     /// What the pending pods compete for.
-    pub supplies: Vec<Supply>,
+    pub supplies: Indexed<SupplyId, Supply>,
     /// The pending pods, in the order in which they are placed: by priority, then the larger share of a node first,
     /// which packs better; then by name, so that the order is deterministic.
     pub groups: Vec<PendingGroup>,
@@ -107,7 +110,7 @@ pub struct Demand {
 impl Demand {
     /// Everything that `pools` have to be large enough for: the pods, in the order in which they are placed, the
     /// headroom, and what `DaemonSet`s run on new nodes.
-    pub fn of_pass(
+    pub(crate) fn of_pass(
         input: PassInput<'_>,
         pools: &[Pool],
         names: &mut ResourceNames,
@@ -123,7 +126,7 @@ impl Demand {
     }
 
     /// How many pods of which class wait for a place, in the order in which they are placed: pending pods, then headroom.
-    pub fn pending(&self) -> impl Iterator<Item = (PodClassId, usize)> {
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (PodClassId, usize)> {
         let pods = self.groups.iter().map(|group| (group.class, group.pods.len()));
         pods.chain(self.headroom.iter().copied())
     }
@@ -196,7 +199,7 @@ impl Demand {
 
 fn ordered(
     pending: BTreeMap<(i32, PodClassId), Vec<usize>>,
-    classes: &[PodClass],
+    classes: &PodClasses,
     reference: &Amounts,
 ) -> Vec<PendingGroup> {
     let group = |((priority, class), pods)| PendingGroup { class, priority, pods };

@@ -26,13 +26,13 @@ use crate::steps;
 
 /// What is already on the nodes that are starting, by the index of the node.
 #[derive(Clone, Debug, Default)]
-pub struct NodeAgents<'a> {
+pub(crate) struct NodeAgents<'a> {
     starting: BTreeMap<usize, Present<'a>>,
 }
 
 /// What is already on a node that is starting.
 #[derive(Clone, Debug, Default)]
-pub struct Present<'a> {
+pub(crate) struct Present<'a> {
     /// The agents that have a pod there.
     pub agents: BTreeSet<AgentKey<'a>>,
     /// Priority and class of each pod.
@@ -74,7 +74,7 @@ impl<'a> NodeAgents<'a> {
     /// creates static pods some time after the node is Ready. While there is no young one either, those that are starting tell,
     /// as far as they run any: a pod that does not fit beside them would have the pool grow with each pass. The pods of a known `DaemonSet` need not be everywhere, since its
     /// template says where they run.
-    pub fn learn(
+    pub(crate) fn learn(
         input: PassInput<'a>,
         demand: &Demand,
         pools: &mut [Pool],
@@ -135,7 +135,7 @@ impl<'a> NodeAgents<'a> {
     }
 
     /// What is on a node that is starting; `None` if nothing is, or it is up.
-    pub fn present(&self, node: usize) -> Option<&Present<'a>> {
+    pub(crate) fn present(&self, node: usize) -> Option<&Present<'a>> {
         self.starting.get(&node)
     }
 }

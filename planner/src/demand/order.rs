@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::PendingGroup;
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::pod_class::{HostPort, PodClass, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{HostPort, PodClass, PodClasses, TopologyCountId, TopologyCounts};
 use crate::resources::Amounts;
 use crate::steps;
 
@@ -31,7 +31,7 @@ enum Liberty {
 }
 
 impl Liberty {
-    fn of(class: &PodClass, topology_counts: &[TopologyCount]) -> Self {
+    fn of(class: &PodClass, topology_counts: &TopologyCounts) -> Self {
         let wide = |topology_count: TopologyCountId| {
             topology_counts.get(topology_count).is_some_and(|t| t.key != HOSTNAME_LABEL)
         };
@@ -51,10 +51,10 @@ impl Liberty {
 }
 
 /// Sorts `groups`, which come by priority and size. `reference` is the capacity of a large node.
-pub fn order(
+pub(crate) fn order(
     groups: &mut [PendingGroup],
-    classes: &[PodClass],
-    topology_counts: &[TopologyCount],
+    classes: &PodClasses,
+    topology_counts: &TopologyCounts,
     reference: &Amounts,
 ) {
     steps::count(groups.len());
@@ -82,7 +82,7 @@ pub fn order(
     });
 }
 
-fn aparts<'a>(class: &'a PodClass, topology_counts: &[TopologyCount]) -> Vec<Apart<'a>> {
+fn aparts<'a>(class: &'a PodClass, topology_counts: &TopologyCounts) -> Vec<Apart<'a>> {
     let own = class.anti_affinity.iter().filter(|topology_count| {
         class.increments.contains(topology_count)
             && topology_counts.get(**topology_count).is_some_and(|t| t.key == HOSTNAME_LABEL)
@@ -93,7 +93,7 @@ fn aparts<'a>(class: &'a PodClass, topology_counts: &[TopologyCount]) -> Vec<Apa
 }
 
 /// How many large nodes all pods together fill, measured by the resource of which they need the most.
-fn filled(groups: &[PendingGroup], classes: &[PodClass], reference: &Amounts) -> usize {
+fn filled(groups: &[PendingGroup], classes: &PodClasses, reference: &Amounts) -> usize {
     let mut total = BTreeMap::new();
     for group in groups {
         for (resource, amount) in classes[group.class].request.iter() {
@@ -108,7 +108,9 @@ fn filled(groups: &[PendingGroup], classes: &[PodClass], reference: &Amounts) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requirements::pod_class::{CountedNodes, PodAffinity, TopologySpread};
+    use crate::requirements::pod_class::{
+        CountedNodes, PodAffinity, PodClassId, TopologyCount, TopologySpread,
+    };
     use crate::resources::{Basic, Resource};
 
     fn amounts(cpu: i64) -> Amounts {
@@ -120,11 +122,12 @@ mod tests {
     #[test]
     fn pods_that_are_bound_to_a_domain_go_before_others_where_there_is_room_to_spare() {
         let topology_count = |key: &str| TopologyCount { key: key.to_owned(), nodes: CountedNodes::All };
-        let topology_counts = [topology_count(HOSTNAME_LABEL), topology_count("zone")];
+        let topology_counts = vec![topology_count(HOSTNAME_LABEL), topology_count("zone")].into();
+        let (host, zone) = (TopologyCountId(0), TopologyCountId(1));
         let anti_affinity = PodClass {
             request: amounts(100),
-            anti_affinity: vec![0],
-            increments: vec![0],
+            anti_affinity: vec![TopologyCountId(0)],
+            increments: vec![TopologyCountId(0)],
             ..PodClass::default()
         };
         let affinity = |topology_count| {
@@ -137,31 +140,33 @@ mod tests {
             PodClass { request: amounts(100), spreads, ..PodClass::default() }
         };
         let free = PodClass { request: amounts(100), ..PodClass::default() };
-        let classes = [free, spread(0), affinity(0), spread(1), affinity(1), anti_affinity];
+        let classes =
+            vec![free, spread(host), affinity(host), spread(zone), affinity(zone), anti_affinity].into();
         for (what, apart_pods, low, expected) in [
             ("room to spare", 4, None, [5, 4, 3, 0, 1, 2]),
             ("none", 0, None, [0, 1, 2, 3, 4, 5]),
             ("a priority comes before all", 4, Some(4), [5, 3, 0, 1, 2, 4]),
         ] {
             let group = |class| PendingGroup {
-                class,
+                class: PodClassId(class),
                 priority: if low == Some(class) { -1 } else { 0 },
                 pods: vec![0; if class == 5 { apart_pods } else { 1 }],
             };
             let mut groups = [0, 1, 2, 3, 4, 5].map(group);
             order(&mut groups, &classes, &topology_counts, &amounts(1000));
-            assert_eq!(groups.map(|group| group.class), expected, "{what}");
+            assert_eq!(groups.map(|group| group.class.0), expected, "{what}");
         }
     }
 
     #[test]
     fn pods_that_cannot_share_a_node_go_first_only_where_they_need_the_most_nodes() {
-        let topology_counts = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
+        let count = TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All };
+        let topology_counts = vec![count].into();
         let large = PodClass { request: amounts(900), ..PodClass::default() };
         let anti_affinity = PodClass {
             request: amounts(100),
-            anti_affinity: vec![0],
-            increments: vec![0],
+            anti_affinity: vec![TopologyCountId(0)],
+            increments: vec![TopologyCountId(0)],
             ..PodClass::default()
         };
         let keeps_away = PodClass { increments: vec![], ..anti_affinity.clone() };
@@ -174,11 +179,14 @@ mod tests {
             ("from others only", 3, &keeps_away, 4, 0, [0, 1]),
             ("of lower priority", 3, &anti_affinity, 4, -1, [0, 1]),
         ] {
-            let classes = [large.clone(), class.clone()];
-            let group = |class, count, priority| PendingGroup { class, priority, pods: vec![0; count] };
+            let classes = vec![large.clone(), class.clone()].into();
+            let group = |class, count, priority| {
+                let class = PodClassId(class);
+                PendingGroup { class, priority, pods: vec![0; count] }
+            };
             let mut groups = [group(0, large_pods, 0), group(1, pods, priority)];
             order(&mut groups, &classes, &topology_counts, &amounts(1000));
-            assert_eq!(groups.map(|group| group.class), expected, "{what}");
+            assert_eq!(groups.map(|group| group.class.0), expected, "{what}");
         }
     }
 }

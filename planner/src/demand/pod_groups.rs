@@ -3,9 +3,10 @@
 //! This equality is not the interner's: it depends on the labels that some selector of the pass looks at. Classes are
 //! coarser still ([`super::resolve`]): they depend on the topology counts of the pass.
 
-use super::interner::InternedPod;
+use super::interner::{InternedPod, InternedPodId};
 use super::numbered::Numbered;
 use super::subjects::{MatcherId, Matchers, NamespaceLabels};
+use crate::index::Indexed;
 use crate::steps;
 
 /// Pods that no constraint of the pass tells apart by what they are.
@@ -27,21 +28,21 @@ pub(super) struct PodGroups {
     /// In order of first use.
     pub(super) all: Vec<PodGroup>,
     /// For each interned pod, its pod group.
-    pub(super) group_of: Vec<usize>,
+    pub(super) group_of: Indexed<InternedPodId, usize>,
     /// For each subject, the matchers that match it, sorted.
     pub(super) matched: Vec<Vec<MatcherId>>,
 }
 
 impl PodGroups {
     pub(super) fn of(
-        pods: &[InternedPod<'_>],
+        pods: &Indexed<InternedPodId, InternedPod<'_>>,
         matchers: &Matchers<'_>,
         namespaces: &NamespaceLabels<'_>,
     ) -> Self {
         let mut subjects = Numbered::default();
         let mut matched = Vec::new();
         let mut groups = Numbered::default();
-        let mut group_of = Vec::with_capacity(pods.len());
+        let mut group_of = Indexed::from(Vec::with_capacity(pods.len()));
         steps::count(pods.len());
         for &InternedPod { shape, requirements, places, leaving } in pods {
             let subject = subjects.number(matchers.subject(shape));

@@ -5,13 +5,13 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use crate::requirements::pod_class::HostPort;
 
 /// The address that stands for all addresses of a node.
-pub const ANY_ADDRESS: &str = "0.0.0.0";
+pub(crate) const ANY_ADDRESS: &str = "0.0.0.0";
 const DEFAULT_PROTOCOL: &str = "TCP";
 
 /// The host ports of a pod, sorted, without duplicates: those of its containers and of its sidecars. As in
 /// kube-scheduler, init containers that terminate use none. A pod in the host network uses every port it names, as in
 /// the API server's defaulting.
-pub fn of(spec: &PodSpec) -> Vec<HostPort> {
+pub(crate) fn of(spec: &PodSpec) -> Vec<HostPort> {
     let sidecars = spec.init_containers.iter().flatten().filter(|c| is_sidecar(c));
     let host_network = spec.host_network == Some(true);
     let mut ports: Vec<_> = spec

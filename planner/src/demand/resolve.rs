@@ -13,9 +13,11 @@ use super::supplies::{LimitedSupply, PodVolumes};
 use crate::demand::counts::{CountId, CountedPods, Merged, PodSelection, RequestedCounts};
 use crate::demand::pod_groups::PodGroup;
 use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
+use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, Supply, TopologyCount, TopologySpread,
+    BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, PodClasses, Supply, SupplyId,
+    TopologyCount, TopologyCounts, TopologySpread,
 };
 use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
@@ -29,15 +31,15 @@ pub(super) struct Parts<'a> {
     /// For each subject, the matchers that match it, sorted.
     pub(super) matched: &'a [Vec<MatcherId>],
     pub(super) places: &'a [PodVolumes],
-    pub(super) supplies: &'a [LimitedSupply],
+    pub(super) supplies: &'a Indexed<SupplyId, LimitedSupply>,
 }
 
 /// The pod classes of a pass.
 pub(super) struct Resolved {
     pub(super) constraint_sets: Vec<Constraints>,
-    pub(super) classes: Vec<PodClass>,
-    pub(super) topology_counts: Vec<TopologyCount>,
-    pub(super) supplies: Vec<Supply>,
+    pub(super) classes: PodClasses,
+    pub(super) topology_counts: TopologyCounts,
+    pub(super) supplies: Indexed<SupplyId, Supply>,
     /// For each pod group, its class.
     pub(super) class_of: Vec<PodClassId>,
 }
@@ -74,7 +76,7 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
     let mut class_of = Vec::with_capacity(pod_groups.len());
     for (index, (pod_group, constraints)) in pod_groups.iter().zip(&constraints).enumerate() {
         let requirements = &parts.all_requirements[pod_group.requirements];
-        class_of.push(classes.number(PodClass {
+        class_of.push(PodClassId(classes.number(PodClass {
             request: requests[pod_group.requirements].clone(),
             constraint_set: constraint_set_of[index],
             ports: requirements.ports.clone(),
@@ -88,12 +90,12 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
             preferred: requirements.preferred.clone(),
             needs: parts.places[pod_group.places].needs.clone(),
             barred: BarredPools::default(),
-        }));
+        })));
     }
     let supplies =
         parts.supplies.iter().map(|supply| resolved_supply(supply, &mut constraint_sets)).collect();
     let topology_counts = merged.topology_counts;
-    Resolved { constraint_sets, classes: classes.all, topology_counts, supplies, class_of }
+    Resolved { constraint_sets, classes: classes.all.into(), topology_counts, supplies, class_of }
 }
 
 fn resolved_supply(supply: &LimitedSupply, constraint_sets: &mut Vec<Constraints>) -> Supply {
@@ -176,16 +178,16 @@ struct ConstraintResolver<'a> {
     parts: &'a Parts<'a>,
     counts: RequestedCounts,
     /// Whether a matcher matches some pod of the pass; a matcher that matches no pod keeps no pod away.
-    answered: Vec<bool>,
+    answered: Indexed<MatcherId, bool>,
     /// For each of the requirements, the anti-affinity terms, sorted.
     holds: Vec<Vec<(MatcherId, &'a str)>>,
     /// For each matcher, the topology keys of the anti-affinity terms that use it, sorted.
-    kept_away: Vec<BTreeSet<&'a str>>,
+    kept_away: Indexed<MatcherId, BTreeSet<&'a str>>,
 }
 
 impl<'a> ConstraintResolver<'a> {
     fn of(pod_groups: &[PodGroup], parts: &'a Parts<'a>) -> Self {
-        let mut answered = vec![false; parts.matchers.len()];
+        let mut answered = parts.matchers.each(false);
         for pod_group in pod_groups {
             let matched = &parts.matched[pod_group.subject];
             steps::count(matched.len());
@@ -198,7 +200,7 @@ impl<'a> ConstraintResolver<'a> {
             .iter()
             .map(|requirements| terms(&requirements.anti_affinity, parts))
             .collect();
-        let mut kept_away = vec![BTreeSet::new(); parts.matchers.len()];
+        let mut kept_away = parts.matchers.each(BTreeSet::new());
         for &(matcher, key) in pod_groups.iter().flat_map(|pod_group| &holds[pod_group.requirements]) {
             kept_away[matcher].insert(key);
         }

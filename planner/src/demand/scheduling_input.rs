@@ -12,11 +12,13 @@ use super::storage::Storage;
 use super::supplies::{LimitedSupply, PodVolumes, Supplies};
 use super::volumes::VolumeTerms;
 use crate::demand::pod_requirements::PodRequirements;
+use crate::index::Indexed;
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::input::unplanned;
 use crate::reasons::Rejection;
+use crate::requirements::pod_class::SupplyId;
 use crate::steps;
 
 /// A pod that matters for a pass.
@@ -36,7 +38,7 @@ pub(super) struct SchedulingInput<'p> {
     pub(super) entries: Vec<PodEntry>,
     pub(super) interned: InternedPods<'p>,
     /// What pending pods compete for.
-    pub(super) supplies: Vec<LimitedSupply>,
+    pub(super) supplies: Indexed<SupplyId, LimitedSupply>,
     /// Pending pods that cannot be read, with the problem.
     pub(super) unreadable: Vec<(usize, String)>,
     /// Pending pods that no node can help.

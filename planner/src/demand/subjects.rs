@@ -9,6 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Namespace;
 
 use crate::demand::pod_requirements::{Matcher, PodRequirements};
+use crate::index::{Indexed, index_type};
 use crate::input::pod_info::PodShape;
 use crate::requirements::selectors::Selector;
 use crate::steps;
@@ -17,13 +18,15 @@ use crate::steps;
 const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// Index of a [`Matcher`] in [`Matchers`].
-pub(super) type MatcherId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct MatcherId(pub(super) usize);
+index_type!(MatcherId);
 
 /// All matchers of the pass, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Matchers<'a> {
     ids: HashMap<&'a Matcher, MatcherId>,
-    all: Vec<&'a Matcher>,
+    all: Indexed<MatcherId, &'a Matcher>,
     /// Those that require a certain value of a label.
     anchored: HashMap<(&'a str, &'a str), Vec<MatcherId>>,
     /// The others.
@@ -36,7 +39,7 @@ impl<'a> Matchers<'a> {
     pub(super) fn of(all_requirements: &'a [Arc<PodRequirements>]) -> Self {
         let mut matchers = Self::default();
         for matcher in all_requirements.iter().flat_map(|requirements| requirements.matchers()) {
-            let next = matchers.all.len();
+            let next = matchers.all.next();
             if *matchers.ids.entry(matcher).or_insert(next) == next {
                 matchers.all.push(matcher);
             }
@@ -48,7 +51,7 @@ impl<'a> Matchers<'a> {
     /// Indexes every matcher by the one of its labels that the fewest other matchers require: thousands may require one
     /// value of a label and each its own value of another label.
     fn index(&mut self) {
-        let selectors = self.all.iter().enumerate().filter_map(|(id, m)| Some((id, m.selector.as_ref()?)));
+        let selectors = self.all.enumerated().filter_map(|(id, m)| Some((id, m.selector.as_ref()?)));
         let mut asked: HashMap<(&str, &str), usize> = HashMap::new();
         for (_, selector) in selectors.clone() {
             selector.anchors().for_each(|anchor| *asked.entry(anchor).or_default() += 1);
@@ -66,9 +69,9 @@ impl<'a> Matchers<'a> {
         self.ids.get(matcher).copied()
     }
 
-    /// The number of matchers.
-    pub(super) const fn len(&self) -> usize {
-        self.all.len()
+    /// A list with the same value for each matcher.
+    pub(super) fn each<T: Clone>(&self, value: T) -> Indexed<MatcherId, T> {
+        vec![value; self.all.len()].into()
     }
 
     /// The part of a pod that matchers look at.

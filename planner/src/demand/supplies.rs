@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::storage::{Choice, Storage};
 use super::volumes::VolumeTerms;
+use crate::index::Indexed;
 use crate::input::claim_info::ClaimInfo;
 use crate::input::pod_info::PodInfo;
 use crate::reasons::Rejection;
@@ -36,7 +37,7 @@ pub(super) struct LimitedSupply {
 /// The supplies that the pending pods of a pass compete for.
 #[derive(Debug, Default)]
 pub(super) struct Supplies<'a> {
-    pub(super) all: Vec<LimitedSupply>,
+    pub(super) all: Indexed<SupplyId, LimitedSupply>,
     /// The supply of a claim that only one pod may use, by namespace and name.
     exclusive: HashMap<(&'a str, &'a str), SupplyId>,
     /// What claims without a volume need, by namespace and name.
@@ -71,8 +72,8 @@ impl<'a> Supplies<'a> {
         }
         for (claim, _) in exclusive.into_iter().filter(|(_, users)| *users > 1) {
             let used_up = Rejection::ClaimInUse(claim.1.to_owned());
-            supplies.exclusive.insert(claim, supplies.all.len());
-            supplies.all.push(LimitedSupply { places: None, units: 1, used_up });
+            let supply = supplies.all.push(LimitedSupply { places: None, units: 1, used_up });
+            supplies.exclusive.insert(claim, supply);
         }
         let alone = unbound.into_iter().filter(|(_, (_, users))| *users == 1);
         let wishes = wishes(storage, alone.map(|(key, (claim, _))| (key, claim)));
@@ -100,8 +101,7 @@ impl<'a> Supplies<'a> {
                 let by = wished_by.get(&*volume.name).cloned().unwrap_or_default();
                 let supply = *known.entry((volume.places.clone(), by)).or_insert_with(|| {
                     let used_up = Rejection::VolumesUsedUp(wish.choice.class.to_owned());
-                    self.all.push(LimitedSupply { places: volume.places.clone(), units: 0, used_up });
-                    self.all.len() - 1
+                    self.all.push(LimitedSupply { places: volume.places.clone(), units: 0, used_up })
                 });
                 need.push(supply);
             }
@@ -109,8 +109,11 @@ impl<'a> Supplies<'a> {
             need.dedup();
             if let Some(made) = &wish.choice.made {
                 let used_up = Rejection::VolumesUsedUp(wish.choice.class.to_owned());
-                need.push(self.all.len());
-                self.all.push(LimitedSupply { places: Some(made.clone()), units: usize::MAX, used_up });
+                need.push(self.all.push(LimitedSupply {
+                    places: Some(made.clone()),
+                    units: usize::MAX,
+                    used_up,
+                }));
             }
             self.unbound.extend(wish.claims.iter().map(|claim| (claim.clone(), need.clone())));
         }

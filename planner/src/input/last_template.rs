@@ -9,7 +9,7 @@ use super::pod_info::PodInfo;
 /// A fact about the template of the pod that was looked at last. The pods of a pass are sorted by name, so most have the template
 /// of the one before them: instead of the strings and maps of each pod, one pointer is compared.
 #[derive(Debug)]
-pub struct LastTemplate<'p, T> {
+pub(crate) struct LastTemplate<'p, T> {
     last: Option<(&'p Pod, T)>,
 }
 
@@ -21,7 +21,7 @@ impl<T> Default for LastTemplate<'_, T> {
 
 impl<'p, T: Copy> LastTemplate<'p, T> {
     /// What `find` returns for the shape of the pod, without its labels.
-    pub fn of(&mut self, pod: &'p PodInfo, find: impl FnOnce(&'p Pod) -> T) -> T {
+    pub(crate) fn of(&mut self, pod: &'p PodInfo, find: impl FnOnce(&'p Pod) -> T) -> T {
         let template = pod.shape().pod();
         if let Some((known, fact)) = self.last
             && ptr::eq(known, template)

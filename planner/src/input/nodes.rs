@@ -32,13 +32,13 @@ pub fn pool_of(node: &Node) -> Option<(&str, &str)> {
 }
 
 /// Whether the kubelet reports the node as Ready.
-pub fn is_ready(node: &Node) -> bool {
+pub(crate) fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().filter_map(|s| s.conditions.as_ref()).flatten();
     conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
 /// Whether the node is cordoned.
-pub fn is_cordoned(node: &Node) -> bool {
+pub(crate) fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true))
 }
 
@@ -49,25 +49,25 @@ pub fn is_leaving(node: &Node) -> bool {
 
 /// Until when pending pods wait for the leaving node to be gone; `None` if it stays, or if its departure has no known
 /// beginning.
-pub fn awaited_until(node: &Node) -> Option<Timestamp> {
+pub(crate) fn awaited_until(node: &Node) -> Option<Timestamp> {
     let deleted = node.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let drained = annotation(node, DRAIN_STARTED_ANNOTATION).and_then(|time| time.parse().ok());
     deleted.max(drained).map(|since| later(since, AWAITED_SECONDS))
 }
 
 /// Whether the `NodePool` operator has given the node back because its drain took too long: it stays for now.
-pub fn is_given_back(node: &Node) -> bool {
+pub(crate) fn is_given_back(node: &Node) -> bool {
     annotation(node, GIVEN_BACK_ANNOTATION).is_some()
 }
 
 /// Whether an annotation protects the node from scale-down.
-pub fn is_protected(node: &Node) -> bool {
+pub(crate) fn is_protected(node: &Node) -> bool {
     protection::of_node(&node.metadata).is_some()
 }
 
 /// Whether the pool's nodes are being replaced, or may be: as the pool's condition reports, or until it is about the present
 /// spec.
-pub fn is_rolling_out(pool: &NodePool) -> bool {
+pub(crate) fn is_rolling_out(pool: &NodePool) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     let found = conditions.into_iter().find(|condition| condition.type_ == ROLLING_OUT);
     found.is_some_and(|condition| {
@@ -83,19 +83,19 @@ pub fn created(node: &Node) -> Option<Timestamp> {
 }
 
 /// The hash of the template that the node was made from.
-pub fn template_hash(node: &Node) -> Option<&str> {
+pub(crate) fn template_hash(node: &Node) -> Option<&str> {
     annotation(node, TEMPLATE_HASH_ANNOTATION)
 }
 
 /// When the node has to be up: its provisioning timeout is over. `None` if its age is unknown.
-pub fn provisioned_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
+pub(crate) fn provisioned_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
     created(node).map(|created| later(created, pool.spec.provisioning_timeout_seconds))
 }
 
 /// Until when the node counts as starting, if it is not up yet: not ready, or still with startup taints. `None` if it
 /// is up, or if its age is unknown. Whether it has all that its template promises is not looked at here: see
 /// [`Promise`](super::promise::Promise).
-pub fn starting_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
+pub(crate) fn starting_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
     let starting = !is_ready(node) || taints(node).any(|taint| is_startup_taint(taint, pool));
     if starting { provisioned_until(node, pool) } else { None }
 }

@@ -55,7 +55,7 @@ pub struct Observed {
 
 /// What every step of a pass reads. Nodes and pods are sorted by name; a pass refers to them by their index here.
 #[derive(Clone, Copy, Debug)]
-pub struct PassInput<'a> {
+pub(crate) struct PassInput<'a> {
     /// The observed cluster.
     pub observed: &'a Observed,
     /// Its nodes.

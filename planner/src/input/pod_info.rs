@@ -60,7 +60,7 @@ impl Default for Moment {
 }
 
 /// Labels of a pod.
-pub type Labels = BTreeMap<String, String>;
+pub(crate) type Labels = BTreeMap<String, String>;
 
 /// What a pod shares with others: everything except its name, UID, node, times and claims. Labels are separate from the
 /// rest, because the API server gives each pod the zone of its node as a label, and the rest is large.
@@ -98,7 +98,7 @@ pub struct ShapeId(usize, usize);
 
 impl ShapeId {
     /// The id of the shape without its labels.
-    pub const fn without_labels(self) -> usize {
+    pub(crate) const fn without_labels(self) -> usize {
         self.1
     }
 }
@@ -186,7 +186,7 @@ impl PodInfo {
     }
 
     /// Since when it has been unschedulable: the last transition of the condition `PodScheduled` to `False`.
-    pub fn unschedulable_since(&self) -> Option<Timestamp> {
+    pub(crate) fn unschedulable_since(&self) -> Option<Timestamp> {
         self.unschedulable.time()
     }
 
@@ -238,14 +238,14 @@ impl PodInfo {
 
 /// The shared parts of pods that are in use.
 #[derive(Debug, Default)]
-pub struct PodShapes {
+pub(crate) struct PodShapes {
     labels: Known<Labels>,
     pods: Known<Pod>,
 }
 
 impl PodShapes {
     /// Replaces the pod's shape by an equal one that is in use.
-    pub fn share(&mut self, pod: &mut PodInfo) {
+    pub(crate) fn share(&mut self, pod: &mut PodInfo) {
         let PodShape { labels, pod } = &mut pod.shape;
         self.labels.share(labels, Labels::hash);
         self.pods.share(pod, look);

@@ -43,13 +43,13 @@ pub fn is_pending(pod: &PodInfo) -> bool {
 }
 
 /// The node the pod is bound to, unless it has finished.
-pub fn bound_node(pod: &PodInfo) -> Option<&str> {
+pub(crate) fn bound_node(pod: &PodInfo) -> Option<&str> {
     pod.node().filter(|_| !is_finished(pod.shape().pod()))
 }
 
 /// The node that `status.nominatedNodeName` names, of a pod that still waits for one. No more than a hint: whether it is
 /// believed, `demand::nominations` decides.
-pub fn nominated_node(pod: &PodInfo) -> Option<&str> {
+pub(crate) fn nominated_node(pod: &PodInfo) -> Option<&str> {
     if pod.node().is_some() || pod.deleted().is_some() || is_finished(pod.shape().pod()) {
         return None;
     }
@@ -62,23 +62,23 @@ pub fn occupied_node(pod: &PodInfo) -> Option<&str> {
 }
 
 /// The controller of the pod, which creates a replacement when this pod is gone. Other owners do not.
-pub fn controller(pod: &PodInfo) -> Option<&OwnerReference> {
+pub(crate) fn controller(pod: &PodInfo) -> Option<&OwnerReference> {
     controller_among(pod.owners())
 }
 
 /// The one of `metadata.ownerReferences` that is the [`controller`].
-pub fn controller_among(owners: &[OwnerReference]) -> Option<&OwnerReference> {
+pub(crate) fn controller_among(owners: &[OwnerReference]) -> Option<&OwnerReference> {
     owners.iter().find(|owner| owner.controller == Some(true))
 }
 
 /// Whether the pod, or its replacement, needs a place when its node is removed. A pod that is being deleted already has
 /// a replacement by now, which is counted where it is; a `StatefulSet` creates it only after the old pod is gone.
-pub fn needs_place(pod: &PodInfo) -> bool {
+pub(crate) fn needs_place(pod: &PodInfo) -> bool {
     pod.deleted().is_none() || controller(pod).is_some_and(|controller| controller.kind == "StatefulSet")
 }
 
 /// Whether the kubelet reports the pod as not ready. A pod without that condition counts as ready.
-pub fn is_unready(pod: &PodInfo) -> bool {
+pub(crate) fn is_unready(pod: &PodInfo) -> bool {
     let conditions = pod.status().into_iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
 }
@@ -90,18 +90,18 @@ pub fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
 }
 
 /// The part of [`keeps_node`] that is the same for all pods of a template, which is a pod's shape without its labels.
-pub fn is_workload(template: &Pod) -> bool {
+pub(crate) fn is_workload(template: &Pod) -> bool {
     !is_finished(template) && !is_daemon(template) && !is_mirror(template)
 }
 
 /// Whether the pod is being deleted and should have terminated long ago.
-pub fn is_overdue(pod: &PodInfo, now: Timestamp) -> bool {
+pub(crate) fn is_overdue(pod: &PodInfo, now: Timestamp) -> bool {
     keeps_until(pod).is_some_and(|until| until < now)
 }
 
 /// The last moment at which a pod that is being deleted is a reason to keep its node. The grace period is added once
 /// more to `deletionTimestamp`, which already includes it, because Cluster Autoscaler does so.
-pub fn keeps_until(pod: &PodInfo) -> Option<Timestamp> {
+pub(crate) fn keeps_until(pod: &PodInfo) -> Option<Timestamp> {
     let deleted = pod.deleted()?;
     let asked = pod.spec().and_then(|s| s.termination_grace_period_seconds);
     let grace = asked.map_or(DEFAULT_GRACE_SECONDS, |seconds| i32::try_from(seconds).unwrap_or(i32::MAX));
@@ -109,17 +109,17 @@ pub fn keeps_until(pod: &PodInfo) -> Option<Timestamp> {
 }
 
 /// The priority that admission has resolved; 0 without one.
-pub fn priority(pod: &PodInfo) -> i32 {
+pub(crate) fn priority(pod: &PodInfo) -> i32 {
     priority_of(pod.shape().pod())
 }
 
 /// The [`priority`] of the pods of a template.
-pub fn priority_of(template: &Pod) -> i32 {
+pub(crate) fn priority_of(template: &Pod) -> i32 {
     template.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
 }
 
 /// Whether an annotation asks at `now` that the pod is not evicted. It asks for nothing once the pod is being deleted.
-pub fn asks_to_stay(pod: &PodInfo, now: Timestamp) -> bool {
+pub(crate) fn asks_to_stay(pod: &PodInfo, now: Timestamp) -> bool {
     let is_deleted = pod.deleted().is_some();
     protection::of_annotations(|key| pod.annotation(key), is_deleted, pod.started(), now).is_some()
 }
@@ -130,14 +130,14 @@ pub fn asks_to_stay(pod: &PodInfo, now: Timestamp) -> bool {
 /// # Errors
 ///
 /// The annotation's value, if it is no duration, or below zero.
-pub fn scale_up_from(pod: &PodInfo) -> Result<Option<Timestamp>, &str> {
+pub(crate) fn scale_up_from(pod: &PodInfo) -> Result<Option<Timestamp>, &str> {
     let Some(value) = pod.annotation(POD_SCALE_UP_DELAY) else { return Ok(None) };
     let delay = protection::scale_up_delay(value).ok_or(value)?;
     Ok(pod.created().map(|created| created.checked_add(delay).unwrap_or(Timestamp::MAX)))
 }
 
 /// `status.phase`.
-pub fn phase(pod: &PodInfo) -> Option<&str> {
+pub(crate) fn phase(pod: &PodInfo) -> Option<&str> {
     pod.status()?.phase.as_deref()
 }
 
@@ -147,20 +147,20 @@ fn is_finished(template: &Pod) -> bool {
 }
 
 /// Whether a `DaemonSet` created the pod, or an annotation has it treated as if one had.
-pub fn is_daemon(pod: &Pod) -> bool {
+pub(crate) fn is_daemon(pod: &Pod) -> bool {
     let annotations = pod.metadata.annotations.as_ref();
     pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
         || annotations.and_then(|a| a.get(DAEMON_ANNOTATION)).is_some_and(|value| value == "true")
 }
 
 /// Namespace and name of the `DaemonSet` that created the pod.
-pub fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
+pub(crate) fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
     let owner = pod.owners().iter().find(|owner| owner.kind == "DaemonSet")?;
     Some((pod.key().0, owner.name.as_str()))
 }
 
 /// Whether the kubelet runs the pod from a file: the object only mirrors it.
-pub fn is_mirror(pod: &Pod) -> bool {
+pub(crate) fn is_mirror(pod: &Pod) -> bool {
     pod.metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
 }
 

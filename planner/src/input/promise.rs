@@ -9,7 +9,7 @@ use super::nodes;
 /// What a node of a template gets some time after it is Ready. A node that lacks a part of it is starting until its provisioning
 /// timeout is over: then it counts as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Promise {
+pub(crate) struct Promise {
     /// The hash of the template; `None` if it has none.
     pub template_hash: Option<String>,
     /// Extended resources and huge pages: device plugins and the kubelet report them later, or as zero at first.
@@ -20,7 +20,7 @@ pub struct Promise {
 
 impl Promise {
     /// Whether the node has everything. A node of another template has been promised something else: it always does.
-    pub fn is_kept_by(&self, node: &Node) -> bool {
+    pub(crate) fn is_kept_by(&self, node: &Node) -> bool {
         let is_other = match (nodes::template_hash(node), &self.template_hash) {
             (Some(its), Some(ours)) => its != ours,
             _ => false,
@@ -33,7 +33,7 @@ impl Promise {
 }
 
 /// Whether the node gives pods more than nothing of a resource.
-pub fn gives(node: &Node, name: &str) -> bool {
+pub(crate) fn gives(node: &Node, name: &str) -> bool {
     let status = node.status.as_ref();
     let quantities = status.and_then(|status| status.allocatable.as_ref().or(status.capacity.as_ref()));
     quantities

@@ -13,7 +13,7 @@ use crate::requirements::selectors::Selector;
 
 /// Whether a pool is planned, and by which autoscaler.
 #[derive(Clone, Debug)]
-pub enum AutoscalerAssignment {
+pub(crate) enum AutoscalerAssignment {
     /// This autoscaler plans it.
     Planned(Arc<NodePoolAutoscaler>),
     /// No autoscaler plans it.
@@ -27,7 +27,7 @@ pub enum AutoscalerAssignment {
 
 impl AutoscalerAssignment {
     /// The name of the autoscaler that plans the pool.
-    pub fn autoscaler(&self) -> Option<&str> {
+    pub(crate) fn autoscaler(&self) -> Option<&str> {
         match self {
             Self::Planned(autoscaler) => autoscaler.metadata.name.as_deref(),
             Self::Left { .. } => None,
@@ -35,12 +35,12 @@ impl AutoscalerAssignment {
     }
 
     /// Whether decisions are written to the pool.
-    pub fn acts(&self) -> bool {
+    pub(crate) fn acts(&self) -> bool {
         matches!(self, Self::Planned(autoscaler) if autoscaler.spec.mode == AutoscalerMode::Auto)
     }
 
     /// What happens to the numbers of other writers; `None` where no decision is written.
-    pub fn on_contested(&self) -> Option<OnContested> {
+    pub(crate) fn on_contested(&self) -> Option<OnContested> {
         match self {
             Self::Planned(autoscaler) if self.acts() => Some(autoscaler.spec.on_contested),
             Self::Planned(_) | Self::Left { .. } => None,
@@ -49,7 +49,7 @@ impl AutoscalerAssignment {
 
     /// Pods of a lower priority are expendable: the pool does not grow for them, and they keep none of its nodes. The
     /// lowest priority there is if no autoscaler plans the pool.
-    pub fn priority_cutoff(&self) -> i32 {
+    pub(crate) fn priority_cutoff(&self) -> i32 {
         match self {
             Self::Planned(autoscaler) => autoscaler.spec.expendable_pods_priority_cutoff,
             Self::Left { .. } => i32::MIN,
@@ -57,12 +57,12 @@ impl AutoscalerAssignment {
     }
 
     /// Whether the autoscaler that plans the pool keeps capacity free.
-    pub fn has_headroom(&self) -> bool {
+    pub(crate) fn has_headroom(&self) -> bool {
         matches!(self, Self::Planned(autoscaler) if !autoscaler.spec.headroom.is_empty())
     }
 
     /// The rules for scale-down; the defaults if the autoscaler sets none.
-    pub fn scale_down(&self) -> ScaleDownSpec {
+    pub(crate) fn scale_down(&self) -> ScaleDownSpec {
         match self {
             Self::Planned(autoscaler) => autoscaler.spec.scale_down.clone().unwrap_or_default(),
             Self::Left { .. } => ScaleDownSpec::default(),
@@ -71,7 +71,7 @@ impl AutoscalerAssignment {
 }
 
 /// Which autoscaler plans `pool`.
-pub fn assignment(
+pub(crate) fn assignment(
     pool: &NodePool,
     autoscalers: &[Arc<NodePoolAutoscaler>],
     recommendations: Recommendations,
@@ -101,7 +101,7 @@ pub fn selects(autoscaler: &NodePoolAutoscaler, pool: &NodePool) -> bool {
 }
 
 /// Whether a label selector matches; one that cannot be read selects nothing.
-pub fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
+pub(crate) fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     Selector::read(selector).is_ok_and(|selector| selector.matches(labels))
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 type Check = fn(&PodSpec) -> bool;
 
 /// The constraint of a pending pod without which a plan for it would be a guess: no node is said to take it, and no pool grows for it.
-pub fn obstacle(pod: &Pod) -> Option<&'static str> {
+pub(crate) fn obstacle(pod: &Pod) -> Option<&'static str> {
     let spec = pod.spec.as_ref()?;
     let checks: [(_, Check); 2] =
         [("resource claims", has_resource_claims), ("a scheduling group", has_group)];

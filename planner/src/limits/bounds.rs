@@ -10,7 +10,7 @@ use crate::reasons::PoolReason;
 
 /// The bounds of a pool, and how its replicas compare to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// The lower bound.
     pub min: usize,
     /// The upper bound.
@@ -36,14 +36,14 @@ pub enum BoundsConflict {
 
 impl Bounds {
     /// The bounds of `pool` while no schedule is active.
-    pub fn of(pool: &NodePool) -> Self {
+    pub(crate) fn of(pool: &NodePool) -> Self {
         Self::within(pool, &ScheduledBounds::default(), ScheduleClamp::Replace)
     }
 
     /// The bounds of `pool` inside `window`. If the pool's own bounds cross (which the schema rejects), the upper one
     /// wins, as in the `NodePool` operator; if those of schedules cross with each other or with the pool's, the lower
     /// one wins.
-    pub fn within(pool: &NodePool, window: &ScheduledBounds, scheduled: ScheduleClamp) -> Self {
+    pub(crate) fn within(pool: &NodePool, window: &ScheduledBounds, scheduled: ScheduleClamp) -> Self {
         let own_max = count(pool.spec.max_replicas);
         let own_min = count(pool.spec.min_replicas).min(own_max);
         let (mut min, mut max) = (window.min.unwrap_or(own_min), window.max.unwrap_or(own_max));
@@ -68,13 +68,13 @@ impl Bounds {
     }
 
     /// Plans from the existing nodes: the number that the `NodePool` operator fills in if it is unset.
-    pub fn fill(&mut self, nodes: usize) {
+    pub(crate) fn fill(&mut self, nodes: usize) {
         self.base = nodes.clamp(self.min, self.max);
     }
 
     /// Plans from the Autoscaler's own number instead of another writer's. Of the additional nodes that the other
     /// writer requested, those that exist by now stay until they are unneeded.
-    pub fn reclaim(&mut self, ours: usize, nodes: usize) {
+    pub(crate) fn reclaim(&mut self, ours: usize, nodes: usize) {
         let base = ours.max(self.base.min(nodes)).clamp(self.min, self.max);
         if base != self.base {
             self.base = base;
@@ -83,7 +83,7 @@ impl Bounds {
     }
 
     /// How many nodes may be removed.
-    pub fn spare(&self) -> usize {
+    pub(crate) fn spare(&self) -> usize {
         self.base.saturating_sub(self.min.max(self.floor))
     }
 }

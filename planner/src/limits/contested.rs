@@ -15,7 +15,7 @@ use crate::time::{later, whole_second};
 
 /// How long in seconds another writer's value is kept with `Yield`, and remembered with `Reclaim`. As long as a node
 /// has to be unneeded by default before it is removed.
-pub const HOLD_SECONDS: i32 = 600;
+pub(crate) const HOLD_SECONDS: i32 = 600;
 
 /// The last writer of a pool's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Contest {
 impl ReplicasWriter {
     /// What is known about `pool` at `now`, given `status`. A pool that the Autoscaler does not act on cannot be
     /// contested.
-    pub fn of(
+    pub(crate) fn of(
         pool: &NodePool,
         status: Option<&AutoscalingStatus>,
         assignment: &AutoscalerAssignment,
@@ -123,12 +123,12 @@ impl ReplicasWriter {
     }
 
     /// Another writer's value, while it is kept.
-    pub fn held(&self) -> Option<&Contest> {
+    pub(crate) fn held(&self) -> Option<&Contest> {
         self.contest.as_ref().filter(|contest| contest.course == ContestResponse::Yield)
     }
 
     /// The Autoscaler's own number, while it overwrites another writer's value.
-    pub fn reclaimed(&self) -> Option<i32> {
+    pub(crate) fn reclaimed(&self) -> Option<i32> {
         let reclaims =
             self.contest.as_ref().is_some_and(|contest| contest.course == ContestResponse::Reclaim);
         self.written.filter(|_| reclaims)

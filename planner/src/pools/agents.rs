@@ -11,11 +11,11 @@ use crate::requirements::requests;
 use crate::resources::{Amounts, Basic, Resource, ResourceNames, display, exact};
 
 /// The kind of a `DaemonSet`.
-pub const DAEMON_SET: &str = "DaemonSet";
+pub(crate) const DAEMON_SET: &str = "DaemonSet";
 
 /// What has the pods run on each node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AgentKey<'a> {
+pub(crate) struct AgentKey<'a> {
     /// The kind of the controller; `Node` for static pods, `Pod` for pods without a controller.
     pub kind: &'a str,
     /// The namespace of the pods.
@@ -26,7 +26,7 @@ pub struct AgentKey<'a> {
 
 /// A pod that each node of a pool runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Agent {
+pub(crate) struct Agent {
     /// What has it run, and its requests as the status says them.
     pub pod: DiscoveredPod,
     /// Its requests, including one of the resource `pods`.
@@ -41,25 +41,29 @@ pub struct Agent {
 
 impl Agent {
     /// What has it run.
-    pub fn key(&self) -> AgentKey<'_> {
+    pub(crate) fn key(&self) -> AgentKey<'_> {
         let DiscoveredPod { kind, namespace, name, requests: _ } = &self.pod;
         AgentKey { kind, namespace, name }
     }
 
     /// The agent that the status remembers; `None` if its requests cannot be read.
-    pub fn remembered(pod: &DiscoveredPod, is_daemon: bool, names: &mut ResourceNames) -> Option<Self> {
+    pub(crate) fn remembered(
+        pod: &DiscoveredPod,
+        is_daemon: bool,
+        names: &mut ResourceNames,
+    ) -> Option<Self> {
         let request = requests::rounded(&exact(&pod.requests).ok()?, names);
         Some(Self { pod: pod.clone(), request, is_daemon, ports: Vec::new(), increments: Vec::new() })
     }
 
     /// Whether it takes some of the resource.
-    pub fn takes(&self, resource: Resource) -> bool {
+    pub(crate) fn takes(&self, resource: Resource) -> bool {
         self.request.get(resource) > 0
     }
 }
 
 /// The pod as the status says it, in whole units of the scheduler, so that the same requests are the same text.
-pub fn record(key: AgentKey<'_>, request: &Amounts, names: &ResourceNames) -> DiscoveredPod {
+pub(crate) fn record(key: AgentKey<'_>, request: &Amounts, names: &ResourceNames) -> DiscoveredPod {
     let pods = Resource::Basic(Basic::Pods);
     let asked = request.iter().filter(|&(resource, amount)| resource != pods && amount > 0);
     let requests = asked

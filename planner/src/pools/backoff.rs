@@ -24,7 +24,7 @@ const OVERDUE: &str = "NodesOverdue";
 
 /// A pool in backoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolBackoff {
+pub(crate) struct PoolBackoff {
     /// The reason that the `NodePool` operator reports, or that its nodes are overdue.
     pub reason: String,
     /// The message that the `NodePool` operator reports.
@@ -35,7 +35,7 @@ pub struct PoolBackoff {
 
 /// Whether a pool's provider works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PoolHealth {
+pub(crate) struct PoolHealth {
     /// The backoff, while the pool is in one.
     pub backoff: Option<PoolBackoff>,
     /// When that may change because time passes.
@@ -44,7 +44,7 @@ pub struct PoolHealth {
 
 /// The missing nodes of a pool.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OwedNodes {
+pub(crate) struct OwedNodes {
     /// How many are missing.
     pub count: usize,
     /// For how long that has been so without a new node; `None` if it was not observed.
@@ -52,7 +52,7 @@ pub struct OwedNodes {
 }
 
 /// Whether `pool` is in backoff at `now`. `autoscaling` is its remembered status.
-pub fn health(
+pub(crate) fn health(
     pool: &NodePool,
     autoscaling: Option<&AutoscalingStatus>,
     owed: OwedNodes,

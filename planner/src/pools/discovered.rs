@@ -47,7 +47,7 @@ const MAX_RESOURCES: usize = 32;
 
 /// The nodes that show what a new one will have: of the pool's template as it is now. As indexes into the pass's nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Teachers {
+pub(crate) struct Teachers {
     /// Ready ones that are older than the provisioning timeout: what they lack will not come.
     pub settled: Vec<usize>,
     /// Younger ones that are complete, and may still get labels and static pods.
@@ -58,7 +58,7 @@ pub struct Teachers {
 
 impl Teachers {
     /// Those among the nodes `staying` of `pool`.
-    pub fn of(
+    pub(crate) fn of(
         pool: &NodePool,
         promise: &Promise,
         (staying, all_nodes): (&[usize], &[Arc<Node>]),
@@ -84,24 +84,24 @@ impl Teachers {
     }
 
     /// Whether no node is up that shows anything.
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.settled.is_empty() && self.young.is_empty()
     }
 
     /// The objects of the settled ones.
-    pub fn of_settled<'a>(&self, all_nodes: &'a [Arc<Node>]) -> Vec<&'a Node> {
+    pub(crate) fn of_settled<'a>(&self, all_nodes: &'a [Arc<Node>]) -> Vec<&'a Node> {
         self.settled.iter().map(|&index| &*all_nodes[index]).collect()
     }
 
     /// The objects of the young ones.
-    pub fn of_young<'a>(&self, all_nodes: &'a [Arc<Node>]) -> Vec<&'a Node> {
+    pub(crate) fn of_young<'a>(&self, all_nodes: &'a [Arc<Node>]) -> Vec<&'a Node> {
         self.young.iter().map(|&index| &*all_nodes[index]).collect()
     }
 }
 
 /// What a pool's nodes are compared with.
 #[derive(Clone, Copy, Debug)]
-pub struct Lesson<'a> {
+pub(crate) struct Lesson<'a> {
     /// The pool.
     pub pool: &'a NodePool,
     /// What its template leaves to pods.
@@ -128,7 +128,7 @@ impl Lesson<'_> {
     ///
     /// Of what the template promises the largest amount counts: it shows that a machine of the pool can have that much, while a
     /// smaller one may be a fault of that machine. Of what it does not promise the smallest does: each node has that much.
-    pub fn learn(
+    pub(crate) fn learn(
         &self,
         template_hash: &str,
         settled: &[&Node],
@@ -246,18 +246,18 @@ impl Lesson<'_> {
 }
 
 /// Whether nothing has been discovered.
-pub fn is_empty(found: &DiscoveredResources) -> bool {
+pub(crate) fn is_empty(found: &DiscoveredResources) -> bool {
     let DiscoveredResources { allocatable, labels, varying, pods, template_hash: _, until_time: _ } = found;
     allocatable.is_empty() && labels.is_empty() && varying.is_empty() && pods.is_empty()
 }
 
 /// Whether a resource is a device, or of another kind that a Ready node may report later: it has a domain, or is huge pages.
-pub fn is_device(name: &str) -> bool {
+pub(crate) fn is_device(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-")
 }
 
 /// Lowers what the template leaves to pods to what has been discovered, and adds what the template does not name.
-pub fn apply(promised: &mut ExactAmounts, discovered: &DiscoveredResources) {
+pub(crate) fn apply(promised: &mut ExactAmounts, discovered: &DiscoveredResources) {
     for (name, quantity) in &discovered.allocatable {
         let Ok(real) = Exact::parse(&quantity.0) else { continue };
         let real = real.max(Exact::ZERO);

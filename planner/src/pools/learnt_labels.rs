@@ -13,10 +13,10 @@ use crate::requirements::places::tells_where;
 use crate::steps;
 
 /// `maxProperties` of `status.autoscaling.discovered.labels`, and `maxItems` of `varying`.
-pub const MAX_LABELS: usize = 128;
+pub(crate) const MAX_LABELS: usize = 128;
 
 /// How many settled nodes show what the others of their pool have; one shows what it has itself.
-pub const SEVERAL: usize = 2;
+pub(crate) const SEVERAL: usize = 2;
 
 /// Labels that every node has, so that the planner assumes a value where the template names none.
 const ASSUMED: [&str; 2] = ["kubernetes.io/arch", "kubernetes.io/os"];
@@ -41,7 +41,7 @@ const NAMES_OF_NODES: [&str; 11] = [
 
 /// What the labels of nodes show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LearntLabels {
+pub(crate) struct LearntLabels {
     /// Those that new nodes will have.
     pub labels: BTreeMap<String, String>,
     /// Keys of those that the nodes no longer share.
@@ -50,7 +50,7 @@ pub struct LearntLabels {
 
 /// The nodes that show what labels a pool's nodes have.
 #[derive(Clone, Copy, Debug)]
-pub struct LabelledNodes<'a> {
+pub(crate) struct LabelledNodes<'a> {
     /// The pool.
     pub pool: &'a NodePool,
     /// A new node as its template says.
@@ -67,7 +67,7 @@ impl<'a> LabelledNodes<'a> {
     /// lost it. A label that was shared and no longer is will be expected again only when there are several settled nodes and
     /// all of them share it: otherwise each time that one node is left, a pod could add another one in vain. One that says
     /// where a node is will never be: nodes that happen to be at one place do not show where the next one will be.
-    pub fn learn(&self, remembered: Option<&'a DiscoveredResources>) -> LearntLabels {
+    pub(crate) fn learn(&self, remembered: Option<&'a DiscoveredResources>) -> LearntLabels {
         let mut varying: BTreeSet<&str> =
             remembered.into_iter().flat_map(|known| known.varying.iter().map(String::as_str)).collect();
         let mut differing = BTreeSet::new();
@@ -144,7 +144,7 @@ impl<'a> LabelledNodes<'a> {
 
 /// Whether `having` of `all` settled nodes are several, and more than half: what they have is the pool's, and those without it
 /// are the exception.
-pub const fn are_most(having: usize, all: usize) -> bool {
+pub(crate) const fn are_most(having: usize, all: usize) -> bool {
     having >= SEVERAL && having > all / 2
 }
 

@@ -1,9 +1,9 @@
 //! The pools of a pass: the properties of a new node of each, the existing nodes, the number of upcoming ones.
 
-pub mod agents;
-pub mod backoff;
-pub mod discovered;
-pub mod learnt_labels;
+pub(crate) mod agents;
+pub(crate) mod backoff;
+pub(crate) mod discovered;
+pub(crate) mod learnt_labels;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus};
 use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 
-pub use self::template::Template;
+pub(crate) use self::template::Template;
 
 use crate::input::nodes;
 use crate::input::observed::{Observed, PassInput, PlanOptions, key};
@@ -31,7 +31,7 @@ use crate::steps;
 
 /// A pool as the planner sees it.
 #[derive(Clone, Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// The pool's object.
     pub object: Arc<NodePool>,
     /// Which autoscaler plans it, or why none does.
@@ -65,24 +65,24 @@ pub struct Pool {
 
 impl Pool {
     /// Applies the limits of a stage.
-    pub fn limit(&mut self, stage: BehaviorStage) {
+    pub(crate) fn limit(&mut self, stage: BehaviorStage) {
         self.ceiling = self.limits.ceiling(stage);
         self.floor = self.limits.floor(stage);
         self.bounds.floor = self.bounds.min.max(self.floor.unwrap_or(0));
     }
 
     /// The pool as `namespace/name`.
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         QualifiedName::of(&self.object.metadata).to_string()
     }
 
     /// Whether the pool is neither paused nor being deleted, so that missing nodes will come.
-    pub fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         !self.object.spec.paused && self.object.metadata.deletion_timestamp.is_none()
     }
 
     /// Nodes that were requested, have no Node object yet, and will be created.
-    pub fn missing(&self) -> usize {
+    pub(crate) fn missing(&self) -> usize {
         let comes = self.is_live() && self.health.backoff.is_none();
         if comes { self.bounds.base.saturating_sub(self.staying.len()) } else { 0 }
     }
@@ -90,7 +90,7 @@ impl Pool {
     /// The number of nodes from which the pool scales up. Nodes that exist beyond the requested number (the `NodePool`
     /// operator has not removed them yet) are counted; otherwise a scale-up would only keep them instead of creating a
     /// node. Those of a rollout are not: it makes and removes them itself.
-    pub fn grown_from(&self) -> usize {
+    pub(crate) fn grown_from(&self) -> usize {
         if nodes::is_rolling_out(&self.object) {
             self.bounds.base
         } else {
@@ -99,13 +99,13 @@ impl Pool {
     }
 
     /// How many nodes may be added in this pass.
-    pub fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.bounds.max.min(self.ceiling.unwrap_or(usize::MAX)).saturating_sub(self.grown_from())
     }
 
     /// Whether pods get a reason why the pool does not take them: it is planned, or would be if only one autoscaler
     /// selected it.
-    pub fn is_selected(&self) -> bool {
+    pub(crate) fn is_selected(&self) -> bool {
         match &self.assignment {
             AutoscalerAssignment::Planned(_) => true,
             AutoscalerAssignment::Left { reason, .. } => *reason == PoolReason::AmbiguousSelector,
@@ -113,7 +113,7 @@ impl Pool {
     }
 
     /// Why the pool cannot scale up at all, for any pod.
-    pub fn closed(&self) -> Option<Rejection> {
+    pub(crate) fn closed(&self) -> Option<Rejection> {
         if let AutoscalerAssignment::Left { autoscalers, .. } = &self.assignment {
             return Some(Rejection::AmbiguousSelector(autoscalers.join(", ")));
         }
@@ -133,13 +133,13 @@ impl Pool {
     }
 
     /// Whether this pass may change the pool's number of nodes.
-    pub fn is_planned(&self) -> bool {
+    pub(crate) fn is_planned(&self) -> bool {
         matches!(self.assignment, AutoscalerAssignment::Planned(_)) && self.is_live()
     }
 
     /// Until when one of the pool's staying nodes counts as starting, and as what its template promises, if it is not up yet or
     /// lacks a part of that. `None` if it is up and complete, if the time for the rest is over, or if its age is unknown.
-    pub fn starting_until(&self, node: usize) -> Option<Timestamp> {
+    pub(crate) fn starting_until(&self, node: usize) -> Option<Timestamp> {
         self.starting.get(&node).copied()
     }
 
@@ -153,7 +153,7 @@ impl Pool {
     }
 
     /// Moves a node from the staying nodes to the leaving ones.
-    pub fn dismiss(&mut self, node: usize) {
+    pub(crate) fn dismiss(&mut self, node: usize) {
         steps::count(self.staying.len());
         self.staying.retain(|&n| n != node);
         self.leaving.push(node);
@@ -161,7 +161,7 @@ impl Pool {
 }
 
 /// The pools of a pass, within the limits of `stage`.
-pub fn limited(
+pub(crate) fn limited(
     input: PassInput<'_>,
     options: PlanOptions,
     stage: BehaviorStage,
@@ -175,7 +175,7 @@ pub fn limited(
 }
 
 /// The largest amount of each resource that an existing or new node has.
-pub fn largest_node(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut ResourceNames) -> Amounts {
+pub(crate) fn largest_node(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut ResourceNames) -> Amounts {
     let mut largest = Amounts::default();
     pools
         .iter()
@@ -191,7 +191,7 @@ pub fn largest_node(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut Resourc
 }
 
 /// Every pool, by namespace and name, with its nodes. `all_nodes` is sorted by name.
-pub fn pools(
+pub(crate) fn pools(
     observed: &Observed,
     options: PlanOptions,
     all_nodes: &[Arc<Node>],
@@ -311,7 +311,7 @@ fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<us
 /// # Errors
 ///
 /// For the first quantity that cannot be read.
-pub fn allocatable(node: &Node, names: &mut ResourceNames) -> Result<Amounts, InvalidAmount> {
+pub(crate) fn allocatable(node: &Node, names: &mut ResourceNames) -> Result<Amounts, InvalidAmount> {
     let Some(status) = &node.status else { return Ok(Amounts::default()) };
     let quantities = status.allocatable.as_ref().or(status.capacity.as_ref());
     let amounts = quantities.map(exact).transpose()?.unwrap_or_default();

@@ -20,7 +20,7 @@ const MAX_PODS: usize = 32;
 
 /// A new node of a pool.
 #[derive(Clone, Debug)]
-pub struct Template {
+pub(crate) struct Template {
     /// Labels and taints: what the template says, and the labels that its nodes have shown to share.
     pub profile: NodeProfile,
     /// The labels that the pool declares, without those of its nodes.
@@ -49,7 +49,7 @@ impl Template {
     /// # Errors
     ///
     /// A message, if the `NodePool` operator creates no node of such a pool.
-    pub fn of(
+    pub(crate) fn of(
         pool: &NodePool,
         (staying, all_nodes): (&[usize], &[Arc<Node>]),
         observed: &Observed,
@@ -61,7 +61,7 @@ impl Template {
     }
 
     /// Has each new node run `agents`. They are remembered unless they are a memory themselves.
-    pub fn set_agents(&mut self, agents: Vec<Agent>) {
+    pub(crate) fn set_agents(&mut self, agents: Vec<Agent>) {
         self.agents = agents;
         let Some(template_hash) = self.promise.template_hash.clone().filter(|_| !self.teachers.is_empty())
         else {

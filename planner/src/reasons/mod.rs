@@ -4,7 +4,7 @@
 
 mod rejection;
 
-pub use rejection::Rejection;
+pub(crate) use rejection::Rejection;
 
 /// Why a pool is planned to have its number of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,7 @@ use shared_crds::protection::POD_SCALE_UP_DELAY;
 
 /// Why a pool cannot take a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejection {
+pub(crate) enum Rejection {
     /// The pod's requests cannot be read.
     InvalidRequests(String),
     /// Two or more autoscalers select the pool; the names of all.
@@ -108,12 +108,12 @@ pub enum Rejection {
 
 impl Rejection {
     /// Whether the pool could take the pod and does not grow for it, because of the pod itself.
-    pub const fn keeps_waiting(&self) -> bool {
+    pub(crate) const fn keeps_waiting(&self) -> bool {
         matches!(self, Self::Expendable { .. } | Self::ScaleUpDelayed)
     }
 
     /// The reason's name.
-    pub const fn reason(&self) -> &'static str {
+    pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::InvalidRequests(_) => "InvalidRequests",
             Self::AmbiguousSelector(_) => "AmbiguousSelector",
@@ -151,7 +151,7 @@ impl Rejection {
     }
 
     /// The reason in a sentence.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::InvalidRequests(problem) => format!("the pod's requests cannot be read: {problem}"),
             Self::AmbiguousSelector(names) => {

@@ -10,13 +10,13 @@ use k8s_openapi::api::core::v1::{
 };
 
 /// The label that holds a node's name.
-pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+pub(crate) const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 /// The only field that `matchFields` supports.
-pub const NAME_FIELD: &str = "metadata.name";
+pub(crate) const NAME_FIELD: &str = "metadata.name";
 
 /// A pod's constraints on nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Constraints {
+pub(crate) struct Constraints {
     /// `spec.nodeSelector`, sorted.
     pub selector: Vec<(String, String)>,
     /// Required node affinity: one of the terms must match. `None` when the pod has none; an empty list matches no
@@ -70,7 +70,7 @@ pub enum RequirementOperator {
 
 /// A toleration. `tolerationSeconds` is irrelevant for placing a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tolerated {
+pub(crate) struct Tolerated {
     /// Empty means every key.
     pub key: String,
     /// `Equal` (the default), `Exists`, `Lt` or `Gt`.
@@ -83,7 +83,7 @@ pub struct Tolerated {
 
 impl Constraints {
     /// Reads the constraints of a pod.
-    pub fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         pod.spec.as_ref().map(Self::of_spec).unwrap_or_default()
     }
 
@@ -100,13 +100,13 @@ impl Constraints {
     }
 
     /// Adds the label keys that these constraints depend on.
-    pub fn label_keys<'a>(&'a self, keys: &mut BTreeSet<&'a str>) {
+    pub(crate) fn label_keys<'a>(&'a self, keys: &mut BTreeSet<&'a str>) {
         keys.extend(self.selector.iter().map(|(key, _)| key.as_str()));
         keys.extend(self.terms().flat_map(|t| &t.labels).map(|rule| rule.key.as_str()));
     }
 
     /// Whether the constraints depend on a node's name.
-    pub fn names_nodes(&self) -> bool {
+    pub(crate) fn names_nodes(&self) -> bool {
         self.terms().any(|term| !term.fields.is_empty())
     }
 
@@ -116,7 +116,7 @@ impl Constraints {
 }
 
 /// The alternatives of a node selector, sorted.
-pub fn terms(selector: &NodeSelector) -> Vec<NodeTerm> {
+pub(crate) fn terms(selector: &NodeSelector) -> Vec<NodeTerm> {
     sorted(selector.node_selector_terms.iter().map(NodeTerm::of))
 }
 

@@ -1,11 +1,11 @@
 //! What one pod requires of a node, and whether a node satisfies it.
 
-pub mod constraints;
-pub mod node_profile;
-pub mod places;
-pub mod pod_class;
-pub mod predicates;
-pub mod requests;
+pub(crate) mod constraints;
+pub(crate) mod node_profile;
+pub(crate) mod places;
+pub(crate) mod pod_class;
+pub(crate) mod predicates;
+pub(crate) mod requests;
 #[cfg(test)]
 mod requests_tests;
-pub mod selectors;
+pub(crate) mod selectors;

@@ -11,7 +11,7 @@ use shared_crds::names::{DRAINING_TAINT, member_labels};
 use super::constraints::HOSTNAME_LABEL;
 
 /// The taint equivalent to `spec.unschedulable`; the scheduler admits pods that tolerate it.
-pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+pub(crate) const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// The host name of a node that does not exist yet. No label value can contain a slash, so no constraint on a certain
 /// host matches it.
 const UNKNOWN_HOST: &str = "/";
@@ -29,13 +29,13 @@ const STARTUP_TAINTS: [&str; 3] = [
 /// Whether a taint with this key says that its node is starting. On a node of any age it means "not ready yet", and new nodes are
 /// planned without it. A node that has it when its provisioning timeout is over counts as it is: the taint keeps pods away, and
 /// the pool may grow for them.
-pub fn is_startup_taint(key: &str) -> bool {
+pub(crate) fn is_startup_taint(key: &str) -> bool {
     STARTUP_TAINTS.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// The properties of a node that placing reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodeProfile {
+pub(crate) struct NodeProfile {
     /// Name of the node; `None` for one that does not exist yet.
     pub name: Option<String>,
     /// Its labels.
@@ -47,7 +47,7 @@ pub struct NodeProfile {
 /// A taint that keeps pods away. Both effects are the same for a pod that is not on the node yet, except for
 /// tolerations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RepellingTaint {
+pub(crate) struct RepellingTaint {
     /// Key of the taint.
     pub key: String,
     /// Value of the taint, empty when it has none.
@@ -59,7 +59,7 @@ pub struct RepellingTaint {
 impl RepellingTaint {
     /// The taints of a node while the `NodePool` operator drains it: its own, and the one of a cordoned node, which
     /// kube-controller-manager's node lifecycle controller adds.
-    pub fn of_drain() -> [Self; 2] {
+    pub(crate) fn of_drain() -> [Self; 2] {
         [UNSCHEDULABLE_TAINT, DRAINING_TAINT].map(Self::no_schedule)
     }
 
@@ -70,7 +70,7 @@ impl RepellingTaint {
 
 impl NodeProfile {
     /// The profile of an existing node as it is now.
-    pub fn of_node(node: &Node) -> Self {
+    pub(crate) fn of_node(node: &Node) -> Self {
         let spec = node.spec.as_ref();
         let mut taints: Vec<_> =
             spec.iter().flat_map(|s| s.taints.iter().flatten()).filter_map(repelling).collect();
@@ -87,7 +87,7 @@ impl NodeProfile {
     }
 
     /// The profile of a new node of the pool, once its startup taints are removed.
-    pub fn of_template(pool: &NodePool) -> Self {
+    pub(crate) fn of_template(pool: &NodePool) -> Self {
         let template = &pool.spec.template;
         let mut labels = BTreeMap::from([
             ("kubernetes.io/os".to_owned(), "linux".to_owned()),
@@ -109,7 +109,7 @@ impl NodeProfile {
     /// This template's profile for `node`, which is still starting, as it will be when ready: with the name and the
     /// labels that it already has.
     #[must_use]
-    pub fn worn_by(&self, node: &Node) -> Self {
+    pub(crate) fn worn_by(&self, node: &Node) -> Self {
         let mut labels = self.labels.clone();
         let name = node.metadata.name.clone();
         labels.insert(HOSTNAME_LABEL.to_owned(), name.clone().unwrap_or_default());

@@ -11,13 +11,13 @@ const PLACES: [&str; 3] = ["zone", "region", "zone-id"];
 const OTHER_PLACES: [&str; 4] = ["availability-zone", "fault-domain", "location", "rack"];
 
 /// Whether the label says in which zone or region a node is.
-pub fn names_a_place(key: &str) -> bool {
+pub(crate) fn names_a_place(key: &str) -> bool {
     key.split_once('/').is_some_and(|(domain, name)| PLACES.contains(&name) && is_topology(domain))
 }
 
 /// Whether the label says where a node is, however fine and whoever sets it: the nodes of a pool may be at several places, and a
 /// new one at any of them.
-pub fn tells_where(key: &str) -> bool {
+pub(crate) fn tells_where(key: &str) -> bool {
     let (domain, name) = key.split_once('/').unwrap_or(("", key));
     is_topology(domain) || PLACES.contains(&name) || OTHER_PLACES.contains(&name)
 }

@@ -2,22 +2,34 @@
 //!
 //! Types only. `Demand` reads them from pods, and the snapshot keeps the counts.
 
+use crate::index::{Indexed, index_type};
 use crate::reasons::Rejection;
 use crate::resources::Amounts;
 
 /// Index of a [`PodClass`] in `Demand`.
-pub type PodClassId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PodClassId(pub(crate) usize);
+index_type!(PodClassId);
+/// The classes of a pass.
+pub(crate) type PodClasses = Indexed<PodClassId, PodClass>;
+
 /// Index of a [`TopologyCount`] in `Demand`.
-pub type TopologyCountId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TopologyCountId(pub(crate) usize);
+index_type!(TopologyCountId);
+/// The topology counts of a pass.
+pub(crate) type TopologyCounts = Indexed<TopologyCountId, TopologyCount>;
 
 /// Index of a [`Supply`] in `Demand`.
-pub type SupplyId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SupplyId(pub(crate) usize);
+index_type!(SupplyId);
 /// One unit of one of these supplies, which are sorted and tried in this order.
-pub type Need = Vec<SupplyId>;
+pub(crate) type Need = Vec<SupplyId>;
 
 /// Pods that are equal to the planner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PodClass {
+pub(crate) struct PodClass {
     /// The request of one pod, including one of the resource `pods`.
     pub request: Amounts,
     /// Index into the constraint sets of `Demand`: which nodes admit the pods, by taints, labels and names.
@@ -44,7 +56,7 @@ pub struct PodClass {
 /// The pools that do not grow for pods, although a new node would take them. The pods may have places on nodes that exist
 /// or are coming.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct BarredPools {
+pub(crate) struct BarredPools {
     /// Whether no pool does yet: an annotation of the pods asks for more time.
     pub delayed: bool,
     /// The pools, as sorted indexes, to whose autoscalers the pods are expendable.
@@ -53,14 +65,14 @@ pub struct BarredPools {
 
 impl BarredPools {
     /// Whether the pool does not grow for the pods.
-    pub fn contains(&self, pool: usize) -> bool {
+    pub(crate) fn contains(&self, pool: usize) -> bool {
         self.delayed || self.expendable.binary_search(&pool).is_ok()
     }
 }
 
 /// Equal things of which the cluster has few, and which pending pods compete for: each is there for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Supply {
+pub(crate) struct Supply {
     /// Index into the constraint sets of `Demand`: its volumes tell on which nodes the supply can be used.
     pub constraint_set: usize,
     /// How many there are.
@@ -71,7 +83,7 @@ pub struct Supply {
 
 /// A port of the node itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostPort {
+pub(crate) struct HostPort {
     /// The port number.
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
@@ -82,7 +94,7 @@ pub struct HostPort {
 
 /// Required pod affinity: of all its terms at once, as in the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodAffinity {
+pub(crate) struct PodAffinity {
     /// One for each term's topology key: pods that match *all* terms. Each must be above zero in the domain of the
     /// node.
     pub topology_counts: Vec<TopologyCountId>,
@@ -93,7 +105,7 @@ pub struct PodAffinity {
 
 /// A spread constraint with `whenUnsatisfiable: DoNotSchedule`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopologySpread {
+pub(crate) struct TopologySpread {
     /// Pods of the namespace that match the selector, over the nodes that the constraint counts.
     pub topology_count: TopologyCountId,
     /// By how much the count of a domain may exceed the minimum.
@@ -106,7 +118,7 @@ pub struct TopologySpread {
 
 /// A count of pods by domain of one topology key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopologyCount {
+pub(crate) struct TopologyCount {
     /// The topology key.
     pub key: String,
     /// Which nodes count, and form domains. A node without the key never does.
@@ -115,7 +127,7 @@ pub struct TopologyCount {
 
 /// Which nodes a topology count includes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CountedNodes {
+pub(crate) enum CountedNodes {
     /// All that have the key.
     All,
     /// Those that have all of these keys (all topology keys of the pod's spread constraints) and, where the
@@ -133,7 +145,7 @@ pub enum CountedNodes {
 
 /// One preferred term of a node affinity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Preference {
+pub(crate) struct Preference {
     /// From 1 to 100.
     pub weight: i32,
     /// The rules.

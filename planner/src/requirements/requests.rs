@@ -22,7 +22,7 @@ use crate::resources::{
 /// # Errors
 ///
 /// For the first quantity that cannot be read or is below zero.
-pub fn of(pod: &Pod, names: &mut ResourceNames) -> Result<Amounts, InvalidAmount> {
+pub(crate) fn of(pod: &Pod, names: &mut ResourceNames) -> Result<Amounts, InvalidAmount> {
     Ok(rounded(&exact_of(pod)?, names))
 }
 
@@ -31,7 +31,7 @@ pub fn of(pod: &Pod, names: &mut ResourceNames) -> Result<Amounts, InvalidAmount
 /// # Errors
 ///
 /// As [`of`].
-pub fn exact_of(pod: &Pod) -> Result<ExactAmounts, InvalidAmount> {
+pub(crate) fn exact_of(pod: &Pod) -> Result<ExactAmounts, InvalidAmount> {
     let mut total = match &pod.spec {
         Some(spec) => pod_requests(pod, spec)?,
         None => ExactAmounts::new(),
@@ -41,7 +41,7 @@ pub fn exact_of(pod: &Pod) -> Result<ExactAmounts, InvalidAmount> {
 }
 
 /// The result of [`exact_of`] as the scheduler counts it, including one of the resource `pods`.
-pub fn rounded(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
+pub(crate) fn rounded(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
     let mut amounts = counted(exact, names);
     amounts.set(Resource::Basic(Basic::Pods), 1);
     amounts

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 /// A label selector; all its rules must hold, so one without rules selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Selector {
+pub(crate) struct Selector {
     /// Sorted, without duplicates.
     rules: Vec<LabelRule>,
 }
@@ -33,7 +33,7 @@ enum Test {
 /// An invalid label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the selector's rule over \"{key}\" has the operator \"{operator}\" with {values} values")]
-pub struct InvalidSelector {
+pub(crate) struct InvalidSelector {
     /// Label of the rule.
     pub key: String,
     /// Operator of the rule.
@@ -48,7 +48,7 @@ impl Selector {
     /// # Errors
     ///
     /// For an operator that does not exist, and for one that needs values and has none, or the other way round.
-    pub fn read(selector: &LabelSelector) -> Result<Self, InvalidSelector> {
+    pub(crate) fn read(selector: &LabelSelector) -> Result<Self, InvalidSelector> {
         let pairs = selector.match_labels.iter().flatten().map(|(key, value)| Ok(equals(key, value)));
         let rules = selector.match_expressions.iter().flatten().map(rule);
         let rules = pairs.chain(rules).collect::<Result<BTreeSet<_>, _>>()?;
@@ -57,13 +57,13 @@ impl Selector {
 
     /// This selector, which also requires that `key` is `value`.
     #[must_use]
-    pub fn with(self, key: &str, value: &str) -> Self {
+    pub(crate) fn with(self, key: &str, value: &str) -> Self {
         self.and(equals(key, value))
     }
 
     /// This selector, which also requires that `key` is not `value`.
     #[must_use]
-    pub fn without(self, key: &str, value: &str) -> Self {
+    pub(crate) fn without(self, key: &str, value: &str) -> Self {
         self.and(LabelRule { key: key.to_owned(), test: Test::NotIn(vec![value.to_owned()]) })
     }
 
@@ -75,12 +75,12 @@ impl Selector {
     }
 
     /// Whether an object with these labels is selected.
-    pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
+    pub(crate) fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         self.matches_with(|key| labels.and_then(|l| l.get(key)).map(String::as_str))
     }
 
     /// Whether an object is selected. `value` looks up its labels.
-    pub fn matches_with<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+    pub(crate) fn matches_with<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.rules.iter().all(|rule| {
             let value = value(&rule.key);
             let among = |values: &[String]| value.is_some_and(|v| values.iter().any(|wanted| wanted == v));
@@ -94,17 +94,17 @@ impl Selector {
     }
 
     /// Whether it has no rules, so that it selects everything.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
     /// The label keys that it uses.
-    pub fn keys(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| rule.key.as_str())
     }
 
     /// Labels, with their values, that every selected object has; used to find the selectors that match an object.
-    pub fn anchors(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn anchors(&self) -> impl Iterator<Item = (&str, &str)> {
         self.rules.iter().filter_map(|rule| match &rule.test {
             Test::In(values) => match values.as_slice() {
                 [value] => Some((rule.key.as_str(), value.as_str())),

@@ -9,27 +9,30 @@ use std::sync::Arc;
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use shared_crds::QualifiedName;
 
+use crate::index::{Indexed, index_type};
 use crate::input::observed::key;
 use crate::input::pod_info::PodInfo;
 use crate::input::{pods, selection};
 use crate::numbers;
 
 /// Index of a budget in [`Budgets`].
-pub type BudgetId = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct BudgetId(pub(crate) usize);
+index_type!(BudgetId);
 
 /// The policy under which the eviction of a pod that is not ready never counts as a disruption.
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
 /// Every `PodDisruptionBudget` of a pass.
 #[derive(Clone, Debug, Default)]
-pub struct Budgets {
-    objects: Vec<Arc<PodDisruptionBudget>>,
+pub(crate) struct Budgets {
+    objects: Indexed<BudgetId, Arc<PodDisruptionBudget>>,
     of_namespace: BTreeMap<String, Vec<BudgetId>>,
 }
 
 /// The disruptions that the eviction of a pod uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvictionCost {
+pub(crate) enum EvictionCost {
     /// None: no budget covers the pod, or the API does not check it.
     Nothing,
     /// One disruption of this budget.
@@ -40,23 +43,24 @@ pub enum EvictionCost {
 
 impl Budgets {
     /// The budgets of a pass, in any order.
-    pub fn of(objects: &[Arc<PodDisruptionBudget>]) -> Self {
+    pub(crate) fn of(objects: &[Arc<PodDisruptionBudget>]) -> Self {
         let mut objects = objects.to_vec();
         objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
+        let objects = Indexed::from(objects);
         let mut of_namespace: BTreeMap<String, Vec<BudgetId>> = BTreeMap::new();
-        for (id, object) in objects.iter().enumerate() {
+        for (id, object) in objects.enumerated() {
             of_namespace.entry(key(&object.metadata).0.to_owned()).or_default().push(id);
         }
         Self { objects, of_namespace }
     }
 
     /// Whether a budget matches the pod, however many disruptions it allows.
-    pub fn protects(&self, pod: &PodInfo) -> bool {
+    pub(crate) fn protects(&self, pod: &PodInfo) -> bool {
         self.matching(pod).next().is_some()
     }
 
     /// The disruptions that the eviction of `pod` uses.
-    pub fn eviction_cost(&self, pod: &PodInfo) -> EvictionCost {
+    pub(crate) fn eviction_cost(&self, pod: &PodInfo) -> EvictionCost {
         // The API checks no budget for pods that never ran or are being deleted.
         if pods::phase(pod) == Some("Pending") || pod.deleted().is_some() {
             return EvictionCost::Nothing;
@@ -72,7 +76,7 @@ impl Budgets {
 
     /// How many disruptions a budget allows now. One whose controller has not observed its latest generation allows
     /// none.
-    pub fn allowed(&self, id: BudgetId) -> usize {
+    pub(crate) fn allowed(&self, id: BudgetId) -> usize {
         let current = |status: &&PodDisruptionBudgetStatus| {
             let seen = status.observed_generation.unwrap_or(i64::MAX);
             seen >= self.objects[id].metadata.generation.unwrap_or(0)
@@ -83,13 +87,13 @@ impl Budgets {
     }
 
     /// `namespace/name` of a budget.
-    pub fn name(&self, id: BudgetId) -> String {
+    pub(crate) fn name(&self, id: BudgetId) -> String {
         QualifiedName::of(&self.objects[id].metadata).to_string()
     }
 
     /// The disruptions that each budget allows, in the order of their ids.
-    pub fn allowances(&self) -> Vec<usize> {
-        (0..self.objects.len()).map(|id| self.allowed(id)).collect()
+    pub(crate) fn allowances(&self) -> Indexed<BudgetId, usize> {
+        self.objects.indexes().map(|id| self.allowed(id)).collect()
     }
 
     /// An empty selector matches all pods of the namespace, an absent one matches none.
@@ -140,15 +144,19 @@ mod tests {
     #[test]
     fn an_empty_selector_matches_all_pods_of_the_namespace_and_an_absent_one_none() {
         for (selector, namespace, eviction_cost) in [
-            (json!({ "selector": {} }), "apps", EvictionCost::One(0)),
+            (json!({ "selector": {} }), "apps", EvictionCost::One(BudgetId(0))),
             (json!({ "selector": {} }), "other", EvictionCost::Nothing),
             (json!({}), "apps", EvictionCost::Nothing),
-            (json!({ "selector": { "matchLabels": { "app": "web" } } }), "apps", EvictionCost::One(0)),
+            (
+                json!({ "selector": { "matchLabels": { "app": "web" } } }),
+                "apps",
+                EvictionCost::One(BudgetId(0)),
+            ),
             (json!({ "selector": { "matchLabels": { "app": "db" } } }), "apps", EvictionCost::Nothing),
             (
                 json!({ "selector": { "matchExpressions": [{ "key": "app", "operator": "In", "values": ["web"] }] } }),
                 "apps",
-                EvictionCost::One(0),
+                EvictionCost::One(BudgetId(0)),
             ),
             (
                 json!({ "selector": { "matchExpressions": [{ "key": "app", "operator": "Exists" }], "matchLabels": { "a": "b" } } }),
@@ -167,8 +175,11 @@ mod tests {
     fn a_pod_under_two_budgets_is_refused_unless_the_api_asks_none() {
         let all = json!({ "selector": {} });
         let budgets = Budgets::of(&[budget("b", &all, &status(1)), budget("a", &all, &status(1))]);
-        assert_eq!(budgets.eviction_cost(&pod(json!({}))), EvictionCost::Refused(0, 1));
-        assert_eq!((budgets.name(0), budgets.name(1)), ("apps/a".to_owned(), "apps/b".to_owned()));
+        assert_eq!(budgets.eviction_cost(&pod(json!({}))), EvictionCost::Refused(BudgetId(0), BudgetId(1)));
+        assert_eq!(
+            (budgets.name(BudgetId(0)), budgets.name(BudgetId(1))),
+            ("apps/a".to_owned(), "apps/b".to_owned())
+        );
         let pending = json!({ "status": { "phase": "Pending" } });
         assert_eq!(budgets.eviction_cost(&pod(pending)), EvictionCost::Nothing);
         let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
@@ -183,17 +194,17 @@ mod tests {
         };
         for (policy, status, eviction_cost) in [
             (json!("AlwaysAllow"), healthy(0, 3), EvictionCost::Nothing),
-            (json!("IfHealthyBudget"), healthy(2, 3), EvictionCost::One(0)),
+            (json!("IfHealthyBudget"), healthy(2, 3), EvictionCost::One(BudgetId(0))),
             (json!("IfHealthyBudget"), healthy(3, 3), EvictionCost::Nothing),
             (Value::Null, healthy(3, 3), EvictionCost::Nothing),
-            (Value::Null, healthy(0, 0), EvictionCost::One(0)),
+            (Value::Null, healthy(0, 0), EvictionCost::One(BudgetId(0))),
         ] {
             let spec = json!({ "selector": {}, "unhealthyPodEvictionPolicy": policy });
             let budgets = Budgets::of(&[budget("b", &spec, &status)]);
             assert_eq!(budgets.eviction_cost(&unready()), eviction_cost, "{policy} {status}");
             assert_eq!(
                 budgets.eviction_cost(&pod(json!({}))),
-                EvictionCost::One(0),
+                EvictionCost::One(BudgetId(0)),
                 "a ready pod always counts"
             );
         }
@@ -209,7 +220,7 @@ mod tests {
             (merged(status(2), json!({ "observedGeneration": 2 })), 2),
         ] {
             let budgets = Budgets::of(&[budget("b", &json!({ "selector": {} }), &status)]);
-            assert_eq!(budgets.allowances(), [allowed], "{status}");
+            assert_eq!(*budgets.allowances(), [allowed], "{status}");
         }
     }
 }

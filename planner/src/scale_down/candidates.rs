@@ -22,7 +22,7 @@ use crate::steps;
 
 /// A node whose removal nothing prevents so far.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Index of its pool.
     pub pool: usize,
     /// Index of the node.
@@ -41,7 +41,7 @@ pub struct Candidate {
 
 /// The requests of the pods on a node, relative to its allocatable resources.
 #[derive(Clone, Debug)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// The utilization, or what cannot be read of the node.
     pub utilization: Result<Utilization, String>,
     /// Pods whose requests cannot be read.
@@ -61,7 +61,7 @@ struct Asked {
 
 /// The usage of every node, of the pods that count by its `rules`. Where daemons are left out, they are missing from what
 /// is requested and from what the node has, as in Cluster Autoscaler.
-pub fn usage(
+pub(crate) fn usage(
     (all_nodes, rules): (&[Arc<Node>], &[CountingRules]),
     all_pods: &[Arc<PodInfo>],
     demand: &Demand,

@@ -9,10 +9,11 @@ use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason};
 
 use super::candidates::Candidate;
 use super::{RemainingNodes, RemovalVerdict, ScaleDown, ScaleDownInput, pod_name, timing};
+use crate::index::Indexed;
 use crate::numbers::count;
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
-use crate::scale_down::budgets::EvictionCost;
+use crate::scale_down::budgets::{BudgetId, EvictionCost};
 use crate::steps;
 
 /// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
@@ -89,7 +90,7 @@ fn refused(account: &Account) -> Option<RemovalVerdict> {
 }
 
 /// What is left of each budget after the nodes that are already being removed are drained.
-fn allowances(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
+fn allowances(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Indexed<BudgetId, usize> {
     let mut allowances = input.budgets.allowances();
     for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &input.workload_pods[node].pods)
     {
@@ -133,7 +134,7 @@ fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<RemovalVerdict> {
 fn shortage(
     input: &ScaleDownInput<'_>,
     candidate: &Candidate,
-    allowances: &[usize],
+    allowances: &Indexed<BudgetId, usize>,
 ) -> Option<RemovalVerdict> {
     let (budget, _) = candidate.disruptions.iter().find(|&&(budget, _)| allowances[budget] == 0)?;
     let name = input.budgets.name(*budget);

@@ -10,7 +10,7 @@ use crate::pools::Pool;
 
 /// Which pods count on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CountingRules {
+pub(crate) struct CountingRules {
     /// Pods of a lower priority are expendable.
     cutoff: i32,
     /// Whether pods of `DaemonSet`s and mirror pods are left out of the utilization.
@@ -19,7 +19,7 @@ pub struct CountingRules {
 
 /// What a pod counts by and has in common with all pods of its template, which is a pod's shape without its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CountedTemplate {
+pub(crate) struct CountedTemplate {
     priority: i32,
     /// Whether it is a `DaemonSet`'s or a mirror pod.
     is_agent: bool,
@@ -29,7 +29,7 @@ pub struct CountedTemplate {
 
 impl CountedTemplate {
     /// Reads a template.
-    pub fn of(template: &Pod) -> Self {
+    pub(crate) fn of(template: &Pod) -> Self {
         Self {
             priority: pods::priority_of(template),
             is_agent: pods::is_daemon(template) || pods::is_mirror(template),
@@ -58,7 +58,7 @@ impl CountingRules {
     /// Where an autoscaler has headroom, no pod is expendable to the nodes of its pools. Pods that run in the headroom make
     /// it grow by a node; if they kept nothing, the node that they are on would go, they would run on the new one, and so
     /// on without end.
-    pub fn of_nodes(pools: &[Pool], nodes: usize) -> Vec<Self> {
+    pub(crate) fn of_nodes(pools: &[Pool], nodes: usize) -> Vec<Self> {
         let mut rules = vec![Self::EVERY_POD; nodes];
         for pool in pools {
             let of_pool = Self {
@@ -75,12 +75,12 @@ impl CountingRules {
     }
 
     /// Whether pods of this priority are expendable.
-    pub const fn is_below_cutoff(self, priority: i32) -> bool {
+    pub(crate) const fn is_below_cutoff(self, priority: i32) -> bool {
         priority < self.cutoff
     }
 
     /// Whether a pod on the node is a reason to keep it: [`pods::keeps_node`], and it is not expendable.
-    pub fn keeps_node(self, pod: &PodInfo, template: CountedTemplate, now: Timestamp) -> bool {
+    pub(crate) fn keeps_node(self, pod: &PodInfo, template: CountedTemplate, now: Timestamp) -> bool {
         template.is_workload && !pods::is_overdue(pod, now) && !self.is_expendable(pod, template, now)
     }
 

@@ -13,7 +13,7 @@ use crate::steps;
 
 /// The excess nodes of every pool.
 #[derive(Clone, Debug)]
-pub struct ExcessNodes {
+pub(crate) struct ExcessNodes {
     pools: Vec<OfPool>,
 }
 
@@ -36,7 +36,7 @@ impl OfPool {
 
 impl ExcessNodes {
     /// The excess nodes before pending pods are considered: all of them are removed.
-    pub fn of(pools: &[Pool], nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]) -> Self {
+    pub(crate) fn of(pools: &[Pool], nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]) -> Self {
         let of_pool = |pool: &Pool| {
             let nodes = excess_nodes(pool, nodes, workload_pods);
             let most = pool.bounds.max.saturating_sub(pool.bounds.base).min(nodes.len());
@@ -46,13 +46,13 @@ impl ExcessNodes {
     }
 
     /// The nodes of `pool` that are removed.
-    pub fn going(&self, pool: usize) -> &[usize] {
+    pub(crate) fn going(&self, pool: usize) -> &[usize] {
         self.pools[pool].going()
     }
 
     /// `pools`, without the nodes that are removed, and with those that stay added to the number of nodes each pool
     /// should have.
-    pub fn applied_to(&self, pools: &[Pool]) -> Vec<Pool> {
+    pub(crate) fn applied_to(&self, pools: &[Pool]) -> Vec<Pool> {
         let mut pools = pools.to_vec();
         for (pool, excess_nodes) in pools.iter_mut().zip(&self.pools) {
             excess_nodes.going().iter().for_each(|&node| pool.dismiss(node));
@@ -65,7 +65,7 @@ impl ExcessNodes {
     /// Keeps nodes of the pools that scale up by `added` while they scale down, and returns whether there were any:
     /// then the pass has to be planned again. At first as many stay as would be added; if that is not enough, as many
     /// as the upper bound allows. So a pool causes at most two more passes.
-    pub fn keep_for(&mut self, added: &[usize]) -> bool {
+    pub(crate) fn keep_for(&mut self, added: &[usize]) -> bool {
         let mut changed = false;
         for (pool, &added) in self.pools.iter_mut().zip(added) {
             if added > 0 && pool.kept < pool.most {

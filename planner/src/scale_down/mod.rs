@@ -5,20 +5,20 @@
 //! The steps: check each node on its own ([`candidates`]) → whether its pods have a place ([`RemainingNodes`]) → for
 //! how long it has been unneeded (`timing`) → which nodes are removed together (`choose`).
 
-pub mod budgets;
-pub mod drainability;
-pub mod excess_nodes;
-pub mod workload_pods;
+pub(crate) mod budgets;
+pub(crate) mod drainability;
+pub(crate) mod excess_nodes;
+pub(crate) mod workload_pods;
 
-pub mod candidates;
+pub(crate) mod candidates;
 mod choose;
-pub mod counting;
+pub(crate) mod counting;
 mod remaining_nodes;
-pub mod removal_simulation;
-pub mod reserve;
+pub(crate) mod removal_simulation;
+pub(crate) mod reserve;
 mod ripe;
 mod timing;
-pub mod utilization;
+pub(crate) mod utilization;
 
 #[cfg(test)]
 mod counting_tests;
@@ -36,7 +36,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::QualifiedName;
 use shared_crds::v1alpha1::UnneededNode;
 
-pub use remaining_nodes::RemainingNodes;
+pub(crate) use remaining_nodes::RemainingNodes;
 
 use candidates::Candidate;
 use removal_simulation::RemovalSimulation;
@@ -58,7 +58,7 @@ use crate::steps;
 
 /// The input of the scale-down of a pass.
 #[derive(Clone, Copy, Debug)]
-pub struct ScaleDownInput<'a> {
+pub(crate) struct ScaleDownInput<'a> {
     /// The time.
     pub now: Timestamp,
     /// All nodes, by name.
@@ -81,7 +81,7 @@ pub struct ScaleDownInput<'a> {
 
 /// The cluster in which this pass has placed the pending pods, without the excess nodes.
 #[derive(Clone, Copy, Debug)]
-pub struct PlacedCluster<'a> {
+pub(crate) struct PlacedCluster<'a> {
     /// What was observed.
     pub input: PassInput<'a>,
     /// The pools.
@@ -98,7 +98,7 @@ pub struct PlacedCluster<'a> {
 
 /// A reason, and its details in this case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemovalVerdict {
+pub(crate) struct RemovalVerdict {
     /// The reason.
     pub reason: NodeReason,
     /// The message for users.
@@ -113,7 +113,7 @@ impl From<NodeReason> for RemovalVerdict {
 
 /// The decisions about the nodes.
 #[derive(Clone, Debug, Default)]
-pub struct ScaleDown {
+pub(crate) struct ScaleDown {
     /// The verdict on each node.
     pub verdicts: Vec<Option<RemovalVerdict>>,
     /// The nodes of each pool that are removed.
@@ -126,7 +126,7 @@ pub struct ScaleDown {
 
 /// Nodes that are or may be removed, and pods that may have to move: the input for creating a [`RemainingNodes`].
 #[derive(Clone, Debug, Default)]
-pub struct MovingPods {
+pub(crate) struct MovingPods {
     /// The nodes, in the order in which they are removed: first those that are removed whatever is decided here.
     pub nodes: Vec<usize>,
     /// Every pod that may have to move, sorted.
@@ -134,7 +134,7 @@ pub struct MovingPods {
 }
 
 /// Decides about every node of a pass. `snapshot` holds the pending pods, and is the same afterwards.
-pub fn of_pass(
+pub(crate) fn of_pass(
     cluster: PlacedCluster<'_>,
     snapshot: &mut ClusterSnapshot,
     names: &mut ResourceNames,
@@ -199,7 +199,7 @@ fn close_to_moves(snapshot: &mut ClusterSnapshot, pools: &[Pool], all_nodes: &[A
         let is_starting = |n: usize| pool.starting_until(n).is_some_and(|until| until > now);
         pool.staying.iter().filter(|&&n| is_starting(n)).for_each(|&n| is_ready[n] = false);
     }
-    for node in 0..snapshot.nodes() {
+    for node in snapshot.node_indexes() {
         let is_up = match snapshot.place_of(node) {
             Place::Node(index) => is_ready[index],
             Place::Upcoming(_) | Place::Planned(_) => false,
@@ -212,7 +212,7 @@ fn close_to_moves(snapshot: &mut ClusterSnapshot, pools: &[Pool], all_nodes: &[A
 
 /// Decides about every node. `pools` no longer contain excess nodes. `elsewhere` creates the removal simulation, from
 /// the cluster with this pass's pending pods placed.
-pub fn scale_down<E: RemainingNodes>(
+pub(crate) fn scale_down<E: RemainingNodes>(
     input: &ScaleDownInput<'_>,
     pools: &[Pool],
     elsewhere: impl FnOnce(&MovingPods) -> E,

@@ -2,7 +2,7 @@
 
 /// The nodes that stay, and their free capacity. Answers depend on earlier calls: removed nodes take no pods any more,
 /// and moved pods occupy their new places.
-pub trait RemainingNodes {
+pub(crate) trait RemainingNodes {
     /// Removes `node` and gives each of `pods`, and each pod that moved to it before, a place on a remaining node: one
     /// where it can be while `node` is drained, and one where it can be after that.
     ///

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MovingPods, RemainingNodes};
-use crate::requirements::pod_class::{PodClass, PodClassId, TopologyCountId};
+use crate::index::Indexed;
+use crate::requirements::pod_class::{PodClass, PodClassId, PodClasses, TopologyCountId};
 use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};
 use crate::steps;
 
@@ -23,10 +24,10 @@ use crate::steps;
 /// gone. What is between the two is no stricter: a spread constraint is strictest while all the emptied domains still
 /// count, or, by `minDomains`, when none of them does.
 #[derive(Debug)]
-pub struct RemovalSimulation<'a> {
+pub(crate) struct RemovalSimulation<'a> {
     /// The cluster during the drains, unless no pod that moves could tell it from the other; then the cluster after them.
     stages: Vec<Stage<'a>>,
-    classes: &'a [PodClass],
+    classes: &'a PodClasses,
     /// The class of each bound pod of the pass, and the index of its node.
     placed: &'a [Option<(PodClassId, usize)>],
     /// A pod of each class that has moved, for messages.
@@ -53,10 +54,10 @@ type Moves = Vec<(PodClassId, NodeIndex, usize)>;
 /// those that spread, because a drained node still counts in its domain; and those with an affinity or anti-affinity that counts
 /// something which stays on a drained node until that has gone. `classes` are all classes of pods; `placed` holds the class and
 /// the node of each pod of the pass.
-pub fn sees_drained_nodes(
+pub(crate) fn sees_drained_nodes(
     moving: &MovingPods,
     snapshot: &ClusterSnapshot,
-    classes: &[PodClass],
+    classes: &PodClasses,
     placed: &[Option<(PodClassId, usize)>],
 ) -> bool {
     steps::count(moving.pods.len() + moving.nodes.len());
@@ -76,7 +77,7 @@ pub fn sees_drained_nodes(
         return false;
     }
     let raises = |raised: &[TopologyCountId]| raised.iter().any(|raised| looked_at.contains(raised));
-    let counts: Vec<bool> = classes.iter().map(|class| raises(&class.increments)).collect();
+    let counts: Indexed<PodClassId, bool> = classes.iter().map(|class| raises(&class.increments)).collect();
     let mut going: BTreeMap<(usize, PodClassId), usize> = BTreeMap::new();
     for &(class, node) in pods.iter().filter(|&&(class, _)| counts[class]) {
         *going.entry((node, class)).or_default() += 1;
@@ -101,7 +102,7 @@ impl<'a> Stage<'a> {
         &mut self,
         node: usize,
         pods: &PodCounts,
-        all_classes: &[PodClass],
+        all_classes: &PodClasses,
     ) -> (Moves, BTreeSet<PodClassId>) {
         let node = self.snapshot.node_of(node);
         let mut wanted = self.arrived.get(&node).cloned().unwrap_or_default();
@@ -150,10 +151,10 @@ impl<'a> Stage<'a> {
 impl<'a> RemovalSimulation<'a> {
     /// A simulation in which no node has been removed yet. `during` is a copy of `after` in which removed nodes will be
     /// cordoned only; `None` if no pod that moves can tell the difference ([`sees_drained_nodes`]).
-    pub fn new(
+    pub(crate) fn new(
         after: &'a mut ClusterSnapshot,
         during: Option<&'a mut ClusterSnapshot>,
-        classes: &'a [PodClass],
+        classes: &'a PodClasses,
         placed: &'a [Option<(PodClassId, usize)>],
     ) -> Self {
         let during = during.map(|snapshot| Stage::new(snapshot, false));

@@ -3,7 +3,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::NodeProfile;
-use crate::requirements::pod_class::{CountedNodes, PodAffinity, TopologyCount, TopologySpread};
+use crate::requirements::pod_class::{
+    CountedNodes, PodAffinity, TopologyCount, TopologyCounts, TopologySpread,
+};
 use crate::resources::{Amounts, Basic, Resource};
 use crate::snapshot::{NodeSetup, Place, Setup};
 
@@ -13,6 +15,9 @@ fn amounts(cpu: i64, pods: i64) -> Amounts {
     a.set(Resource::Basic(Basic::Pods), pods);
     a
 }
+
+/// The only topology count of a test.
+const HERE: TopologyCountId = TopologyCountId(0);
 
 /// A topology count of all nodes.
 fn counting(key: &str) -> TopologyCount {
@@ -36,15 +41,15 @@ fn node(at: usize, zone: &str, pods: Vec<(PodClassId, usize)>) -> NodeSetup {
 }
 
 fn snapshot(
-    classes: &[PodClass],
-    topology_counts: &[TopologyCount],
+    classes: &PodClasses,
+    topology_counts: &TopologyCounts,
     nodes: Vec<NodeSetup>,
 ) -> ClusterSnapshot {
     ClusterSnapshot::new(Setup {
         constraint_sets: &[Constraints::default()],
         classes,
         topology_counts,
-        supplies: &[],
+        supplies: &Indexed::default(),
         pending: &[false],
         nodes,
         templates: vec![],
@@ -53,21 +58,26 @@ fn snapshot(
 
 #[test]
 fn departures_respect_constraints_and_arrivals() {
-    let classes = [
+    let classes: PodClasses = vec![
         PodClass {
             request: amounts(1000, 1),
-            anti_affinity: vec![0],
-            increments: vec![0],
+            anti_affinity: vec![HERE],
+            increments: vec![HERE],
             ..PodClass::default()
         },
         PodClass { request: amounts(2000, 1), ..PodClass::default() },
-    ];
+    ]
+    .into();
+    let (zero, one) = (PodClassId(0), PodClassId(1));
     // Pods: 0 class 0 on n0, 1 class 0 on n1, 2 class 1 on n2, 3 class 1 on n0.
-    let nodes =
-        vec![node(0, "z", vec![(0, 1), (1, 1)]), node(1, "z", vec![(0, 1)]), node(2, "z", vec![(1, 1)])];
-    let mut snapshot = snapshot(&classes, &[counting(HOSTNAME_LABEL)], nodes);
+    let nodes = vec![
+        node(0, "z", vec![(zero, 1), (one, 1)]),
+        node(1, "z", vec![(zero, 1)]),
+        node(2, "z", vec![(one, 1)]),
+    ];
+    let mut snapshot = snapshot(&classes, &vec![counting(HOSTNAME_LABEL)].into(), nodes);
     let mut during = snapshot.clone();
-    let placed = [Some((0, 0)), Some((0, 1)), Some((1, 2)), Some((1, 0)), None];
+    let placed = [Some((zero, 0)), Some((zero, 1)), Some((one, 2)), Some((one, 0)), None];
     let mut d = RemovalSimulation::new(&mut snapshot, Some(&mut during), &classes, &placed);
     assert_eq!(d.could_leave(0, &[0, 3]), Ok(()));
     assert_eq!(d.leave(0, &[0, 3]), Ok(()));
@@ -76,25 +86,26 @@ fn departures_respect_constraints_and_arrivals() {
     assert_eq!(d.could_leave(2, &[2, 4]), Err(4), "a pod of no class has no place");
 }
 
-const PLAIN: PodClassId = 0;
-const NEAR: PodClassId = 1;
-const APART: PodClassId = 2;
-const SPREADING: PodClassId = 3;
-const COUNTED: PodClassId = 4;
+const PLAIN: PodClassId = PodClassId(0);
+const NEAR: PodClassId = PodClassId(1);
+const APART: PodClassId = PodClassId(2);
+const SPREADING: PodClassId = PodClassId(3);
+const COUNTED: PodClassId = PodClassId(4);
 
 /// One class for each way in which pods look at each other in a zone, of a core and a half.
-fn classes() -> Vec<PodClass> {
-    let affinity = PodAffinity { topology_counts: vec![0], matches_itself: true };
-    let spread = TopologySpread { topology_count: 0, max_skew: 1, min_domains: 1, matches_itself: true };
+fn classes() -> PodClasses {
+    let affinity = PodAffinity { topology_counts: vec![HERE], matches_itself: true };
+    let spread = TopologySpread { topology_count: HERE, max_skew: 1, min_domains: 1, matches_itself: true };
     let class = PodClass { request: amounts(1500, 1), ..PodClass::default() };
     vec![
         class.clone(),
-        PodClass { affinity: Some(affinity), increments: vec![0], ..class.clone() },
-        PodClass { anti_affinity: vec![0], ..class.clone() },
-        PodClass { spreads: vec![spread], increments: vec![0], ..class.clone() },
-        PodClass { increments: vec![0], ..class.clone() },
-        PodClass { anti_affinity: vec![0], increments: vec![0], ..class },
+        PodClass { affinity: Some(affinity), increments: vec![HERE], ..class.clone() },
+        PodClass { anti_affinity: vec![HERE], ..class.clone() },
+        PodClass { spreads: vec![spread], increments: vec![HERE], ..class.clone() },
+        PodClass { increments: vec![HERE], ..class.clone() },
+        PodClass { anti_affinity: vec![HERE], increments: vec![HERE], ..class },
     ]
+    .into()
 }
 
 #[test]
@@ -106,7 +117,7 @@ fn a_drained_node_is_seen_by_pods_that_spread_or_look_at_what_stays_on_it() {
         ("all that counts moves", vec![NEAR, NEAR, COUNTED], vec![PLAIN], vec![], false),
         ("near to one that stays", vec![NEAR], vec![COUNTED], vec![], true),
         ("near to its like, which stays", vec![NEAR], vec![NEAR], vec![], true),
-        ("near to a daemon to come", vec![NEAR], vec![], vec![0], true),
+        ("near to a daemon to come", vec![NEAR], vec![], vec![HERE], true),
         ("apart from one that stays", vec![PLAIN, APART], vec![COUNTED], vec![], true),
         ("apart from one that moves", vec![COUNTED, APART], vec![PLAIN], vec![], false),
         ("spreads", vec![SPREADING], vec![], vec![], true),
@@ -114,7 +125,8 @@ fn a_drained_node_is_seen_by_pods_that_spread_or_look_at_what_stays_on_it() {
         let placed: Vec<_> = moving.iter().map(|&class| Some((class, 0))).collect();
         let pods = moving.iter().chain(&staying).map(|&class| (class, 1)).collect();
         let first = NodeSetup { increments, ..node(0, "z", pods) };
-        let snapshot = snapshot(&classes, &[counting("zone")], vec![first, node(1, "z", vec![(COUNTED, 1)])]);
+        let snapshot =
+            snapshot(&classes, &vec![counting("zone")].into(), vec![first, node(1, "z", vec![(COUNTED, 1)])]);
         let moving = MovingPods { nodes: vec![0], pods: (0..placed.len()).collect() };
         assert_eq!(sees_drained_nodes(&moving, &snapshot, &classes, &placed), expected, "{what}");
     }
@@ -127,7 +139,7 @@ proptest! {
     #[test]
     fn where_no_moving_pod_sees_drained_nodes_they_make_no_difference(
         zones in prop::collection::vec(0_usize..3, 2..6),
-        pods in prop::collection::vec((0_usize..6, 0_usize..6, prop::bool::weighted(0.8)), 0..10),
+        pods in prop::collection::vec(((0_usize..6).prop_map(PodClassId), 0_usize..6, prop::bool::weighted(0.8)), 0..10),
         candidates in 1_usize..5,
         abandoned in prop::bool::ANY,
     ) {
@@ -139,7 +151,7 @@ proptest! {
             counts.into_iter().collect()
         };
         let nodes = zones.iter().enumerate().map(|(at, zone)| node(at, &format!("z{zone}"), of_node(at)));
-        let mut after = snapshot(&classes, &[counting("zone")], nodes.collect());
+        let mut after = snapshot(&classes, &vec![counting("zone")].into(), nodes.collect());
         let placed: Vec<_> = pods.iter().map(|&(class, at, _)| Some((class, at))).collect();
         let moving = |at: usize| (0..pods.len()).filter(|&pod| pods[pod].1 == at && pods[pod].2).collect::<Vec<_>>();
         let leaving: Vec<usize> = (0..candidates.min(zones.len())).collect();

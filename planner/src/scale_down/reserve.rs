@@ -25,11 +25,11 @@ use crate::steps;
 ///
 /// kube-scheduler binds a pod within seconds once a node fits. A pod that stays unbound for longer than this has a
 /// reason that no plan sees, and no longer counts.
-pub const AWAITED_FOR: SignedDuration = SignedDuration::from_hours(1);
+pub(crate) const AWAITED_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// The empty nodes of a pool, and how many of them have to stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reserve {
+pub(crate) struct Reserve {
     /// The nodes that a pending pod fits and that no pod on them keeps.
     empty: BTreeSet<usize>,
     /// How many pending pods a new node of the pool could take: those with a place in this pass, wherever it is, as if
@@ -42,7 +42,7 @@ pub struct Reserve {
 
 /// The input for the reserves, in addition to the snapshot with the pending pods in it.
 #[derive(Clone, Copy, Debug)]
-pub struct ReserveInput<'a> {
+pub(crate) struct ReserveInput<'a> {
     /// The pending pods, without headroom: headroom is never bound.
     pub groups: &'a [PendingGroup],
     /// How many pods of each group have no place.
@@ -61,7 +61,7 @@ pub struct ReserveInput<'a> {
 
 impl ReserveInput<'_> {
     /// The nodes that each pool keeps for pending pods.
-    pub fn reserves(self, snapshot: &mut ClusterSnapshot, pools: &[Pool]) -> Vec<Reserve> {
+    pub(crate) fn reserves(self, snapshot: &mut ClusterSnapshot, pools: &[Pool]) -> Vec<Reserve> {
         let awaited: Vec<_> =
             self.groups.iter().zip(self.left).map(|(group, &left)| self.awaited(group, left)).collect();
         pools.iter().enumerate().map(|(index, pool)| self.of_pool(snapshot, index, pool, &awaited)).collect()

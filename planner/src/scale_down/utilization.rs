@@ -7,7 +7,7 @@ use crate::resources::{Amounts, Basic, Resource};
 
 /// What a utilization is the share of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measured {
+pub(crate) enum Measured {
     /// Cores.
     Cpu,
     /// Bytes.
@@ -18,7 +18,7 @@ pub enum Measured {
 
 impl Measured {
     /// As it is named in messages.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::Memory => "memory",
@@ -29,7 +29,7 @@ impl Measured {
 
 /// A share: the requested amount of the allocatable one. A node without the resource counts as unused.
 #[derive(Clone, Copy, Debug)]
-pub struct Utilization {
+pub(crate) struct Utilization {
     /// The resource with the larger requested share.
     pub measured: Measured,
     asked: i64,
@@ -41,7 +41,7 @@ pub struct Utilization {
 impl Utilization {
     /// The utilization of a node with `allocatable`, whose pods request `asked` in total. `gpus` are the GPUs that the
     /// node has.
-    pub fn of(asked: &Amounts, allocatable: &Amounts, gpus: &[Resource]) -> Self {
+    pub(crate) fn of(asked: &Amounts, allocatable: &Amounts, gpus: &[Resource]) -> Self {
         let [cpu, memory] = [Basic::Cpu, Basic::Memory].map(Resource::Basic);
         let nothing = [cpu, memory].iter().chain(gpus).all(|&resource| asked.get(resource) <= 0);
         let share = |measured: Measured, resource: Resource| {
@@ -57,23 +57,23 @@ impl Utilization {
     }
 
     /// Whether less than `percent` are requested.
-    pub fn is_below(self, percent: i32) -> bool {
+    pub(crate) fn is_below(self, percent: i32) -> bool {
         i128::from(self.asked) * 100 < i128::from(percent) * i128::from(self.of)
     }
 
     /// Whether neither cpu nor memory nor a GPU is requested; such a node is below every threshold. One with GPUs whose pods
     /// request only cpu is not: none of its GPUs is used, and it is in use.
-    pub const fn is_nothing(self) -> bool {
+    pub(crate) const fn is_nothing(self) -> bool {
         self.nothing
     }
 
     /// In whole percents, rounded down, for messages.
-    pub fn percent(self) -> i128 {
+    pub(crate) fn percent(self) -> i128 {
         i128::from(self.asked) * 100 / i128::from(self.of)
     }
 
     /// What the pods ask for, for messages.
-    pub fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let resource = self.measured.as_str();
         if self.measured == Measured::Gpus && self.asked == 0 && !self.nothing {
             return format!("none of its {resource}, and for other resources");

@@ -12,7 +12,7 @@ use crate::steps;
 
 /// The pods of one node that are a reason to keep it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WorkloadPods {
+pub(crate) struct WorkloadPods {
     /// Those that run on it, as indexes into the pass's pods.
     pub pods: Vec<usize>,
     /// How many pods it is being cleared for (nominated to it).
@@ -21,14 +21,14 @@ pub struct WorkloadPods {
 
 impl WorkloadPods {
     /// Their number.
-    pub const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.pods.len() + self.awaited
     }
 }
 
 /// The pods that are a reason to keep each node: `rules` are those of the nodes, `placed` holds for each pod the node it
 /// occupies.
-pub fn workload_pods(
+pub(crate) fn workload_pods(
     rules: &[CountingRules],
     all_pods: &[Arc<PodInfo>],
     placed: &[Option<(PodClassId, usize)>],

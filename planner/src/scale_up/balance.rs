@@ -13,7 +13,7 @@ use crate::snapshot::ClusterSnapshot;
 use crate::steps;
 
 /// The pools that can scale up in this pass, grouped into sets that are balanced; sets and their pools by index.
-pub fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
+pub(crate) fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
     let mut sets: Vec<Vec<usize>> = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
         if !pool.is_planned() || pool.closed().is_some() {
@@ -50,19 +50,19 @@ fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
 }
 
 /// What the expander `Priority` compares.
-pub fn weight(pool: &Pool) -> i32 {
+pub(crate) fn weight(pool: &Pool) -> i32 {
     pool.object.spec.weight.unwrap_or(1)
 }
 
 /// How strongly the pods of a class prefer nodes of this template.
-pub fn preference(class: &PodClass, template: &Template) -> i64 {
+pub(crate) fn preference(class: &PodClass, template: &Template) -> i64 {
     let holds = |term| node_affinity::matches(Some(std::slice::from_ref(term)), &template.profile).is_ok();
     class.preferred.iter().filter(|p| holds(&p.term)).map(|p| i64::from(p.weight)).sum()
 }
 
 /// How far the pools have scaled up in a plan.
 #[derive(Clone, Debug)]
-pub struct PlannedSizes<'a> {
+pub(crate) struct PlannedSizes<'a> {
     /// The pools.
     pub pools: &'a [Pool],
     /// Number of new nodes of each pool.
@@ -73,7 +73,7 @@ pub struct PlannedSizes<'a> {
 
 /// Which pool of a set opens the next node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NextPool {
+pub(crate) enum NextPool {
     /// This pool.
     Pool(usize),
     /// Pools that would take the pods are full.
@@ -85,7 +85,7 @@ pub enum NextPool {
 impl PlannedSizes<'_> {
     /// The smallest pool of the set that has room and whose new node would take a pod of this class. Of equally large
     /// ones the one that the pods prefer, then the first.
-    pub fn next(
+    pub(crate) fn next(
         &self,
         snapshot: &mut ClusterSnapshot,
         set: &[usize],
@@ -113,13 +113,13 @@ impl PlannedSizes<'_> {
     }
 
     /// Counts a new node of the pool.
-    pub fn opened(&mut self, pool: usize) {
+    pub(crate) fn opened(&mut self, pool: usize) {
         self.added[pool] += 1;
         self.room[pool] = self.room[pool].saturating_sub(1);
     }
 
     /// Uncounts a new node of the pool that is not needed after all.
-    pub fn closed(&mut self, pool: usize) {
+    pub(crate) fn closed(&mut self, pool: usize) {
         self.added[pool] = self.added[pool].saturating_sub(1);
         self.room[pool] = self.room[pool].saturating_add(1);
     }

@@ -10,7 +10,7 @@ use crate::pools::Pool;
 
 /// What a pool, or a set of balanced ones, would add, and for which pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExpansionOption {
+pub(crate) struct ExpansionOption {
     /// Number of nodes that would be added.
     pub nodes: usize,
     /// Number of pods that would find a place.
@@ -42,7 +42,11 @@ pub struct ExpansionOption {
 /// node does, and a GPU node with other pods on it is neither free for GPU pods nor goes. No count of pods or nodes, and
 /// no share of cpu, outweighs that. Two expanders stand above it: a user who sets different weights has said which pool
 /// comes first, and `Random` means any pool.
-pub fn compare(expander: Expander, a: (&ExpansionOption, u64), b: (&ExpansionOption, u64)) -> Ordering {
+pub(crate) fn compare(
+    expander: Expander,
+    a: (&ExpansionOption, u64),
+    b: (&ExpansionOption, u64),
+) -> Ordering {
     let ((a, drawn_a), (b, drawn_b)) = (a, b);
     let idle = a.idles_gpus.cmp(&b.idles_gpus);
     let by_expander = match expander {
@@ -59,7 +63,7 @@ pub fn compare(expander: Expander, a: (&ExpansionOption, u64), b: (&ExpansionOpt
 
 /// The random seed for `Random`: a different one after each scale-up, and the same one while nothing happens; otherwise
 /// a repeated pass would reach a different decision.
-pub fn seed(base: u64, pools: &[Pool]) -> u64 {
+pub(crate) fn seed(base: u64, pools: &[Pool]) -> u64 {
     pools.iter().fold(base, |seed, pool| {
         let grown = pool.remembered.as_ref().and_then(|a| a.last_scale_up_time.as_ref());
         let round = grown.map_or(0, |time| time.0.as_second().unsigned_abs());
@@ -68,7 +72,7 @@ pub fn seed(base: u64, pools: &[Pool]) -> u64 {
 }
 
 /// The random number for `Random`: the same for the same seed, round and pool, whatever other pools there are.
-pub fn draw(seed: u64, round: u64, pool: &str) -> u64 {
+pub(crate) fn draw(seed: u64, round: u64, pool: &str) -> u64 {
     // 64-bit FNV-1a, then the finalizer of SplitMix64, so that similar names give very different numbers.
     let hash = pool.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ seed ^ round.rotate_left(32), |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -79,7 +83,7 @@ pub fn draw(seed: u64, round: u64, pool: &str) -> u64 {
 }
 
 /// Compares expansion options by the share of cpu, of memory and of GPUs that pods would leave unused, the least first.
-pub fn least_waste(a: &ExpansionOption, b: &ExpansionOption) -> Ordering {
+pub(crate) fn least_waste(a: &ExpansionOption, b: &ExpansionOption) -> Ordering {
     waste(a).total_cmp(&waste(b))
 }
 

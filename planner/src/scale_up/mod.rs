@@ -2,16 +2,16 @@
 //! pass. The set of balanced pools with the best expansion option takes what it can; what is left goes to the next.
 
 mod awaited_nodes;
-pub mod balance;
-pub mod expander;
-pub mod packing;
-pub mod placement;
+pub(crate) mod balance;
+pub(crate) mod expander;
+pub(crate) mod packing;
+pub(crate) mod placement;
 
 use shared_crds::v1alpha1::Expander;
 
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::Pool;
-use crate::requirements::pod_class::PodClass;
+use crate::requirements::pod_class::PodClasses;
 use crate::scale_up::balance::{NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
 use crate::scale_up::placement::{PendingPods, Placement};
@@ -25,7 +25,7 @@ const MOST_TRIALS: usize = 16;
 
 /// The scale-up of the pools, and the pods it is for.
 #[derive(Clone, Debug, Default)]
-pub struct ScaleUp {
+pub(crate) struct ScaleUp {
     /// Number of new nodes, by pool.
     pub added: Vec<usize>,
     /// Whether a bound cut the number of nodes that pending pods need, by pool.
@@ -39,7 +39,7 @@ pub struct ScaleUp {
 impl ScaleUp {
     /// How many pending pods, including headroom, are planned onto each of `nodes` existing nodes. `counts` says whether
     /// those of an entry count on a node.
-    pub fn planned_on(
+    pub(crate) fn planned_on(
         &self,
         snapshot: &ClusterSnapshot,
         nodes: usize,
@@ -60,7 +60,7 @@ impl ScaleUp {
     }
 
     /// Whether pending pods need each pool to be larger: it scales up now, or is not allowed to yet.
-    pub fn grows(&self, pools: &[Pool]) -> Vec<bool> {
+    pub(crate) fn grows(&self, pools: &[Pool]) -> Vec<bool> {
         let awaited = |index: usize| self.limited[index] && pools[index].ceiling.is_some();
         self.added.iter().enumerate().map(|(index, &added)| added > 0 || awaited(index)).collect()
     }
@@ -68,11 +68,11 @@ impl ScaleUp {
 
 /// The input of the scale-up of a pass.
 #[derive(Clone, Copy, Debug)]
-pub struct ScaleUpInput<'a> {
+pub(crate) struct ScaleUpInput<'a> {
     /// The pools.
     pub pools: &'a [Pool],
     /// All classes of pods.
-    pub classes: &'a [PodClass],
+    pub classes: &'a PodClasses,
     /// The pending pods, in the order in which they are considered.
     pub pending: &'a [PendingPods],
     /// The existing nodes that will be gone soon, as indexes into the pass's nodes: no pool grows for pods that have
@@ -83,7 +83,7 @@ pub struct ScaleUpInput<'a> {
 }
 
 /// Places the pending pods on `snapshot`, where they stay, together with the new nodes that some of them need.
-pub fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) -> ScaleUp {
+pub(crate) fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) -> ScaleUp {
     let search = Search { pass: *pass, sets: balance::sets(pass.pools) };
     let base = snapshot.fork();
     let bounded: Vec<_> = pass.pools.iter().map(Pool::room).collect();
@@ -143,7 +143,7 @@ impl Search<'_> {
         let mut round = 0;
         loop {
             snapshot.revert(base);
-            let first = snapshot.nodes();
+            let first = snapshot.next_node();
             let mut sizes = PlannedSizes { pools, added: vec![0; pools.len()], room: room.to_vec() };
             for &pool in &opened {
                 if snapshot.open(pool).is_some() {
@@ -160,9 +160,10 @@ impl Search<'_> {
             if round < MOST_ROUNDS && snapshot.domains() > domains && spreads() {
                 continue;
             }
-            steps::count(snapshot.nodes() - first);
+            let new_nodes = snapshot.nodes_from(first);
+            steps::count(new_nodes.len());
             let mut retired = false;
-            for node in first..snapshot.nodes() {
+            for node in new_nodes {
                 if let (Place::Planned(pool), true) =
                     (snapshot.place_of(node), snapshot.pods_on(node).is_empty())
                 {

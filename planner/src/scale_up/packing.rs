@@ -5,14 +5,14 @@ use super::balance::{NextPool, PlannedSizes, preference, weight};
 use super::expander::ExpansionOption;
 use super::placement::{PendingPods, Placement};
 use crate::pools::Template;
-use crate::requirements::pod_class::PodClass;
+use crate::requirements::pod_class::PodClasses;
 use crate::resources::{Amounts, Basic, Resource};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 use crate::steps;
 
 /// The result of packing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Packing {
+pub(crate) struct Packing {
     /// The pools of the nodes that were opened, in that order.
     pub opened: Vec<usize>,
     /// Where pods were placed, and how many of each entry are left.
@@ -25,16 +25,16 @@ pub struct Packing {
 
 /// Packs the pods that are still in `left` onto the snapshot, with new nodes of the pools in `set`. Placed pods and
 /// opened nodes stay in the snapshot and in `sizes`; `None` if no node was opened and no pod placed.
-pub fn pack(
+pub(crate) fn pack(
     snapshot: &mut ClusterSnapshot,
-    classes: &[PodClass],
+    classes: &PodClasses,
     pending: &[PendingPods],
     left: &[usize],
     set: &[usize],
     sizes: &mut PlannedSizes<'_>,
 ) -> Option<Packing> {
     let placement = Placement { placed: vec![Vec::new(); pending.len()], left: left.to_vec() };
-    let first = snapshot.nodes();
+    let first = snapshot.next_node();
     let full = vec![false; pending.len()];
     let mut packer = Packer { snapshot, classes, set, sizes, first, placement, opened: Vec::new(), full };
     packer.run(pending);
@@ -47,7 +47,7 @@ pub fn pack(
 
 struct Packer<'w, 's, 'p> {
     snapshot: &'w mut ClusterSnapshot,
-    classes: &'s [PodClass],
+    classes: &'s PodClasses,
     set: &'s [usize],
     sizes: &'s mut PlannedSizes<'p>,
     /// The index of the first new node.
@@ -113,7 +113,7 @@ impl Packer<'_, '_, '_> {
 
 fn option(
     sizes: &PlannedSizes<'_>,
-    classes: &[PodClass],
+    classes: &PodClasses,
     pending: &[PendingPods],
     placement: &Placement,
     opened: &[usize],
@@ -138,7 +138,7 @@ fn option(
         let class = &classes[pods.class];
         for &(node, count) in placed {
             option.pods += count;
-            let new = node.checked_sub(first).and_then(|at| Some((at, *opened.get(at)?)));
+            let new = node.0.checked_sub(first.0).and_then(|at| Some((at, *opened.get(at)?)));
             let Some((at, pool)) = new else { continue };
             option.requested_cpu += total(&class.request, Basic::Cpu, count);
             option.requested_memory += total(&class.request, Basic::Memory, count);

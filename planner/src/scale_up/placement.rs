@@ -6,7 +6,7 @@ use crate::steps;
 
 /// Equal pending pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PendingPods {
+pub(crate) struct PendingPods {
     /// Their class.
     pub class: PodClassId,
     /// Their number.
@@ -15,7 +15,7 @@ pub struct PendingPods {
 
 /// The placement of pending pods, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
+pub(crate) struct Placement {
     /// For each entry of pending pods, how many were placed on which node.
     pub placed: Vec<Vec<(NodeIndex, usize)>>,
     /// For each entry of pending pods, how many have no place yet.
@@ -24,7 +24,7 @@ pub struct Placement {
 
 impl Placement {
     /// A placement in which no pod has a place yet.
-    pub fn of(pending: &[PendingPods]) -> Self {
+    pub(crate) fn of(pending: &[PendingPods]) -> Self {
         Self {
             placed: vec![Vec::new(); pending.len()],
             left: pending.iter().map(|pods| pods.count).collect(),
@@ -32,7 +32,7 @@ impl Placement {
     }
 
     /// Records where pods of an entry were placed, and returns whether there were any.
-    pub fn note(&mut self, entry: usize, placed: Vec<(NodeIndex, usize)>) -> bool {
+    pub(crate) fn note(&mut self, entry: usize, placed: Vec<(NodeIndex, usize)>) -> bool {
         let count: usize = placed.iter().map(|p| p.1).sum();
         self.left[entry] = self.left[entry].saturating_sub(count);
         self.placed[entry].extend(placed);
@@ -41,7 +41,7 @@ impl Placement {
 
     /// Places what is left on all nodes of the snapshot. Pods that depend on the placement of other pods are tried
     /// again until no more pods are placed.
-    pub fn fill(&mut self, snapshot: &mut ClusterSnapshot, pending: &[PendingPods]) {
+    pub(crate) fn fill(&mut self, snapshot: &mut ClusterSnapshot, pending: &[PendingPods]) {
         let mut again = false;
         loop {
             let mut moved = false;

@@ -21,7 +21,7 @@ use crate::steps;
 
 /// What capacity is read from.
 #[derive(Clone, Copy, Debug)]
-pub struct SnapshotInput<'a> {
+pub(crate) struct SnapshotInput<'a> {
     /// The objects of the pass.
     pub input: PassInput<'a>,
     /// The pod classes and topology counts of the pass, and the daemons, which use resources of each node.
@@ -33,7 +33,7 @@ pub struct SnapshotInput<'a> {
 }
 
 /// The snapshot of a pass before pending pods are placed.
-pub fn snapshot(
+pub(crate) fn snapshot(
     source: SnapshotInput<'_>,
     pools: &[Pool],
     names: &mut ResourceNames,

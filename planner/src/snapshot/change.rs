@@ -9,7 +9,7 @@ use crate::steps;
 
 /// A state that [`ClusterSnapshot::revert`] can return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fork(usize);
+pub(crate) struct Fork(usize);
 
 /// A change.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,12 @@ pub(super) enum UndoEntry {
 
 impl ClusterSnapshot {
     /// Remembers the current state.
-    pub const fn fork(&self) -> Fork {
+    pub(crate) const fn fork(&self) -> Fork {
         Fork(self.journal.len())
     }
 
     /// Reverts all changes since `fork`.
-    pub fn revert(&mut self, fork: Fork) {
+    pub(crate) fn revert(&mut self, fork: Fork) {
         while self.journal.len() > fork.0 {
             match self.journal.pop() {
                 Some(UndoEntry::Placed(node, class, count)) => {
@@ -63,7 +63,7 @@ impl ClusterSnapshot {
     }
 
     /// Adds a new node of the pool; `None` if the pool has no template.
-    pub fn open(&mut self, pool: usize) -> Option<NodeIndex> {
+    pub(crate) fn open(&mut self, pool: usize) -> Option<NodeIndex> {
         let template = self.templates.get(pool)?.as_ref()?;
         let (bucket, node_class, free) = (template.bucket, template.node_class, template.free.clone());
         let increments = template.increments.clone();
@@ -76,7 +76,7 @@ impl ClusterSnapshot {
     }
 
     /// Removes pods from a node, at most as many as there are.
-    pub fn evict(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
+    pub(crate) fn evict(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
         let pods = &self.nodes[node].pods;
         let there = pods.binary_search_by_key(&class, |p| p.0).map_or(0, |at| pods[at].1);
         let count = count.min(there);
@@ -88,7 +88,7 @@ impl ClusterSnapshot {
     }
 
     /// Closes the node to further pods. It still counts, with its pods.
-    pub fn close(&mut self, node: NodeIndex) {
+    pub(crate) fn close(&mut self, node: NodeIndex) {
         if self.nodes[node].closed & CLOSED == 0 {
             self.nodes[node].closed |= CLOSED;
             self.reindex(node);
@@ -100,7 +100,7 @@ impl ClusterSnapshot {
     /// A spread constraint with `nodeTaintsPolicy: Ignore` (the default) goes on counting its domain, also when no pod
     /// is left there; one with `Honor` does not, unless the pods tolerate the taints. Source: the inclusion policies in
     /// kube-scheduler 1.36's plugin `PodTopologySpread`. Every affinity counts the pods that are still on it.
-    pub fn cordon(&mut self, node: NodeIndex) {
+    pub(crate) fn cordon(&mut self, node: NodeIndex) {
         if self.nodes[node].cordoned || self.nodes[node].gone {
             return;
         }
@@ -130,12 +130,12 @@ impl ClusterSnapshot {
     }
 
     /// Keeps places for pods on a node that has room for them, although a constraint keeps them off it for now.
-    pub fn hold(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
+    pub(crate) fn hold(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
         self.put(node, class, count);
     }
 
     /// Removes the node, with the pods that are still on it; a domain is removed with its last node.
-    pub fn retire(&mut self, node: NodeIndex) {
+    pub(crate) fn retire(&mut self, node: NodeIndex) {
         if self.nodes[node].gone {
             return;
         }
@@ -166,10 +166,8 @@ impl ClusterSnapshot {
         free: Amounts,
         increments: Vec<TopologyCountId>,
     ) -> NodeIndex {
-        let ix = self.nodes.len();
         let slot = self.buckets[bucket].nodes.len();
-        self.buckets[bucket].nodes.push(ix);
-        self.nodes.push(Node {
+        let ix = self.nodes.push(Node {
             place,
             bucket,
             slot,
@@ -182,13 +180,14 @@ impl ClusterSnapshot {
             cordoned: false,
             gone: false,
         });
+        self.buckets[bucket].nodes.push(ix);
         self.join(ix);
         self.count_raised(ix, true);
         ix
     }
 
     fn unopen(&mut self) {
-        let Some(node) = self.nodes.len().checked_sub(1) else { return };
+        let Some(node) = self.nodes.indexes().next_back() else { return };
         self.count_raised(node, false);
         self.leave(node);
         let bucket = &mut self.buckets[self.nodes[node].bucket];

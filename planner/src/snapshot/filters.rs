@@ -4,14 +4,14 @@ use super::bits::CLOSED;
 use super::rules::{DomainKind, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex};
 use crate::reasons::Rejection;
-use crate::requirements::pod_class::PodClassId;
+use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::requirements::predicates;
 use crate::resources::Resource;
 use crate::steps;
 
 /// The node to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeOrTemplate {
+pub(crate) enum NodeOrTemplate {
     /// A node of the snapshot.
     Node(NodeIndex),
     /// A new node of that pool, if it were opened now.
@@ -20,7 +20,7 @@ pub enum NodeOrTemplate {
 
 /// Why a pod cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlacementError {
+pub(crate) enum PlacementError {
     /// The node takes no pod at all, or the pool has no template.
     Closed,
     /// Taints, labels, ports, or other pods.
@@ -31,7 +31,7 @@ pub enum PlacementError {
 
 impl ClusterSnapshot {
     /// Why `target` takes no pod of this class; `None` if it does. Bounds of pools are ignored.
-    pub fn why_not(&self, class: PodClassId, target: NodeOrTemplate) -> Option<PlacementError> {
+    pub(crate) fn why_not(&self, class: PodClassId, target: NodeOrTemplate) -> Option<PlacementError> {
         steps::count(1);
         let rule = &self.classes[class];
         let (node_class, free) = match target {
@@ -61,7 +61,7 @@ impl ClusterSnapshot {
 
     /// Whether an empty new node of the pool would take a pod of this class if there were no other pods; `false` if the
     /// pool does not grow for such pods.
-    pub fn could_take(&mut self, class: PodClassId, pool: usize) -> bool {
+    pub(crate) fn could_take(&mut self, class: PodClassId, pool: usize) -> bool {
         steps::count(1);
         let rule = std::sync::Arc::clone(&self.classes[class]);
         let Some(Some(template)) = self.templates.get(pool) else { return false };
@@ -72,7 +72,7 @@ impl ClusterSnapshot {
     }
 
     /// Whether a new node of the pool would take a pod of this class.
-    pub fn would_take(&mut self, class: PodClassId, pool: usize) -> bool {
+    pub(crate) fn would_take(&mut self, class: PodClassId, pool: usize) -> bool {
         if !self.could_take(class, pool) {
             return false;
         }
@@ -98,7 +98,7 @@ impl ClusterSnapshot {
     }
 
     /// A topology count over single nodes, on the target.
-    fn here(&self, topology_count: usize, target: NodeOrTemplate) -> u32 {
+    fn here(&self, topology_count: TopologyCountId, target: NodeOrTemplate) -> u32 {
         match target {
             NodeOrTemplate::Node(node) => super::change::count_of(&self.nodes[node], topology_count),
             NodeOrTemplate::Template(_) => self.brought(topology_count, target),
@@ -106,7 +106,7 @@ impl ClusterSnapshot {
     }
 
     /// What a new node adds to a topology count by itself, because daemons run on it.
-    fn brought(&self, topology_count: usize, target: NodeOrTemplate) -> u32 {
+    fn brought(&self, topology_count: TopologyCountId, target: NodeOrTemplate) -> u32 {
         let NodeOrTemplate::Template(pool) = target else { return 0 };
         let increments = |t: &super::Template| {
             let counts = self.node_classes.list[t.node_class].counts(topology_count);
@@ -117,7 +117,12 @@ impl ClusterSnapshot {
     }
 
     /// A topology count in the domain of the target.
-    pub(super) fn around(&self, topology_count: usize, node_class: usize, target: NodeOrTemplate) -> u32 {
+    pub(super) fn around(
+        &self,
+        topology_count: TopologyCountId,
+        node_class: usize,
+        target: NodeOrTemplate,
+    ) -> u32 {
         let counts = &self.counts[topology_count];
         match self.node_classes.list[node_class].domain(counts.domain_kind) {
             Some(domain) => counts.pods[domain].saturating_add(self.brought(topology_count, target)),
@@ -130,7 +135,9 @@ impl ClusterSnapshot {
             .anti_affinity_on_host
             .iter()
             .filter(|&&topology_count| self.here(topology_count, target) > 0);
-        let named = |&topology_count: &usize| self.rules.ports.iter().find(|(_, id)| **id == topology_count);
+        let named = |&topology_count: &TopologyCountId| {
+            self.rules.ports.iter().find(|(_, id)| **id == topology_count)
+        };
         let (port, _) = ports.find_map(named)?;
         Some(Rejection::HostPortConflict(format!("{}/{}", port.port, port.protocol)))
     }
@@ -142,7 +149,7 @@ impl ClusterSnapshot {
         target: NodeOrTemplate,
     ) -> Option<Rejection> {
         let of = &self.node_classes.list[node_class];
-        let count = |topology_count: usize| self.around(topology_count, node_class, target);
+        let count = |topology_count: TopologyCountId| self.around(topology_count, node_class, target);
         if let Some(affinity) = &rule.affinity {
             let topology_counts = || affinity.topology_counts.iter().chain(&affinity.topology_counts_on_host);
             if let Some(&topology_count) =

@@ -23,7 +23,7 @@ const NONE: Entry = Entry { free: [i64::MIN; 4], closed: u64::MAX };
 
 /// The tree. Slots are numbered from 0 in the order in which they were pushed.
 #[derive(Clone, Debug, Default)]
-pub struct FitIndex {
+pub(crate) struct FitIndex {
     /// Number of slots in use.
     len: usize,
     /// Number of leaves in the tree, a power of two, or 0.
@@ -34,7 +34,7 @@ pub struct FitIndex {
 
 impl FitIndex {
     /// An index over these slots.
-    pub fn of(slots: impl ExactSizeIterator<Item = (Free, u64)>) -> Self {
+    pub(crate) fn of(slots: impl ExactSizeIterator<Item = (Free, u64)>) -> Self {
         Self::built(slots.map(|(free, closed)| Entry { free, closed }))
     }
 
@@ -53,17 +53,13 @@ impl FitIndex {
     }
 
     /// Number of slots in use.
-    pub const fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no slots.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Adds a slot at the end.
-    pub fn push(&mut self, free: Free, closed: u64) {
+    pub(crate) fn push(&mut self, free: Free, closed: u64) {
         if self.len == self.leaves {
             let mut slots = self.entries.get(self.leaves..).unwrap_or_default().to_vec();
             slots.resize((self.leaves * 2).max(1), NONE);
@@ -76,7 +72,7 @@ impl FitIndex {
     }
 
     /// Removes the last slot.
-    pub fn pop(&mut self) {
+    pub(crate) fn pop(&mut self) {
         if self.len > 0 {
             self.put(self.len - 1, NONE);
             self.len -= 1;
@@ -84,7 +80,7 @@ impl FitIndex {
     }
 
     /// Replaces the values of a slot.
-    pub fn set(&mut self, slot: usize, free: Free, closed: u64) {
+    pub(crate) fn set(&mut self, slot: usize, free: Free, closed: u64) {
         self.put(slot, Entry { free, closed });
     }
 
@@ -102,7 +98,7 @@ impl FitIndex {
 
     /// The first slot from `start` on that has room for `need` and is closed to nothing in `mask`. Resources that are
     /// not needed are ignored.
-    pub fn first_from(&self, start: usize, need: Free, mask: u64) -> Option<usize> {
+    pub(crate) fn first_from(&self, start: usize, need: Free, mask: u64) -> Option<usize> {
         if start >= self.len {
             return None;
         }

@@ -4,11 +4,11 @@
 //! Other modules decide in which order pods are placed and which pool opens a node. See `docs/adr/0012`.
 
 mod bits;
-pub mod capacity;
+pub(crate) mod capacity;
 mod change;
 mod domain_counts;
 mod filters;
-pub mod index;
+pub(crate) mod index;
 mod node_class;
 mod place;
 mod rules;
@@ -23,9 +23,9 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use change::Fork;
-pub use filters::{NodeOrTemplate, PlacementError};
-pub use place::Scope;
+pub(crate) use change::Fork;
+pub(crate) use filters::{NodeOrTemplate, PlacementError};
+pub(crate) use place::Scope;
 
 use self::bits::Bits;
 use self::change::UndoEntry;
@@ -33,21 +33,24 @@ use self::domain_counts::DomainCounts;
 use self::node_class::NodeClasses;
 use self::rules::{PlacementRule, PlacementRules};
 use self::supplies::Supplies;
+use crate::index::{Indexed, index_type};
 use crate::requirements::constraints::Constraints;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
-    HostPort, PodClass, PodClassId, Supply, TopologyCount, TopologyCountId,
+    HostPort, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
 };
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
 use crate::steps;
 
 /// Index of a node in a [`ClusterSnapshot`].
-pub type NodeIndex = usize;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeIndex(pub(crate) usize);
+index_type!(NodeIndex);
 
 /// Identifies a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub(crate) enum Place {
     /// An existing node, by its index in the pass.
     Node(usize),
     /// A node of that pool that was requested and does not exist yet.
@@ -58,15 +61,15 @@ pub enum Place {
 
 /// The input for creating a snapshot.
 #[derive(Clone, Debug)]
-pub struct Setup<'a> {
+pub(crate) struct Setup<'a> {
     /// The constraint sets that classes and topology counts refer to.
     pub constraint_sets: &'a [Constraints],
     /// All classes of pods.
-    pub classes: &'a [PodClass],
+    pub classes: &'a PodClasses,
     /// All topology counts.
-    pub topology_counts: &'a [TopologyCount],
+    pub topology_counts: &'a TopologyCounts,
     /// All supplies.
-    pub supplies: &'a [Supply],
+    pub supplies: &'a Indexed<SupplyId, Supply>,
     /// For each constraint set, whether pending pods have it: nodes that the fewest of these can use are filled first.
     pub pending: &'a [bool],
     /// The nodes: existing ones first, in the order of the pass.
@@ -77,7 +80,7 @@ pub struct Setup<'a> {
 
 /// An existing or upcoming node.
 #[derive(Clone, Debug)]
-pub struct NodeSetup {
+pub(crate) struct NodeSetup {
     /// Identifies the node.
     pub place: Place,
     /// Name, labels and taints; nodes that do not exist yet share their pool's.
@@ -96,7 +99,7 @@ pub struct NodeSetup {
 
 /// A new node of a pool.
 #[derive(Clone, Debug)]
-pub struct TemplateSetup {
+pub(crate) struct TemplateSetup {
     /// Labels and taints.
     pub profile: Arc<NodeProfile>,
     /// The free capacity of an empty one.
@@ -109,16 +112,16 @@ pub struct TemplateSetup {
 
 /// The nodes, pods and counts of a pass.
 #[derive(Clone, Debug)]
-pub struct ClusterSnapshot {
+pub(crate) struct ClusterSnapshot {
     constraint_sets: Vec<Constraints>,
-    classes: Vec<Arc<PlacementRule>>,
+    classes: Indexed<PodClassId, Arc<PlacementRule>>,
     rules: PlacementRules,
     node_classes: NodeClasses,
-    nodes: Vec<Node>,
+    nodes: Indexed<NodeIndex, Node>,
     buckets: Vec<Bucket>,
     /// The buckets in the order in which they are searched.
     order: Vec<usize>,
-    counts: Vec<DomainCounts>,
+    counts: Indexed<TopologyCountId, DomainCounts>,
     /// The topology counts that a spread constraint uses.
     spread: Vec<TopologyCountId>,
     templates: Vec<Option<Template>>,
@@ -170,7 +173,7 @@ struct Template {
 
 impl ClusterSnapshot {
     /// The snapshot of a pass before anything is placed.
-    pub fn new(setup: Setup<'_>) -> Self {
+    pub(crate) fn new(setup: Setup<'_>) -> Self {
         let Setup { constraint_sets, classes, topology_counts, supplies, pending, nodes, templates } = setup;
         let taken = nodes.iter().flat_map(|node| &node.ports);
         let of_templates = templates.iter().flatten().flat_map(|template| &template.ports);
@@ -181,9 +184,10 @@ impl ClusterSnapshot {
         let of_nodes: Vec<_> = nodes.iter().map(|node| node_class(&node.profile)).collect();
         let of_templates: Vec<_> =
             templates.iter().map(|template| template.as_ref().map(|t| node_class(&t.profile))).collect();
-        let counts: Vec<_> = (0..rules.domain_kinds.len())
-            .map(|topology_count| {
-                let domain_kind = rules.domain_kinds[topology_count];
+        let counts: Indexed<TopologyCountId, _> = rules
+            .domain_kinds
+            .enumerated()
+            .map(|(topology_count, &domain_kind)| {
                 let domains =
                     if let rules::DomainKind::Key(key) = domain_kind { node_classes.values(key) } else { 0 };
                 DomainCounts::new(domain_kind, domains, rules.spread[topology_count])
@@ -197,10 +201,10 @@ impl ClusterSnapshot {
             constraint_sets: constraint_sets.to_vec(),
             classes: std::mem::take(&mut rules.classes).into_iter().map(Arc::new).collect(),
             counts,
-            spread: (0..rules.spread.len()).filter(|&topology_count| rules.spread[topology_count]).collect(),
+            spread: rules.spread.indexes().filter(|&topology_count| rules.spread[topology_count]).collect(),
             rules,
             node_classes,
-            nodes: Vec::with_capacity(nodes.len()),
+            nodes: Vec::with_capacity(nodes.len()).into(),
             buckets: Vec::new(),
             order: Vec::new(),
             templates: Vec::new(),
@@ -226,50 +230,62 @@ impl ClusterSnapshot {
     }
 
     /// The number of nodes, including retired ones.
-    pub fn nodes(&self) -> usize {
+    pub(crate) fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
+    /// The index that the next new node will have.
+    pub(crate) fn next_node(&self) -> NodeIndex {
+        self.nodes.next()
+    }
+
+    /// All nodes, including retired ones.
+    pub(crate) fn node_indexes(&self) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
+        self.nodes.indexes()
+    }
+
+    /// The nodes from `first` on, including retired ones.
+    pub(crate) fn nodes_from(&self, first: NodeIndex) -> impl ExactSizeIterator<Item = NodeIndex> + use<> {
+        self.nodes.indexes_from(first)
+    }
+
     /// Identifies the node.
-    pub fn place_of(&self, node: NodeIndex) -> Place {
+    pub(crate) fn place_of(&self, node: NodeIndex) -> Place {
         self.nodes[node].place
     }
 
     /// The snapshot's index of an existing node of the pass.
-    pub fn node_of(&self, node: usize) -> NodeIndex {
-        debug_assert_eq!(self.nodes[node].place, Place::Node(node), "existing nodes come first");
-        node
-    }
-
-    /// The free capacity of a node; negative if it is overcommitted.
-    pub fn free(&self, node: NodeIndex) -> &Amounts {
-        &self.nodes[node].free
+    pub(crate) fn node_of(&self, node: usize) -> NodeIndex {
+        let index = NodeIndex(node);
+        debug_assert_eq!(self.nodes[index].place, Place::Node(node), "existing nodes come first");
+        index
     }
 
     /// The pods on a node, by class.
-    pub fn pods_on(&self, node: NodeIndex) -> &[(PodClassId, usize)] {
+    pub(crate) fn pods_on(&self, node: NodeIndex) -> &[(PodClassId, usize)] {
         &self.nodes[node].pods
     }
 
     /// Whether the node has been retired.
-    pub fn is_gone(&self, node: NodeIndex) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_gone(&self, node: NodeIndex) -> bool {
         self.nodes[node].gone
     }
 
     /// The topology counts that a node raises apart from the pods on it.
-    pub fn raised_besides(&self, node: NodeIndex) -> &[TopologyCountId] {
+    pub(crate) fn raised_besides(&self, node: NodeIndex) -> &[TopologyCountId] {
         &self.nodes[node].increments
     }
 
     /// Whether pods or nodes that are added later can make a place for pods of this class: it has an affinity, or an
     /// anti-affinity over more than single nodes, or it spreads. The places of other classes do not depend on nodes that
     /// take no pods.
-    pub fn waits(&self, class: PodClassId) -> bool {
+    pub(crate) fn waits(&self, class: PodClassId) -> bool {
         self.classes[class].waits
     }
 
     /// Whether pods of this class affect other pods only by the capacity they use.
-    pub fn is_plain(&self, class: PodClassId) -> bool {
+    pub(crate) fn is_plain(&self, class: PodClassId) -> bool {
         let rule = &self.classes[class];
         !rule.waits
             && rule.anti_affinity_on_host.is_empty()
@@ -278,17 +294,17 @@ impl ClusterSnapshot {
     }
 
     /// Whether pods of this class have spread constraints, for which new nodes can add domains.
-    pub fn spreads(&self, class: PodClassId) -> bool {
+    pub(crate) fn spreads(&self, class: PodClassId) -> bool {
         !self.classes[class].spreads.is_empty() || !self.classes[class].spreads_here.is_empty()
     }
 
     /// The free capacity of an empty new node of a pool; `None` if the pool has no template.
-    pub fn free_on_new(&self, pool: usize) -> Option<&Amounts> {
+    pub(crate) fn free_on_new(&self, pool: usize) -> Option<&Amounts> {
         self.templates.get(pool)?.as_ref().map(|template| &template.free)
     }
 
     /// The number of domains that all spread constraints see together: increases when a node adds a domain.
-    pub fn domains(&self) -> usize {
+    pub(crate) fn domains(&self) -> usize {
         steps::count(self.spread.len());
         self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
     }

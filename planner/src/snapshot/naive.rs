@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::NodeIndex;
+use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
-    CountedNodes, HostPort, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
+    CountedNodes, HostPort, PodClass, PodClassId, PodClasses, TopologyCountId, TopologyCounts, TopologySpread,
 };
 use crate::requirements::predicates::{self, node_affinity, selector, taints};
 use crate::resources::Amounts;
@@ -27,9 +28,9 @@ pub(crate) struct NaiveNode {
 #[derive(Clone, Debug)]
 pub(crate) struct Naive {
     pub(crate) constraint_sets: Vec<Constraints>,
-    pub(crate) classes: Vec<PodClass>,
-    pub(crate) topology_counts: Vec<TopologyCount>,
-    pub(crate) nodes: Vec<NaiveNode>,
+    pub(crate) classes: PodClasses,
+    pub(crate) topology_counts: TopologyCounts,
+    pub(crate) nodes: Indexed<NodeIndex, NaiveNode>,
 }
 
 impl Naive {
@@ -103,7 +104,9 @@ impl Naive {
 
     fn keeps(&self, spread: &TopologySpread, node: NodeIndex) -> bool {
         let Some(own) = self.domain(spread.topology_count, node) else { return false };
-        let domains: BTreeSet<_> = (0..self.nodes.len())
+        let domains: BTreeSet<_> = self
+            .nodes
+            .indexes()
             .filter(|&n| self.counts(spread.topology_count, n))
             .filter_map(|n| self.domain(spread.topology_count, n))
             .collect();
@@ -117,7 +120,7 @@ impl Naive {
     fn domain(&self, topology_count: TopologyCountId, node: NodeIndex) -> Option<String> {
         let key = &self.topology_counts[topology_count].key;
         let value = self.nodes[node].profile.labels.get(key)?;
-        Some(if key == HOSTNAME_LABEL { node.to_string() } else { value.clone() })
+        Some(if key == HOSTNAME_LABEL { node.0.to_string() } else { value.clone() })
     }
 
     fn counts(&self, topology_count: TopologyCountId, node: NodeIndex) -> bool {
@@ -145,12 +148,12 @@ impl Naive {
     }
 
     fn count(&self, topology_count: TopologyCountId, domain: &str) -> u32 {
-        let of_domain = |&n: &usize| self.domain(topology_count, n).as_deref() == Some(domain);
-        (0..self.nodes.len()).filter(of_domain).map(|n| self.on(topology_count, n)).sum()
+        let of_domain = |&n: &NodeIndex| self.domain(topology_count, n).as_deref() == Some(domain);
+        self.nodes.indexes().filter(of_domain).map(|n| self.on(topology_count, n)).sum()
     }
 
     fn total(&self, topology_count: TopologyCountId) -> u32 {
-        (0..self.nodes.len()).map(|n| self.on(topology_count, n)).sum()
+        self.nodes.indexes().map(|n| self.on(topology_count, n)).sum()
     }
 
     fn on(&self, topology_count: TopologyCountId, node: NodeIndex) -> u32 {

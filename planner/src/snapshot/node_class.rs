@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::rules::{DomainKind, PlacementRules};
+use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
-use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId, TopologyCounts};
 use crate::requirements::predicates::{self, node_affinity, selector, taints};
 use crate::steps;
 
@@ -19,9 +20,9 @@ pub(super) struct NodeClass {
     /// Its domain of each topology key.
     pub(super) domains: Vec<Option<usize>>,
     /// Whether its nodes count for each topology count.
-    counts: Vec<bool>,
+    counts: Indexed<TopologyCountId, bool>,
     /// Whether they do while they are cordoned; `None` if that is the same.
-    counts_cordoned: Option<Vec<bool>>,
+    counts_cordoned: Option<Indexed<TopologyCountId, bool>>,
 }
 
 /// All node classes.
@@ -61,7 +62,7 @@ impl NodeClasses {
         &mut self,
         profile: &NodeProfile,
         constraint_sets: &[Constraints],
-        topology_counts: &[TopologyCount],
+        topology_counts: &TopologyCounts,
         rules: &PlacementRules,
     ) -> usize {
         steps::count(1);
@@ -83,11 +84,16 @@ impl NodeClasses {
             let next = values.len();
             domains.push(reduced.labels.get(key).map(|value| *values.entry(value.clone()).or_insert(next)));
         }
-        let mut node_class =
-            NodeClass { profile: reduced.clone(), host, domains, counts: Vec::new(), counts_cordoned: None };
+        let mut node_class = NodeClass {
+            profile: reduced.clone(),
+            host,
+            domains,
+            counts: Indexed::default(),
+            counts_cordoned: None,
+        };
         let (counts, while_cordoned) = node_class.all_counts(topology_counts, constraint_sets, rules);
-        node_class.counts_cordoned = (while_cordoned != counts).then_some(while_cordoned);
-        node_class.counts = counts;
+        node_class.counts_cordoned = (while_cordoned != counts).then(|| while_cordoned.into());
+        node_class.counts = counts.into();
         let id = self.list.len();
         self.list.push(node_class);
         self.ids.insert(known, id);
@@ -155,7 +161,7 @@ impl NodeClass {
     /// Whether its nodes count for each topology count, and whether they do while they are cordoned; ports count everywhere.
     fn all_counts(
         &self,
-        topology_counts: &[TopologyCount],
+        topology_counts: &TopologyCounts,
         constraint_sets: &[Constraints],
         rules: &PlacementRules,
     ) -> (Vec<bool>, Vec<bool>) {

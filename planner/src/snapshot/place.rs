@@ -6,12 +6,12 @@ use super::bits::{CLOSED, ClosedBy};
 use super::change::count_of;
 use super::rules::{AffinityRule, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex, Place};
-use crate::requirements::pod_class::PodClassId;
+use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::steps;
 
 /// Which nodes pods may be placed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub(crate) enum Scope {
     /// All nodes.
     Anywhere,
     /// Existing and upcoming nodes.
@@ -29,7 +29,12 @@ struct Cursor {
 impl ClusterSnapshot {
     /// Places up to `wanted` pods of a class, and returns how many were placed on which node. They do not go to new nodes
     /// of pools that do not grow for them.
-    pub fn place(&mut self, class: PodClassId, wanted: usize, scope: Scope) -> Vec<(NodeIndex, usize)> {
+    pub(crate) fn place(
+        &mut self,
+        class: PodClassId,
+        wanted: usize,
+        scope: Scope,
+    ) -> Vec<(NodeIndex, usize)> {
         let rule = Arc::clone(&self.classes[class]);
         let mut cursors = self.cursors(&rule, scope);
         let mut placed: Vec<(NodeIndex, usize)> = Vec::new();
@@ -48,7 +53,7 @@ impl ClusterSnapshot {
     }
 
     /// Places up to `wanted` pods of a class on one node, and returns how many were placed.
-    pub fn place_on(&mut self, node: NodeIndex, class: PodClassId, wanted: usize) -> usize {
+    pub(crate) fn place_on(&mut self, node: NodeIndex, class: PodClassId, wanted: usize) -> usize {
         let rule = Arc::clone(&self.classes[class]);
         let mut placed = 0;
         while placed < wanted && self.takes(node, &rule) {
@@ -200,7 +205,7 @@ impl ClusterSnapshot {
     }
 
     /// A topology count over a key, in the domain of the node class.
-    pub(super) fn in_domain(&self, topology_count: usize, node_class: usize) -> u32 {
+    pub(super) fn in_domain(&self, topology_count: TopologyCountId, node_class: usize) -> u32 {
         let counts = &self.counts[topology_count];
         self.node_classes.list[node_class].domain(counts.domain_kind).map_or(0, |domain| counts.pods[domain])
     }

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::index::Indexed;
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, HostPort, Need, PodClass, TopologyCount, TopologyCountId, TopologySpread,
+    BarredPools, CountedNodes, HostPort, Need, PodClass, PodClasses, TopologyCount, TopologyCountId,
+    TopologyCounts, TopologySpread,
 };
 use crate::resources::Amounts;
 
@@ -58,37 +60,41 @@ pub(super) struct PlacementRules {
     /// Topology keys except the host name's, as [`CountedBy::Key`] numbers them.
     pub(super) keys: Vec<String>,
     /// The domains of each topology count; those of ports follow those of the classes.
-    pub(super) domain_kinds: Vec<DomainKind>,
+    pub(super) domain_kinds: Indexed<TopologyCountId, DomainKind>,
     /// The host ports in use, with one topology count each.
     pub(super) ports: BTreeMap<HostPort, TopologyCountId>,
     /// Whether a spread constraint uses the topology count.
-    pub(super) spread: Vec<bool>,
+    pub(super) spread: Indexed<TopologyCountId, bool>,
 }
 
 impl PlacementRules {
     /// Prepares `classes`. `taken` are ports that other pods use on nodes.
     pub(super) fn of<'a>(
-        classes: &'a [PodClass],
-        topology_counts: &[TopologyCount],
+        classes: &'a PodClasses,
+        topology_counts: &TopologyCounts,
         taken: impl Iterator<Item = &'a HostPort>,
     ) -> Self {
         let keys = topology_keys(topology_counts);
         let domain_kind = |topology_count: &TopologyCount| {
             keys.binary_search(&topology_count.key).map_or(DomainKind::Host, DomainKind::Key)
         };
-        let mut domain_kinds: Vec<_> = topology_counts.iter().map(domain_kind).collect();
+        let mut domain_kinds: Indexed<TopologyCountId, _> = topology_counts.iter().map(domain_kind).collect();
         let mut ports: BTreeMap<HostPort, TopologyCountId> = classes
             .iter()
             .flat_map(|class| &class.ports)
             .chain(taken)
-            .map(|port| (port.clone(), 0))
+            .map(|port| (port.clone(), TopologyCountId(0)))
             .collect();
         for topology_count in ports.values_mut() {
-            *topology_count = domain_kinds.len();
-            domain_kinds.push(DomainKind::Ports);
+            *topology_count = domain_kinds.push(DomainKind::Ports);
         }
-        let mut rules =
-            Self { classes: Vec::new(), keys, spread: vec![false; domain_kinds.len()], domain_kinds, ports };
+        let mut rules = Self {
+            classes: Vec::new(),
+            keys,
+            spread: vec![false; domain_kinds.len()].into(),
+            domain_kinds,
+            ports,
+        };
         for class in classes {
             class.spreads.iter().for_each(|spread| rules.spread[spread.topology_count] = true);
             rules.classes.push(rules.rule(class));

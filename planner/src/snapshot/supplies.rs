@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::NodeIndex;
+use crate::index::Indexed;
 use crate::reasons::Rejection;
 use crate::requirements::constraints::{Constraints, NodeRequirement, NodeTerm, RequirementOperator};
 use crate::requirements::node_profile::NodeProfile;
@@ -14,7 +15,7 @@ use crate::steps;
 /// The supplies of a pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Supplies {
-    all: Vec<Remainder>,
+    all: Indexed<SupplyId, Remainder>,
     /// For each node class, the supplies that can be used there, sorted. There are few: most volumes are on one node.
     usable: Vec<Vec<SupplyId>>,
     /// What placed pods have taken, the latest last.
@@ -37,7 +38,7 @@ struct Taken {
 impl Supplies {
     /// All units of `supplies`, with the profiles of all node classes.
     pub(super) fn of<'n>(
-        supplies: &[Supply],
+        supplies: &Indexed<SupplyId, Supply>,
         constraint_sets: &[Constraints],
         profiles: impl Iterator<Item = &'n NodeProfile>,
     ) -> Self {
@@ -47,7 +48,7 @@ impl Supplies {
         let profiles: Vec<_> = profiles.collect();
         let mut usable = vec![Vec::new(); profiles.len()];
         let mut by_label = BTreeMap::new();
-        for (id, supply) in supplies.iter().enumerate() {
+        for (id, supply) in supplies.enumerated() {
             let places = &constraint_sets[supply.constraint_set].volumes;
             for node_class in candidates(places, &profiles, &mut by_label) {
                 if volumes::usable(places, profiles[node_class]).is_ok() {
@@ -171,22 +172,23 @@ mod tests {
             units,
             used_up: Rejection::ClaimInUse(constraint_set.to_string()),
         };
-        let all = [supply(0, 1), supply(1, 2), supply(2, 1)];
+        let all = vec![supply(0, 1), supply(1, 2), supply(2, 1)].into();
+        let ids = |ids: &[usize]| -> Need { ids.iter().copied().map(SupplyId).collect() };
         let mut supplies = Supplies::of(&all, &sets, profiles.iter());
-        assert_eq!(supplies.usable, [vec![0, 1, 2], vec![1, 2], vec![2]]);
+        assert_eq!(supplies.usable, [ids(&[0, 1, 2]), ids(&[1, 2]), ids(&[2])]);
 
-        let volume: Vec<Need> = vec![vec![0, 1]];
-        let both: Vec<Need> = vec![vec![0, 1], vec![0, 1]];
+        let volume: Vec<Need> = vec![ids(&[0, 1])];
+        let both: Vec<Need> = vec![ids(&[0, 1]), ids(&[0, 1])];
         let none =
             |supplies: &Supplies, needs: &[Need], class: usize| supplies.used_up(needs, class).is_some();
         assert_eq!([0, 1, 2].map(|class| none(&supplies, &volume, class)), [false, false, true]);
-        supplies.draw(&both, (7, 0), 3);
+        supplies.draw(&both, (NodeIndex(7), 0), PodClassId(3));
         assert_eq!([0, 1].map(|class| none(&supplies, &volume, class)), [false, false]);
         assert_eq!([0, 1].map(|class| none(&supplies, &both, class)), [true, true]);
-        supplies.draw(&volume, (8, 1), 3);
+        supplies.draw(&volume, (NodeIndex(8), 1), PodClassId(3));
         assert_eq!([0, 1].map(|class| none(&supplies, &volume, class)), [true, true]);
-        assert!(!none(&supplies, &[vec![2]], 2), "another supply");
-        supplies.give_back(7, 3, 1);
+        assert!(!none(&supplies, &[ids(&[2])], 2), "another supply");
+        supplies.give_back(NodeIndex(7), PodClassId(3), 1);
         assert_eq!([0, 1].map(|class| none(&supplies, &both, class)), [false, true]);
     }
 }

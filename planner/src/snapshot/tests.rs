@@ -5,10 +5,12 @@ use proptest::prelude::*;
 use super::change::UndoEntry;
 use super::naive::{Naive, NaiveNode};
 use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, NodeSetup, Place, Scope, Setup, TemplateSetup};
+use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, HostPort, PodAffinity, PodClass, PodClassId, TopologyCount, TopologySpread,
+    BarredPools, CountedNodes, HostPort, PodAffinity, PodClass, PodClassId, PodClasses, TopologyCount,
+    TopologyCountId, TopologyCounts, TopologySpread,
 };
 use crate::resources::{Amounts, Basic, Resource};
 
@@ -55,7 +57,7 @@ pub(crate) fn constraint_sets() -> Vec<Constraints> {
     ]
 }
 
-pub(crate) fn topology_counts() -> Vec<TopologyCount> {
+pub(crate) fn topology_counts() -> TopologyCounts {
     let counted = |keys: &[&str], labels_of, taints_of| CountedNodes::Eligible {
         keys: keys.iter().map(|&k| k.to_owned()).collect(),
         labels_of,
@@ -70,12 +72,14 @@ pub(crate) fn topology_counts() -> Vec<TopologyCount> {
         (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL, ZONE], Some(0), Some(0))),
     ]
     .map(|(key, nodes)| TopologyCount { key: key.to_owned(), nodes })
-    .to_vec()
+    .into_iter()
+    .collect()
 }
 
 pub(crate) fn class() -> impl Strategy<Value = PodClass> {
-    let some = || prop::collection::btree_set(0_usize..6, 0..3);
-    let rarely = |n: usize| prop::collection::btree_set(0_usize..n, 0..2);
+    let id = |n: usize| (0..n).prop_map(TopologyCountId);
+    let some = || prop::collection::btree_set(id(6), 0..3);
+    let rarely = |n: usize| prop::collection::btree_set(id(n), 0..2);
     (
         1_i64..5,
         0_i64..3,
@@ -125,16 +129,16 @@ pub(crate) fn class() -> impl Strategy<Value = PodClass> {
 #[derive(Clone, Debug)]
 enum Step {
     Place(PodClassId, usize, bool),
-    PlaceOn(NodeIndex, PodClassId, usize),
+    PlaceOn(usize, PodClassId, usize),
     Open(usize),
-    Evict(NodeIndex, PodClassId, usize),
-    Close(NodeIndex),
-    Cordon(NodeIndex),
-    Retire(NodeIndex),
+    Evict(usize, PodClassId, usize),
+    Close(usize),
+    Cordon(usize),
+    Retire(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (node, class) = (|| 0_usize..12, || 0_usize..5);
+    let (node, class) = (|| 0_usize..12, || (0_usize..5).prop_map(PodClassId));
     prop_oneof![
         6 => (class(), 1_usize..7, any::<bool>()).prop_map(|(k, n, existing)| Step::Place(k, n, existing)),
         2 => (node(), class(), 1_usize..4).prop_map(|(n, k, c)| Step::PlaceOn(n, k, c)),
@@ -156,12 +160,16 @@ struct SnapshotPair {
 
 fn interner() -> impl Strategy<Value = SnapshotPair> {
     let shape = || (0_usize..4, prop::bool::weighted(0.9), prop::bool::weighted(0.2));
-    let pods = prop::collection::vec((0_usize..5, 1_usize..3), 0..2);
-    let increments = || prop::collection::vec(0_usize..6, 0..3);
+    let pods = prop::collection::vec(((0_usize..5).prop_map(PodClassId), 1_usize..3), 0..2);
+    let increments = || prop::collection::vec((0_usize..6).prop_map(TopologyCountId), 0..3);
     let increments = || prop_oneof![2 => Just(Vec::new()), 1 => increments()];
     let node = (shape(), 3_i64..9, pods, prop::bool::weighted(0.9), any::<bool>(), increments());
     let template = (shape(), 3_i64..9, prop::option::weighted(0.2, 0_usize..3), increments());
-    (prop::collection::vec(class(), 5), prop::collection::vec(node, 0..6), prop::collection::vec(template, 2))
+    (
+        prop::collection::vec(class(), 5).prop_map(PodClasses::from),
+        prop::collection::vec(node, 0..6),
+        prop::collection::vec(template, 2),
+    )
         .prop_map(|(classes, nodes, templates)| {
             let (constraint_sets, topology_counts) = (constraint_sets(), topology_counts());
             let existing = nodes.iter().filter(|node| !node.4).count();
@@ -214,7 +222,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                 constraint_sets: &constraint_sets,
                 classes: &classes,
                 topology_counts: &topology_counts,
-                supplies: &[],
+                supplies: &Indexed::default(),
                 pending: &[true; 3],
                 nodes: setups,
                 templates: templates
@@ -236,6 +244,7 @@ impl SnapshotPair {
     /// Applies a step to both; returns how they differ.
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         let nodes = self.snapshot.nodes();
+        let at = |number: usize| NodeIndex(number % nodes);
         match *step {
             Step::Place(class, wanted, existing) => {
                 let order = self.order(existing);
@@ -244,16 +253,19 @@ impl SnapshotPair {
                 prop_assert_eq!(self.snapshot.place(class, wanted, scope), expected);
             }
             Step::PlaceOn(node, class, wanted) if nodes > 0 => {
-                let expected: usize =
-                    self.naive.place(class, wanted, &[node % nodes]).iter().map(|p| p.1).sum();
-                prop_assert_eq!(self.snapshot.place_on(node % nodes, class, wanted), expected);
+                let expected: usize = self.naive.place(class, wanted, &[at(node)]).iter().map(|p| p.1).sum();
+                prop_assert_eq!(self.snapshot.place_on(at(node), class, wanted), expected);
             }
             Step::Open(pool) => {
-                self.naive.nodes.push(self.templates[pool].clone());
-                let node = self.naive.nodes.len() - 1;
-                for class in 0..5 {
+                let node = self.naive.nodes.push(self.templates[pool].clone());
+                for class in (0..5).map(PodClassId) {
                     let expected = self.naive.allows(class, node);
-                    prop_assert_eq!(self.snapshot.would_take(class, pool), expected, "would take {}", class);
+                    prop_assert_eq!(
+                        self.snapshot.would_take(class, pool),
+                        expected,
+                        "would take {:?}",
+                        class
+                    );
                     let why_not = self.snapshot.why_not(class, NodeOrTemplate::Template(pool));
                     // Daemons on the new node can make a spread more even, which the reason does not consider.
                     let exact = self.templates[pool].increments.is_empty();
@@ -262,8 +274,8 @@ impl SnapshotPair {
                 prop_assert_eq!(self.snapshot.open(pool), Some(node));
             }
             Step::Evict(node, class, count) if nodes > 0 => {
-                self.snapshot.evict(node % nodes, class, count);
-                let pods = &mut self.naive.nodes[node % nodes].pods;
+                self.snapshot.evict(at(node), class, count);
+                let pods = &mut self.naive.nodes[at(node)].pods;
                 for _ in 0..count {
                     if let Some(at) = pods.iter().position(|&pod| pod == class) {
                         pods.remove(at);
@@ -271,18 +283,18 @@ impl SnapshotPair {
                 }
             }
             Step::Close(node) if nodes > 0 => {
-                self.snapshot.close(node % nodes);
-                self.naive.nodes[node % nodes].open = false;
+                self.snapshot.close(at(node));
+                self.naive.nodes[at(node)].open = false;
             }
             Step::Cordon(node) if nodes > 0 => {
-                self.snapshot.cordon(node % nodes);
-                let node = &mut self.naive.nodes[node % nodes];
+                self.snapshot.cordon(at(node));
+                let node = &mut self.naive.nodes[at(node)];
                 node.open = false;
                 node.profile.taints.extend(RepellingTaint::of_drain());
             }
             Step::Retire(node) if nodes > 0 => {
-                self.snapshot.retire(node % nodes);
-                let node = &mut self.naive.nodes[node % nodes];
+                self.snapshot.retire(at(node));
+                let node = &mut self.naive.nodes[at(node)];
                 (node.gone, node.open) = (true, false);
                 node.pods.clear();
             }
@@ -322,12 +334,14 @@ pub(crate) fn replay(
         match *change {
             UndoEntry::Placed(node, class, count) => {
                 for _ in 0..count {
-                    prop_assert!(naive.allows(class, node), "a pod of class {} on node {}", class, node);
+                    prop_assert!(naive.allows(class, node), "a pod of {:?} on {:?}", class, node);
                     naive.nodes[node].pods.push(class);
                 }
             }
             UndoEntry::Opened => {
-                let Place::Planned(pool) = snapshot.place_of(naive.nodes.len()) else { panic!("{change:?}") };
+                let Place::Planned(pool) = snapshot.place_of(naive.nodes.next()) else {
+                    panic!("{change:?}")
+                };
                 naive.nodes.push(templates[pool].clone());
             }
             UndoEntry::Closed(node) => naive.nodes[node].open = false,
@@ -346,10 +360,10 @@ proptest! {
         let mut interner = interner;
         for step in &steps {
             interner.step(step)?;
-            for node in 0..interner.snapshot.nodes() {
-                for class in 0..5 {
+            for node in interner.snapshot.node_indexes() {
+                for class in (0..5).map(PodClassId) {
                     let why_not = interner.snapshot.why_not(class, NodeOrTemplate::Node(node));
-                    prop_assert_eq!(why_not.is_none(), interner.naive.allows(class, node), "{} on {}: {:?}", class, node, why_not);
+                    prop_assert_eq!(why_not.is_none(), interner.naive.allows(class, node), "{:?} on {:?}: {:?}", class, node, why_not);
                 }
             }
         }

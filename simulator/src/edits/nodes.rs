@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use planner::Observed;
-use planner::input::observed::key;
-use planner::input::pod_info::PodInfo;
-use planner::input::{nodes, pods};
+use planner::input::{PodInfo, key, nodes, pods};
 use shared_crds::QualifiedName;
 
 use super::{EditError, find_pool};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use planner::Observed;
-use planner::input::pod_info::PodInfo;
+use planner::input::PodInfo;
 use serde_json::{Map, Value, json};
 
 use super::EditError;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use planner::Observed;
-use planner::input::observed::key;
+use planner::input::key;
 use shared_crds::QualifiedName;
 
 use super::{EditError, PoolEdit};

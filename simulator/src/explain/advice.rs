@@ -34,7 +34,7 @@ pub(super) fn advice(reason: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use planner::reasons::NodeReason;
+    use planner::NodeReason;
 
     use super::*;
 

@@ -1,7 +1,6 @@
 //! A node: whether it can be removed, why not, since when, and where each of its pods would go.
 
-use planner::input::nodes;
-use planner::input::observed::key;
+use planner::input::{key, nodes};
 use planner::{NodeDecision, PoolDecision, SchedulingResult, plan_for_cluster};
 use serde::Serialize;
 use shared_crds::QualifiedName;

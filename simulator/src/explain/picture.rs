@@ -1,7 +1,7 @@
 //! The data behind the explanations: the objects, the operator's plan, and where some pools only get recommendations,
 //! the plan as it would be if those were carried out.
 
-use planner::input::observed::key;
+use planner::input::key;
 use planner::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan, plan_for_cluster};
 use shared_crds::v1alpha1::AutoscalerMode;
 use shared_crds::{NodePoolAutoscaler, QualifiedName};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use planner::demand::nominations::Nominations;
-use planner::{Observed, PoolRejection, SchedulingResult, plan};
+use planner::{Nominations, Observed, PoolRejection, SchedulingResult, plan};
 use serde::Serialize;
 use shared_crds::QualifiedName;
 

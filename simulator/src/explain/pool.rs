@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use planner::input::observed::key;
+use planner::input::key;
 use planner::{PodDecision, ScalingPlan, SchedulingResult};
 use serde::Serialize;
 use shared_crds::QualifiedName;

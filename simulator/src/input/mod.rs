@@ -25,10 +25,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 pub use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
 use planner::Observed;
-use planner::input::claim_info::ClaimInfo;
-use planner::input::observed::key;
-use planner::input::transform;
-use planner::input::volume_info::VolumeInfo;
+use planner::input::{ClaimInfo, VolumeInfo, key, transform};
 use unknown::UnknownFields;
 
 /// The namespace of objects without one, as in kubectl.

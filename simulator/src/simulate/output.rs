@@ -67,7 +67,7 @@ impl<'a> Report<'a> {
 
 impl<'a> Pool<'a> {
     fn of(decision: &'a PoolDecision) -> Self {
-        let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
+        let (namespace, name) = planner::input::key(&decision.object.metadata);
         Self {
             namespace,
             name,

@@ -19,6 +19,7 @@ use crate::workspace;
 const ORDERED: (&str, &[&str]) = (
     "planner",
     &[
+        "index",
         "steps",
         "numbers",
         "time",

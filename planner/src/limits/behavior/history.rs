@@ -10,11 +10,11 @@ use shared_crds::v1alpha1::{Recommendation, ScaleEvent};
 use crate::time::{later, whole_second};
 
 /// `maxItems` of both lists.
-pub const MOST_ENTRIES: usize = 256;
+pub(crate) const MOST_ENTRIES: usize = 256;
 
 /// The recommendations after `wanted` was recommended for a pool of `current` nodes. Without a record, the pool's
 /// number of nodes is treated as what was wanted so far.
-pub fn recommended(
+pub(crate) fn recommended(
     before: &[Recommendation],
     current: i32,
     wanted: i32,
@@ -42,7 +42,7 @@ pub fn recommended(
 
 /// The recommendations that are within the window, each with the time at which it leaves the window; `None` for the
 /// last one, which is in force.
-pub fn within(
+pub(crate) fn within(
     all: &[Recommendation],
     window_seconds: i32,
     now: Timestamp,
@@ -79,7 +79,12 @@ fn coarsened(mut all: Vec<Recommendation>, limit: usize) -> Vec<Recommendation> 
 }
 
 /// The changes after one more, without those that are older than the longest period.
-pub fn changed(before: &[ScaleEvent], change: i32, longest_seconds: i32, now: Timestamp) -> Vec<ScaleEvent> {
+pub(crate) fn changed(
+    before: &[ScaleEvent],
+    change: i32,
+    longest_seconds: i32,
+    now: Timestamp,
+) -> Vec<ScaleEvent> {
     if longest_seconds == 0 {
         return Vec::new();
     }

@@ -5,7 +5,7 @@
 //! temporary ones; if the plan stays within all limits it is used, otherwise the pass is planned again with them.
 //! Status remembers what the first plan wanted.
 
-pub mod history;
+pub(crate) mod history;
 mod rate;
 
 use k8s_openapi::jiff::Timestamp;
@@ -22,7 +22,7 @@ use crate::time::{later, whole_second};
 
 /// Which limits a pass is planned with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BehaviorStage {
+pub(crate) enum BehaviorStage {
     /// Only those that time does not lift: a disabled direction, another writer's value.
     Wanted,
     /// All limits.
@@ -114,7 +114,7 @@ impl BehaviorHistory {
 
 impl BehaviorLimits {
     /// The limits of a pool that has `current` nodes, from the remembered changes.
-    pub fn of(
+    pub(crate) fn of(
         status: Option<&AutoscalingStatus>,
         behavior: &ScalingBehavior,
         bounds: &Bounds,
@@ -159,18 +159,18 @@ impl BehaviorLimits {
     }
 
     /// The maximum number of nodes that the pool may scale up to; `None` without a limit.
-    pub fn ceiling(&self, stage: BehaviorStage) -> Option<usize> {
+    pub(crate) fn ceiling(&self, stage: BehaviorStage) -> Option<usize> {
         self.at(stage, Direction::Up).map(|limit| limit.bound).min()
     }
 
     /// The minimum number of nodes that the pool may scale down to; `None` without a limit.
-    pub fn floor(&self, stage: BehaviorStage) -> Option<usize> {
+    pub(crate) fn floor(&self, stage: BehaviorStage) -> Option<usize> {
         self.at(stage, Direction::Down).map(|limit| limit.bound).max()
     }
 
     /// The limit that keeps a pool from the `wanted` number of nodes: the tightest one of the temporary limits that the
     /// number violates, and of those that time does not lift. Of several, the one that lasts longest.
-    pub fn binding(&self, direction: Direction, wanted: usize) -> Option<&Limit> {
+    pub(crate) fn binding(&self, direction: Direction, wanted: usize) -> Option<&Limit> {
         let tightness = |limit: &Limit| match direction {
             Direction::Up => usize::MAX - limit.bound,
             Direction::Down => limit.bound,

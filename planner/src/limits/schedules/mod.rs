@@ -68,7 +68,7 @@ impl Schedules {
 }
 
 /// When a schedule of any planning autoscaler begins or ends next.
-pub fn next(observed: &Observed) -> Option<Timestamp> {
+pub(crate) fn next(observed: &Observed) -> Option<Timestamp> {
     let plans =
         |autoscaler: &&std::sync::Arc<NodePoolAutoscaler>| autoscaler.spec.mode != AutoscalerMode::Off;
     let next = |autoscaler: &std::sync::Arc<NodePoolAutoscaler>| {
@@ -78,7 +78,7 @@ pub fn next(observed: &Observed) -> Option<Timestamp> {
 }
 
 /// What is wrong with the schedules of planning autoscalers, as messages for users.
-pub fn problems(observed: &Observed) -> Vec<String> {
+pub(crate) fn problems(observed: &Observed) -> Vec<String> {
     let mut problems = Vec::new();
     for autoscaler in observed.autoscalers.iter().filter(|a| a.spec.mode != AutoscalerMode::Off) {
         let (namespace, name) = key(&autoscaler.metadata);

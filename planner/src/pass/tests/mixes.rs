@@ -52,21 +52,18 @@ impl Pods {
 
     /// Adds a topology count for an affinity.
     pub(super) fn topology_count(&mut self, key: &str) -> TopologyCountId {
-        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes: CountedNodes::All });
-        self.demand.topology_counts.len() - 1
+        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes: CountedNodes::All })
     }
 
     /// Adds a topology count for a spread constraint.
     pub(super) fn spread_count(&mut self, key: &str) -> TopologyCountId {
         let nodes = CountedNodes::Eligible { keys: vec![key.to_owned()], labels_of: None, taints_of: None };
-        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes });
-        self.demand.topology_counts.len() - 1
+        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes })
     }
 
     /// Adds a group of pending pods.
     pub(super) fn pending(&mut self, class: PodClass, count: usize) -> PodClassId {
-        self.demand.classes.push(class);
-        let class = self.demand.classes.len() - 1;
+        let class = self.demand.classes.push(class);
         let first = self.demand.groups.iter().map(|group| group.pods.len()).sum();
         self.demand.groups.push(PendingGroup { class, priority: 0, pods: (first..first + count).collect() });
         class

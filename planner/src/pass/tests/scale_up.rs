@@ -7,7 +7,7 @@ use super::mixes::{Pods, ZONE, amounts, diverse_mix, estimator_mix, shape};
 use crate::fixtures::{TestCluster, merged};
 use crate::pools;
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::pod_class::{HostPort, PodAffinity, PodClass, TopologySpread};
+use crate::requirements::pod_class::{HostPort, PodAffinity, PodClass, PodClassId, TopologySpread};
 use crate::resources::ResourceNames;
 
 fn class(cpu: i64, memory: i64) -> PodClass {
@@ -135,7 +135,9 @@ fn pods_are_placed_anew_when_new_nodes_bring_domains() {
     assert_eq!(planned.left(), 0);
     let mut by_pool = [0, 0];
     for &(node, count) in &planned.scale_up.placement.placed[0] {
-        let crate::snapshot::Place::Planned(pool) = planned.snapshot.place_of(node) else { panic!("{node}") };
+        let crate::snapshot::Place::Planned(pool) = planned.snapshot.place_of(node) else {
+            panic!("{node:?}")
+        };
         by_pool[pool] += count;
     }
     assert!(by_pool[0].abs_diff(by_pool[1]) <= 1, "as even as the spread asks: {by_pool:?}");
@@ -245,7 +247,7 @@ fn a_ceiling_leaves_pods_out() {
         classes: &pods.demand.classes,
         names: &ResourceNames::default(),
     };
-    assert_eq!(asked.rejections(0)[0].1.reason(), "ScaleUpLimit");
+    assert_eq!(asked.rejections(PodClassId(0))[0].1.reason(), "ScaleUpLimit");
 }
 
 #[test]

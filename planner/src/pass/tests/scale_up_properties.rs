@@ -7,16 +7,18 @@ use serde_json::json;
 use super::mixes::{Planned, Pods};
 use crate::demand::{Demand, PendingGroup};
 use crate::fixtures::TestCluster as Cluster;
+use crate::index::Indexed;
 use crate::pools::Pool;
 use crate::requirements::node_profile::NodeProfile;
-use crate::snapshot::Place;
+use crate::requirements::pod_class::PodClassId;
 use crate::snapshot::naive::{Naive, NaiveNode};
 use crate::snapshot::tests::{ZONE, amounts, class, constraint_sets, replay, topology_counts};
+use crate::snapshot::{NodeIndex, Place};
 
-fn cluster() -> impl Strategy<Value = (Cluster, Vec<(usize, usize)>)> {
+fn cluster() -> impl Strategy<Value = (Cluster, Vec<(PodClassId, usize)>)> {
     let zone = || prop::sample::select(vec!["a", "b", "c"]);
     let pool = (zone(), 3_i64..9, 0_i32..2, 0_i32..4, prop::bool::weighted(0.2), 1_i32..4);
-    let node = (zone(), 3_i64..9, prop::collection::vec(0_usize..5, 0..3));
+    let node = (zone(), 3_i64..9, prop::collection::vec((0_usize..5).prop_map(PodClassId), 0..3));
     let expander = prop::sample::select(vec!["LeastWaste", "Priority", "MostPods", "LeastNodes", "Random"]);
     (prop::collection::vec(pool, 1..4), prop::collection::vec(node, 0..3), expander, 0_u64..3).prop_map(
         |(pools, nodes, expander, seed)| {
@@ -48,14 +50,15 @@ fn cluster() -> impl Strategy<Value = (Cluster, Vec<(usize, usize)>)> {
 }
 
 fn demand() -> impl Strategy<Value = Demand> {
-    (prop::collection::vec(class(), 5), prop::collection::vec((0_usize..5, 1_usize..7), 1..6)).prop_map(
+    let of_class = (0_usize..5).prop_map(PodClassId);
+    (prop::collection::vec(class(), 5), prop::collection::vec((of_class, 1_usize..7), 1..6)).prop_map(
         |(classes, groups)| {
             let group = |(class, count)| PendingGroup { class, priority: 0, pods: vec![0; count] };
             let groups = groups.into_iter().map(group).collect();
             Demand {
                 constraint_sets: constraint_sets(),
                 topology_counts: topology_counts(),
-                classes,
+                classes: classes.into(),
                 groups,
                 ..Demand::default()
             }
@@ -88,9 +91,9 @@ fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Vec<N
     let upcoming = planned.pools.iter().zip(&templates);
     let upcoming =
         upcoming.flat_map(|(pool, template)| std::iter::repeat_n(template.clone(), pool.missing()));
-    let mut nodes: Vec<_> = existing.chain(upcoming).collect();
+    let mut nodes: Indexed<NodeIndex, _> = existing.chain(upcoming).collect();
     for &(class, node) in demand.placed.iter().flatten() {
-        nodes[node].pods.push(class);
+        nodes[NodeIndex(node)].pods.push(class);
     }
     let Demand { constraint_sets, classes, topology_counts, .. } = demand.clone();
     (Naive { constraint_sets, classes, topology_counts, nodes }, templates)
@@ -108,7 +111,7 @@ struct Replayed {
 /// Plans, and repeats the plan in the naive snapshot, which must allow each step.
 fn replayed(
     cluster: &Cluster,
-    placed: Vec<(usize, usize)>,
+    placed: Vec<(PodClassId, usize)>,
     demand: Demand,
 ) -> Result<Replayed, TestCaseError> {
     let pods = Pods { demand: Demand { placed: placed.into_iter().map(Some).collect(), ..demand } };
@@ -133,7 +136,7 @@ proptest! {
         let asked: usize = demand.groups.iter().map(|group| group.pods.len()).sum();
         prop_assert_eq!(planned.by_tier().iter().sum::<usize>() + planned.left(), asked);
         let mut nodes = vec![0; planned.pools.len()];
-        for node in (0..planned.snapshot.nodes()).filter(|&node| !planned.snapshot.is_gone(node)) {
+        for node in planned.snapshot.node_indexes().filter(|&node| !planned.snapshot.is_gone(node)) {
             if let Place::Planned(pool) = planned.snapshot.place_of(node) {
                 nodes[pool] += 1;
                 prop_assert!(!planned.snapshot.pods_on(node).is_empty(), "a node without a pod");
@@ -164,13 +167,13 @@ proptest! {
         let all = pods.plan_on(&cluster, pools.clone());
         let some = pods.plan_among(&cluster, pools, waiting);
         let upcoming = |planned: &Planned| {
-            let nodes = 0..planned.snapshot.nodes();
+            let nodes = planned.snapshot.node_indexes();
             nodes.filter(|&node| matches!(planned.snapshot.place_of(node), Place::Upcoming(_))).count()
         };
         prop_assert!(upcoming(&some) <= some.pools.len() * (waiting + 1));
         let places = |planned: &Planned| {
             let placed = planned.scale_up.placement.placed.iter();
-            let of_class = |nodes: &Vec<(usize, usize)>| {
+            let of_class = |nodes: &Vec<(NodeIndex, usize)>| {
                 let mut places: Vec<_> =
                     nodes.iter().map(|&(node, pods)| (planned.snapshot.place_of(node), pods)).collect();
                 places.sort_unstable();
@@ -196,12 +199,12 @@ proptest! {
                 continue;
             }
             for (pool, template) in templates.iter().enumerate() {
-                naive.nodes.push(template.clone());
-                let takes = naive.allows(class, naive.nodes.len() - 1);
+                let node = naive.nodes.push(template.clone());
+                let takes = naive.allows(class, node);
                 naive.nodes.pop();
                 let full = planned.scale_up.added[pool] >= planned.pools[pool].room();
-                prop_assert!(!takes || full, "pool {} has room for class {}", pool, class);
-                prop_assert!(!takes || planned.scale_up.limited[pool], "pool {} is limited by class {}", pool, class);
+                prop_assert!(!takes || full, "pool {} has room for {:?}", pool, class);
+                prop_assert!(!takes || planned.scale_up.limited[pool], "pool {} is limited by {:?}", pool, class);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Whether a pod may run on a node, apart from resources: one file for each of the scheduler's filters, called in the
 //! scheduler's order.
 
-pub mod node_affinity;
-pub mod selector;
-pub mod taints;
-pub mod volumes;
+pub(crate) mod node_affinity;
+pub(crate) mod selector;
+pub(crate) mod taints;
+pub(crate) mod volumes;
 
 use super::constraints::Constraints;
 use crate::reasons::Rejection;
@@ -15,7 +15,7 @@ use crate::requirements::node_profile::NodeProfile;
 /// # Errors
 ///
 /// The reason why not.
-pub fn admits(constraints: &Constraints, node: &NodeProfile) -> Result<(), Rejection> {
+pub(crate) fn admits(constraints: &Constraints, node: &NodeProfile) -> Result<(), Rejection> {
     taints::tolerated(&constraints.tolerations, &node.taints)?;
     selector::matches(&constraints.selector, &node.labels)?;
     node_affinity::matches(constraints.affinity.as_deref(), node)?;

@@ -11,7 +11,7 @@ use crate::requirements::node_profile::NodeProfile;
 /// # Errors
 ///
 /// That no term matches.
-pub fn matches(terms: Option<&[NodeTerm]>, node: &NodeProfile) -> Result<(), Rejection> {
+pub(crate) fn matches(terms: Option<&[NodeTerm]>, node: &NodeProfile) -> Result<(), Rejection> {
     match terms {
         Some(terms) if !terms.iter().any(|term| term_matches(term, node)) => {
             Err(Rejection::NodeAffinityMismatch)

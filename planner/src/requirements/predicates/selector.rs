@@ -9,7 +9,10 @@ use crate::reasons::Rejection;
 /// # Errors
 ///
 /// The first label that is missing or different.
-pub fn matches(selector: &[(String, String)], labels: &BTreeMap<String, String>) -> Result<(), Rejection> {
+pub(crate) fn matches(
+    selector: &[(String, String)],
+    labels: &BTreeMap<String, String>,
+) -> Result<(), Rejection> {
     match selector.iter().find(|(key, value)| labels.get(key) != Some(value)) {
         None => Ok(()),
         Some((key, value)) => Err(Rejection::NodeSelectorMismatch(format!("{key}={value}"))),

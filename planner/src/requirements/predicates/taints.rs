@@ -9,7 +9,7 @@ use crate::requirements::node_profile::RepellingTaint;
 /// # Errors
 ///
 /// The first taint that is not.
-pub fn tolerated(tolerations: &[Tolerated], taints: &[RepellingTaint]) -> Result<(), Rejection> {
+pub(crate) fn tolerated(tolerations: &[Tolerated], taints: &[RepellingTaint]) -> Result<(), Rejection> {
     match taints.iter().find(|taint| !tolerations.iter().any(|t| tolerates(t, taint))) {
         None => Ok(()),
         Some(RepellingTaint { key, value, effect }) => {

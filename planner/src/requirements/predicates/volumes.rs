@@ -10,7 +10,7 @@ use crate::requirements::node_profile::NodeProfile;
 /// # Errors
 ///
 /// That a volume cannot be used.
-pub fn usable(volumes: &[Vec<NodeTerm>], node: &NodeProfile) -> Result<(), Rejection> {
+pub(crate) fn usable(volumes: &[Vec<NodeTerm>], node: &NodeProfile) -> Result<(), Rejection> {
     let usable = |terms: &Vec<NodeTerm>| node_affinity::matches(Some(terms), node).is_ok();
     if volumes.iter().all(usable) { Ok(()) } else { Err(Rejection::VolumeNodeAffinityConflict) }
 }

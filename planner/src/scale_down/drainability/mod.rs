@@ -21,7 +21,7 @@ const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Why a pod blocks. Names are those of Cluster Autoscaler's `BlockingPodReason` if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum BlockingPodReason {
+pub(crate) enum BlockingPodReason {
     /// It has no controller that would recreate it.
     NotReplicated,
     /// It runs in `kube-system`, and no `PodDisruptionBudget` covers it.
@@ -41,7 +41,7 @@ pub enum BlockingPodReason {
 
 impl BlockingPodReason {
     /// The rule's name.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::NotReplicated => "NotReplicated",
             Self::UnmovableKubeSystemPod => "UnmovableKubeSystemPod",
@@ -56,7 +56,7 @@ impl BlockingPodReason {
 
 /// What prevents the eviction of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocker {
+pub(crate) struct Blocker {
     /// The rule.
     pub rule: BlockingPodReason,
     /// Why, as the end of a sentence about the pod.
@@ -67,7 +67,7 @@ pub struct Blocker {
 
 impl Blocker {
     /// A blocker that time alone does not lift.
-    pub fn lasting(rule: BlockingPodReason, why: impl Into<String>) -> Self {
+    pub(crate) fn lasting(rule: BlockingPodReason, why: impl Into<String>) -> Self {
         Self { rule, why: why.into(), until: None }
     }
 
@@ -78,7 +78,7 @@ impl Blocker {
 }
 
 /// What prevents the eviction of `pod`, which keeps its node, at `now`. The first rule that applies is named.
-pub fn blocker(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
+pub(crate) fn blocker(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
     let overridden = pod.annotation(SAFE_TO_EVICT) == Some("true");
     let mut blocker = own(pod, budgets, now).filter(|_| !overridden).or_else(|| budget(pod, budgets))?;
     // A pod that is being deleted stops keeping its node in the end, whatever its annotations.
