@@ -73,6 +73,7 @@ mod ours {
     // end
 }
 
+#[expect(clippy::disallowed_methods, reason = "this is what the functions of this crate are compared with")]
 mod kube_alone {
     use std::time::Duration;
 

@@ -62,9 +62,9 @@ fn object(
     path: &mut String,
 ) -> Result<Map<String, Value>, NoPatch> {
     let (Value::Object(before), Value::Object(after)) = (before, after) else { return Ok(Map::new()) };
-    let mut patch = Map::new();
+    let mut fields = Map::new();
     for key in before.keys().filter(|key| !after.contains_key(*key)) {
-        patch.insert(key.clone(), Value::Null);
+        fields.insert(key.clone(), Value::Null);
     }
     for (key, wanted) in after {
         let old = before.get(key);
@@ -78,10 +78,10 @@ fn object(
             return Err(NoPatch::Refused(Refusal::Null(path.clone())));
         }
         let value = member(old.unwrap_or(&Value::Null), wanted, stored.member(key), path)?;
-        patch.insert(key.clone(), value);
+        fields.insert(key.clone(), value);
         path.truncate(length);
     }
-    Ok(patch)
+    Ok(fields)
 }
 
 fn member(before: &Value, after: &Value, stored: Stored<'_>, path: &mut String) -> Result<Value, NoPatch> {

@@ -89,9 +89,8 @@ fn agrees(old: &Value, raw: &Value) -> bool {
                 _ => value == raw,
             })
         }),
-        (Value::Array(_), Value::Array(_)) => true,
-        // A value that the type does not know is read as another one.
-        (Value::String(_), Value::String(_)) => true,
+        // A text that the type does not know is read as another one.
+        (Value::Array(_), Value::Array(_)) | (Value::String(_), Value::String(_)) => true,
         _ => old == raw,
     }
 }

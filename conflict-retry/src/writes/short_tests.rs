@@ -86,7 +86,7 @@ async fn an_error_turns_into_that_of_kube() {
     let turned = kube::Error::from(refused);
     assert_eq!(Class::of(Verb::MergePatch, &turned), Class::Other, "nothing was sent");
     let kube::Error::Service(source) = turned else { panic!("{turned}") };
-    assert!(source.source().is_some_and(|cause| cause.is::<WriteError>()), "{source}");
+    assert!(source.source().is_some_and(<dyn std::error::Error>::is::<WriteError>), "{source}");
     let gone = update(&maps(vec![error(404, "NotFound")]).0, "m", blue).await.unwrap_err();
     assert_eq!(
         gone.to_string(),

@@ -26,6 +26,10 @@ pub trait Snapshot<K>: Sized + Send {
     fn version(&self) -> Option<&str>;
     /// The resourceVersion of a copy; `None` when unknown.
     fn version_of(copy: &Self::Object) -> Option<&str>;
+    /// Whether the object is being deleted. Its last finalizer goes without a new version.
+    fn is_deleting(_copy: &Self::Object) -> bool {
+        false
+    }
 }
 
 /// An object as its Rust type knows it.
@@ -48,6 +52,10 @@ impl<K: Writable> Snapshot<K> for Whole<K> {
 
     fn version_of(copy: &K) -> Option<&str> {
         copy.meta().resource_version.as_deref()
+    }
+
+    fn is_deleting(copy: &K) -> bool {
+        copy.meta().deletion_timestamp.is_some()
     }
 
     fn version(&self) -> Option<&str> {
@@ -81,6 +89,10 @@ impl<K: Writable> Snapshot<K> for Raw<K> {
 
     fn version_of(copy: &K) -> Option<&str> {
         copy.meta().resource_version.as_deref()
+    }
+
+    fn is_deleting(copy: &K) -> bool {
+        copy.meta().deletion_timestamp.is_some()
     }
 
     fn version(&self) -> Option<&str> {

@@ -193,7 +193,7 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
         let verb = kind.verb_of(&body);
         let mut failed = match state.call(verb, W::send(target, &body)).await? {
             // The server has stored nothing: to it, the object was as wanted already.
-            Ok(object) if version.is_some() && W::Seen::version_of(&object) == version.as_deref() => {
+            Ok(object) if is_unmoved::<K, W>(&object, version.as_deref()) => {
                 return match W::ignored(target, &body) {
                     Some(reason) => Err(state.refused(reason)),
                     None if state.maybe_written() => Ok(Ok(Outcome::AlreadyDone(object))),
@@ -229,6 +229,11 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
             _ => state.pause(failed).await?,
         }
     }
+}
+
+/// Whether the server has stored nothing: the version is still the one that was read.
+fn is_unmoved<K: Writable, W: WriteKind<K>>(answer: &Object<K, W>, read: Option<&str>) -> bool {
+    read.is_some() && W::Seen::version_of(answer) == read && !W::Seen::is_deleting(answer)
 }
 
 /// Whether another writer has created, deleted or recreated the object since it was read.

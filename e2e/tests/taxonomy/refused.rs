@@ -576,11 +576,11 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
         Verb::Create,
         elsewhere.create(post, &fresh).await,
         404,
-        &NotFound,
+        &Class::NamespaceNotFound,
     );
     let elsewhere = Api::<ConfigMap>::namespaced(bench.observed.clone(), "no-such-namespace");
     let call = conflict_retry::once::create(&elsewhere, options, &fresh);
-    table.call("create", call, "error: not_found", "create!not_found").await;
+    table.call("create", call, "error: namespace_not_found", "create!namespace_not_found").await;
 
     let strategic = Patch::Strategic(json!({"spec": {}}));
     let answer = bench.set_up::<NodePool>().patch("bad", patch, &strategic).await;
