@@ -3,6 +3,7 @@
 //! Pure: it reads a `kube::Error` and classifies it; the only retry decision it makes is [`Class::cause`].
 
 pub(crate) mod admission;
+mod classified;
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
 
 use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_forbidden};
+pub(crate) use self::classified::Classified;
 use crate::operation::Verb;
 use crate::policy::Cause;
 
@@ -93,31 +95,6 @@ const ETCD_REFUSALS: [&str; 2] = ["request is too large", "trying to send messag
 
 /// How etcd answers a write when it is full. Among [`ETCD_FAULTS`] too, but the write is not in doubt.
 const ETCD_FULL: &str = "mvcc: database space exceeded";
-
-/// An error of this crate within a `kube::Error`, with its class.
-#[derive(Debug)]
-pub(crate) struct Classified {
-    class: Class,
-    source: Box<dyn StdError + Send + Sync>,
-}
-
-impl Classified {
-    pub(crate) fn new(class: Class, source: impl StdError + Send + Sync + 'static) -> Self {
-        Self { class, source: Box::new(source) }
-    }
-}
-
-impl fmt::Display for Classified {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.fmt(f)
-    }
-}
-
-impl StdError for Classified {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(self.source.as_ref())
-    }
-}
 
 /// One field that a server-side apply may not change without force.
 #[derive(Debug, Clone, PartialEq, Eq)]
