@@ -85,77 +85,62 @@ mod kube_alone {
 
     use super::{FINALIZER, NAME};
 
-    /// What each loop below needs: how often, and how long to wait.
-    const ATTEMPTS: u32 = 20;
-
-    async fn pause(attempt: u32) {
-        let most = 10 * 2_u64.pow(attempt.min(6));
-        tokio::time::sleep(Duration::from_millis(rand::random_range(0..most))).await;
+    // job: the loop that the others share
+    async fn retried<T>(write: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+        for attempt in 0..20 {
+            match write().await {
+                Err(Error::Api(status)) if status.code == 409 => {
+                    let most = 10 * 2_u64.pow(attempt.min(6));
+                    tokio::time::sleep(Duration::from_millis(rand::random_range(0..most))).await;
+                }
+                answer => return answer,
+            }
+        }
+        write().await
     }
-
-    fn is_lost_race(error: &Error) -> bool {
-        matches!(error, Error::Api(status) if status.code == 409)
-    }
-
     // job: create an object, or change the one that is there
     pub(crate) async fn ensure(maps: &Api<ConfigMap>, initial: &ConfigMap) -> Result<ConfigMap, Error> {
-        let mut attempt = 0;
-        loop {
+        retried(async || {
             let found = maps.get_opt(NAME).await?;
             let mut map = found.clone().unwrap_or_else(|| initial.clone());
             map.data.get_or_insert_default().insert("colour".into(), "blue".into());
-            let params = PostParams::default();
-            let stored = match &found {
-                Some(found) if *found == map => return Ok(map),
-                Some(_) => maps.replace(NAME, &params, &map).await,
-                None => maps.create(&params, &map).await,
-            };
-            match stored {
-                Err(error) if is_lost_race(&error) && attempt < ATTEMPTS => pause(attempt).await,
-                Err(Error::Api(status)) if status.code == 404 && attempt < ATTEMPTS => pause(attempt).await,
-                stored => return stored,
+            match &found {
+                Some(found) if *found == map => Ok(map),
+                Some(_) => maps.replace(NAME, &PostParams::default(), &map).await,
+                None => maps.create(&PostParams::default(), &map).await,
             }
-            attempt += 1;
-        }
+        })
+        .await
     }
     // job: change an object
     pub(crate) async fn change(maps: &Api<ConfigMap>) -> Result<ConfigMap, Error> {
-        let mut attempt = 0;
-        loop {
+        retried(async || {
             let before = maps.get(NAME).await?;
             let mut map = before.clone();
             map.data.get_or_insert_default().insert("shade".into(), "dark".into());
             if map == before {
                 return Ok(map);
             }
-            match maps.replace(NAME, &PostParams::default(), &map).await {
-                Err(error) if is_lost_race(&error) && attempt < ATTEMPTS => pause(attempt).await,
-                stored => return stored,
-            }
-            attempt += 1;
-        }
+            maps.replace(NAME, &PostParams::default(), &map).await
+        })
+        .await
     }
     // job: change a status
     pub(crate) async fn report(deployments: &Api<Deployment>) -> Result<Deployment, Error> {
-        let mut attempt = 0;
-        loop {
+        retried(async || {
             let before = deployments.get(NAME).await?;
             let mut deployment = before.clone();
             deployment.status.get_or_insert_default().collision_count = Some(1);
             if deployment == before {
                 return Ok(deployment);
             }
-            match deployments.replace_status(NAME, &PostParams::default(), &deployment).await {
-                Err(error) if is_lost_race(&error) && attempt < ATTEMPTS => pause(attempt).await,
-                stored => return stored,
-            }
-            attempt += 1;
-        }
+            deployments.replace_status(NAME, &PostParams::default(), &deployment).await
+        })
+        .await
     }
     // job: set a replica count that depends on the present one
     pub(crate) async fn grow(deployments: &Api<Deployment>) -> Result<Option<i32>, Error> {
-        let mut attempt = 0;
-        loop {
+        retried(async || {
             let mut scale = deployments.get_scale(NAME).await?;
             let spec = scale.spec.get_or_insert_default();
             let wanted = spec.replicas.unwrap_or(0).max(3);
@@ -163,12 +148,10 @@ mod kube_alone {
                 return Ok(Some(wanted));
             }
             spec.replicas = Some(wanted);
-            match deployments.replace_scale(NAME, &PostParams::default(), &scale).await {
-                Err(error) if is_lost_race(&error) && attempt < ATTEMPTS => pause(attempt).await,
-                stored => return Ok(stored?.spec.and_then(|spec| spec.replicas)),
-            }
-            attempt += 1;
-        }
+            let stored = deployments.replace_scale(NAME, &PostParams::default(), &scale).await?;
+            Ok(stored.spec.and_then(|spec| spec.replicas))
+        })
+        .await
     }
     // job: own one condition
     pub(crate) async fn own(deployments: &Api<Deployment>, body: &Value) -> Result<Deployment, Error> {
@@ -176,43 +159,34 @@ mod kube_alone {
     }
     // job: add a finalizer
     pub(crate) async fn hold(maps: &Api<ConfigMap>) -> Result<ConfigMap, Error> {
-        let mut attempt = 0;
-        loop {
+        finalizers(maps, |held| {
+            if !held.iter().any(|one| one == FINALIZER) {
+                held.push(FINALIZER.to_owned());
+            }
+        })
+        .await
+    }
+    async fn finalizers(
+        maps: &Api<ConfigMap>,
+        change: impl Fn(&mut Vec<String>),
+    ) -> Result<ConfigMap, Error> {
+        retried(async || {
             let map = maps.get(NAME).await?;
-            let mut finalizers = map.metadata.finalizers.clone().unwrap_or_default();
-            if finalizers.iter().any(|one| one == FINALIZER) {
+            let before = map.metadata.finalizers.clone().unwrap_or_default();
+            let mut held = before.clone();
+            change(&mut held);
+            if held == before {
                 return Ok(map);
             }
-            finalizers.push(FINALIZER.to_owned());
-            let metadata =
-                json!({"finalizers": finalizers, "resourceVersion": map.metadata.resource_version});
+            let metadata = json!({"finalizers": held, "resourceVersion": map.metadata.resource_version});
             let patch = Patch::Merge(json!({"metadata": metadata}));
-            match maps.patch(NAME, &PatchParams::default(), &patch).await {
-                Err(error) if is_lost_race(&error) && attempt < ATTEMPTS => pause(attempt).await,
-                stored => return stored,
-            }
-            attempt += 1;
-        }
+            maps.patch(NAME, &PatchParams::default(), &patch).await
+        })
+        .await
     }
     // job: remove a finalizer
     pub(crate) async fn release(maps: &Api<ConfigMap>) -> Result<ConfigMap, Error> {
-        let mut attempt = 0;
-        loop {
-            let map = maps.get(NAME).await?;
-            let mut finalizers = map.metadata.finalizers.clone().unwrap_or_default();
-            if !finalizers.iter().any(|one| one == FINALIZER) {
-                return Ok(map);
-            }
-            finalizers.retain(|one| one != FINALIZER);
-            let metadata =
-                json!({"finalizers": finalizers, "resourceVersion": map.metadata.resource_version});
-            let patch = Patch::Merge(json!({"metadata": metadata}));
-            match maps.patch(NAME, &PatchParams::default(), &patch).await {
-                Err(error) if is_lost_race(&error) && attempt < ATTEMPTS => pause(attempt).await,
-                stored => return stored,
-            }
-            attempt += 1;
-        }
+        finalizers(maps, |held| held.retain(|one| one != FINALIZER)).await
     }
     // job: remove a key
     pub(crate) async fn forget(maps: &Api<ConfigMap>) -> Result<ConfigMap, Error> {

@@ -6,6 +6,7 @@
 //! kube-scheduler, and [`mod@wait`] polls instead of sleeping. Everything that is started ends with the test, however
 //! the test ends: see [`process_supervisor`].
 
+pub mod admission_webhook;
 pub mod audit;
 pub mod cluster;
 pub mod cluster_api;

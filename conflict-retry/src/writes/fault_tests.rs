@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::tests::{Reply, map, maps, object, ok, options, scripted, verbs, wants};
+use super::tests::{Reply, map, maps, object, ok, options, put_new, scripted, verbs};
 use super::*;
 use crate::classify::Class;
 use crate::freshness::Source;
@@ -75,13 +75,7 @@ async fn a_conflict_about_a_quota_is_the_writers_own_where_a_quota_is_written() 
 
     // Of any other object it is a fault of admission, and the loop reads again.
     let (api, seen) = maps(vec![quota_conflict(), ok(map("1", "new"))]);
-    let outcome = update(&api, "m", wants("new"))
-        .put()
-        .with(&options())
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let outcome = put_new(&api, &options()).await.unwrap();
     assert_eq!((outcome.label(), verbs(&seen).len()), ("unchanged", 2));
 }
 
@@ -92,13 +86,7 @@ async fn a_full_store_ends_a_write_at_once_and_the_write_may_be_the_one_that_fil
         json!({"kind": "Status", "status": "Failure", "code": 500, "message": "etcdserver: mvcc: database space exceeded"}),
     );
     let (api, seen) = maps(vec![full]);
-    let failed = update(&api, "m", wants("new"))
-        .put()
-        .with(&options())
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap_err();
+    let failed = put_new(&api, &options()).await.unwrap_err();
     assert!(matches!(failed, WriteError::Rejected { class: Class::StorageFull, maybe_written: true, .. }));
     assert_eq!((failed.category(), verbs(&seen).len()), ("storage_full", 1));
     assert!(!failed.is_admission_fault());

@@ -12,7 +12,7 @@ use super::decide::{IntoDecision, PatchDecision};
 use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::write::Write;
-use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
+use super::write_loop::{Decided, PatchesAPart, ReadsFirst, WriteDecision, WriteKind};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
@@ -41,20 +41,9 @@ where
 /// The kind of write of [`patch_at_generation`].
 pub struct PatchAtGeneration<F>(F);
 
-impl<K, F, D> Write<'_, K, PatchAtGeneration<F>>
-where
-    K: Writable,
-    F: FnMut(&K) -> D + Send,
-    D: IntoDecision<PatchDecision>,
-{
-    /// Patches this part of the object: the object itself or its status.
-    pub fn on(mut self, subresource: Subresource) -> Self {
-        self.subresource = subresource;
-        self
-    }
-}
-
 impl<F> ReadsFirst for PatchAtGeneration<F> {}
+
+impl<F> PatchesAPart for PatchAtGeneration<F> {}
 
 impl<K, F, D> WriteKind<K> for PatchAtGeneration<F>
 where

@@ -1,8 +1,10 @@
 //! A changed list, built from the stored one. Pure.
 //!
 //! Three lists are compared: what the type has read (`before`), what the closure made of it (`after`), and what is
-//! `stored`. Entries are matched by what identifies them, else by their place. An entry of another name is another entry. Where that is not certain, and something
-//! would be lost or come to the wrong entry, there is no result.
+//! `stored`. Entries are matched by what identifies them, else by their value or place; an entry of another name is
+//! another entry. Where that is not certain, and something would be lost or come to the wrong entry, there is no result.
+
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -43,7 +45,8 @@ pub(super) fn merged(before: &[Value], after: &[Value], stored: &[Value]) -> Opt
             None => result.push(new.clone()),
         }
     }
-    let unread: Vec<usize> = (0..stored.len()).filter(|index| !partners.contains(index)).collect();
+    let read: HashSet<usize> = partners.iter().copied().collect();
+    let unread: Vec<usize> = (0..stored.len()).filter(|index| !read.contains(index)).collect();
     for index in unread {
         let behind = (0..index).rev().find_map(|earlier| places[earlier]).map_or(0, |place| place + 1);
         for place in places.iter_mut().flatten().filter(|place| **place >= behind) {
@@ -57,40 +60,64 @@ pub(super) fn merged(before: &[Value], after: &[Value], stored: &[Value]) -> Opt
 
 /// The stored entry of each entry that the type has read.
 fn partners(before: &[Value], stored: &[Value]) -> Option<Vec<usize>> {
-    let in_place =
-        before.len() == stored.len() && before.iter().zip(stored).all(|(old, raw)| agrees(old, raw));
-    if in_place {
+    if !before.iter().any(Value::is_object) {
+        return scalar_partners(before, stored);
+    }
+    if before.len() == stored.len() && before.iter().zip(stored).all(|(old, raw)| agrees(old, raw)) {
         return Some((0..before.len()).collect());
     }
-    let identity = IDENTITIES.iter().find(|keys| identifies(keys, before) && identifies(keys, stored));
+    let named = IDENTITIES.iter().find_map(|keys| Some((keys, places(keys, before)?, places(keys, stored)?)));
+    if let Some((keys, _, stored)) = named {
+        return before.iter().map(|old| stored.get(&identity(keys, old)?).copied()).collect();
+    }
     let mut partners = Vec::with_capacity(before.len());
+    let mut taken = HashSet::new();
     for old in before {
-        let is_partner = |raw: &&Value| match identity {
-            Some(keys) => is_same(keys, old, raw),
-            None if old.is_object() => agrees(old, raw),
-            None => old == *raw,
-        };
-        let mut found = stored.iter().enumerate().filter(|(_, raw)| is_partner(raw)).map(|(index, _)| index);
-        let (first, second) = (found.next(), found.next());
-        match (first, second) {
-            (Some(index), None) if !partners.contains(&index) => partners.push(index),
-            _ => return None,
+        let mut fitting = (0..stored.len()).filter(|index| agrees(old, &stored[*index]));
+        let (first, second) = (fitting.next()?, fitting.next());
+        if second.is_some() || !taken.insert(first) {
+            return None;
         }
+        partners.push(first);
     }
     Some(partners)
+}
+
+/// Of values that are not objects: equal ones, in whatever order. A value that is left is one that the type has read as
+/// another, if the one that is left in its place is of its kind.
+fn scalar_partners(before: &[Value], stored: &[Value]) -> Option<Vec<usize>> {
+    let mut left: HashMap<&Value, Vec<usize>> = HashMap::new();
+    for (index, raw) in stored.iter().enumerate().rev() {
+        left.entry(raw).or_default().push(index);
+    }
+    let equal: Vec<Option<usize>> = before.iter().map(|old| left.get_mut(old).and_then(Vec::pop)).collect();
+    let taken: HashSet<usize> = equal.iter().flatten().copied().collect();
+    let in_place = |index: usize| {
+        let raw = stored.get(index).filter(|_| !taken.contains(&index))?;
+        agrees(&before[index], raw).then_some(index)
+    };
+    equal.into_iter().enumerate().map(|(index, found)| found.or_else(|| in_place(index))).collect()
 }
 
 /// Whether `raw` may be what `old` was read from: what both have is the same.
 fn agrees(old: &Value, raw: &Value) -> bool {
     match (old, raw) {
-        (Value::Object(old), Value::Object(raw)) => old.iter().all(|(key, value)| {
-            raw.get(key).is_none_or(|raw| match (value, raw) {
-                (Value::Object(_) | Value::Array(_), Value::Object(_) | Value::Array(_)) => true,
-                _ => value == raw,
-            })
-        }),
+        (Value::Object(old), Value::Object(raw)) => {
+            old.iter().all(|(key, old)| raw.get(key).is_none_or(|raw| is_alike(old, raw)))
+        }
         // A text that the type does not know is read as another one.
-        (Value::Array(_), Value::Array(_)) | (Value::String(_), Value::String(_)) => true,
+        (Value::String(_), Value::String(_)) => true,
+        _ => is_alike(old, raw),
+    }
+}
+
+/// The same for what is within an entry, where no text stands for another one. Lists may be read with other entries.
+fn is_alike(old: &Value, raw: &Value) -> bool {
+    match (old, raw) {
+        (Value::Object(_), Value::Object(_)) => agrees(old, raw),
+        (Value::Array(old), Value::Array(raw)) => {
+            old.len() != raw.len() || old.iter().zip(raw).all(|(old, raw)| is_alike(old, raw))
+        }
         _ => old == raw,
     }
 }
@@ -102,54 +129,47 @@ fn origins(
     partners: &[usize],
     stored: &[Value],
 ) -> Option<Vec<Option<usize>>> {
-    let mut origins: Vec<Option<usize>> = vec![None; after.len()];
-    if let Some(keys) = IDENTITIES.iter().find(|keys| identifies(keys, before) && identifies(keys, after)) {
-        for (new, origin) in after.iter().zip(&mut origins) {
-            *origin = before.iter().position(|old| is_same(keys, old, new));
-        }
+    let named = IDENTITIES.iter().find_map(|keys| Some((keys, places(keys, before)?, places(keys, after)?)));
+    if let Some((keys, before, _)) = named {
+        return Some(after.iter().map(|new| before.get(&identity(keys, new)?).copied()).collect());
+    }
+    let mut left: HashMap<&Value, Vec<usize>> = HashMap::new();
+    for (index, old) in before.iter().enumerate().rev() {
+        left.entry(old).or_default().push(index);
+    }
+    // Entries that are the same for the type, and not as they are stored, cannot be told apart when one goes.
+    let is_stored_alike =
+        |same: &Vec<usize>| same.iter().all(|index| stored[partners[*index]] == stored[partners[same[0]]]);
+    let is_certain = left.values().all(is_stored_alike);
+    let origins: Vec<Option<usize>> = after.iter().map(|new| left.get_mut(new).and_then(Vec::pop)).collect();
+    let is_permutation = before.len() == after.len() && !origins.contains(&None);
+    let is_scalar = |list: &[Value]| !list.iter().any(|entry| entry.is_object() || entry.is_array());
+    if is_permutation || (is_scalar(before) && is_scalar(after)) {
         return Some(origins);
     }
-    let mut is_free = vec![true; before.len()];
-    if before.len() == after.len() && !is_permutation(before, after) {
+    if before.len() == after.len() {
         return Some((0..before.len()).map(Some).collect());
     }
-    let hides = |old: usize| stored[partners[old]] != before[old];
-    for (new, origin) in after.iter().zip(&mut origins) {
-        let mut same = (0..before.len()).filter(|old| is_free[*old] && before[*old] == *new);
-        let Some(first) = same.next() else { continue };
-        // Entries that are the same for the type, and not as they are stored.
-        if same.any(|other| stored[partners[other]] != stored[partners[first]]) && before.len() != after.len()
-        {
+    let hides = |old: &usize| stored[partners[*old]] != before[*old];
+    let loses = origins.contains(&None) && left.values().flatten().any(hides);
+    (is_certain && !loses).then_some(origins)
+}
+
+/// What identifies an entry; `None` when it lacks a part of that.
+fn identity<'a>(keys: &[&str], entry: &'a Value) -> Option<Vec<&'a Value>> {
+    let is_scalar = |value: &&Value| value.is_string() || value.is_number();
+    keys.iter().map(|key| entry.get(key).filter(is_scalar)).collect()
+}
+
+/// The place of each entry by what identifies it; `None` when `keys` do not identify each.
+fn places<'a>(keys: &[&str], list: &'a [Value]) -> Option<HashMap<Vec<&'a Value>, usize>> {
+    let mut places = HashMap::with_capacity(list.len());
+    for (index, entry) in list.iter().enumerate() {
+        if places.insert(identity(keys, entry)?, index).is_some() {
             return None;
         }
-        is_free[first] = false;
-        *origin = Some(first);
     }
-    let has_new = origins.contains(&None);
-    if has_new && (0..before.len()).any(|old| is_free[old] && hides(old)) {
-        return None;
-    }
-    Some(origins)
-}
-
-fn is_permutation(before: &[Value], after: &[Value]) -> bool {
-    let count = |list: &[Value], entry: &Value| list.iter().filter(|other| *other == entry).count();
-    before.iter().all(|entry| count(before, entry) == count(after, entry))
-}
-
-/// Whether each entry has all `keys`, and no two have the same values.
-fn identifies(keys: &[&str], list: &[Value]) -> bool {
-    let is_scalar = |value: &Value| value.is_string() || value.is_number();
-    !list.is_empty()
-        && list.iter().all(|entry| keys.iter().all(|key| entry.get(key).is_some_and(is_scalar)))
-        && list
-            .iter()
-            .enumerate()
-            .all(|(index, entry)| !list[..index].iter().any(|other| is_same(keys, other, entry)))
-}
-
-fn is_same(keys: &[&str], one: &Value, other: &Value) -> bool {
-    keys.iter().all(|key| one.get(key) == other.get(key))
+    (!list.is_empty()).then_some(places)
 }
 
 /// `stored` with the change from `before` to `after`.

@@ -69,6 +69,15 @@ fn a_scalar_that_the_type_reads_as_another_one_stays_what_it_is() {
     let (before, after) = (json!(["RWO", "Unknown"]), json!(["RWO", "Unknown", "ROX"]));
     assert_eq!(sent(stored, before, after), Some(json!(["RWO", "FutureMode", "ROX"])));
     assert_eq!(sent(json!(["a", "b"]), json!(["a", "b"]), json!(["b"])), Some(json!(["b"])));
+    // A set, which is read in its own order.
+    assert_eq!(sent(json!(["b", "a"]), json!(["a", "b"]), json!(["b"])), Some(json!(["b"])));
+    assert_eq!(
+        sent(json!(["b", "a", "a"]), json!(["a", "a", "b"]), json!(["a", "b", "c"])),
+        Some(json!(["a", "b", "c"]))
+    );
+    let replaced = sent(json!(["RWO", "Future"]), json!(["RWO", "Unknown"]), json!(["Unknown", "ROX"]));
+    assert_eq!(replaced, Some(json!(["Future", "ROX"])));
+    assert_eq!(sent(json!(["Future", "RWO"]), json!(["RWO", "Unknown"]), json!(["RWO"])), None);
     assert_eq!(sent(json!([1, 2]), json!([1, 2]), json!([1, 5])), Some(json!([1, 5])));
 }
 
@@ -128,4 +137,19 @@ fn a_field_of_an_entry_that_becomes_null_is_removed() {
         json!([{"name": "a", "y": null}]),
     );
     assert_eq!(sent, Some(json!([{"name": "a", "h": 1}])));
+}
+
+#[test]
+fn what_is_within_an_entry_tells_entries_apart_too() {
+    let stored = json!([{"spec": {"v": 2}, "h": 2}, {"spec": {"v": 1}, "h": 1}]);
+    let (before, after) = (json!([{"spec": {"v": 1}}, {"spec": {"v": 2}}]), json!([{"spec": {"v": 1}}]));
+    assert_eq!(sent(stored, before, after), Some(json!([{"spec": {"v": 1}, "h": 1}])));
+}
+
+#[test]
+fn a_long_list_is_changed_as_a_short_one() {
+    let entry = |number: usize, changed: usize| json!({"name": number, "v": usize::from(number == changed)});
+    let of = |changed: usize| (0..20_000).map(|number| entry(number, changed)).collect::<Vec<Value>>();
+    let (before, after) = (of(0), of(19_999));
+    assert_eq!(merged(&before, &after, &before), Some(after));
 }

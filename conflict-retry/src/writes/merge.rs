@@ -9,7 +9,7 @@ use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::update::with_version;
 use super::write::Write;
-use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
+use super::write_loop::{Decided, PatchesAPart, ReadsFirst, WriteDecision, WriteKind};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
@@ -35,20 +35,9 @@ where
 /// The kind of write of [`merge_patch`].
 pub struct MergePatch<F>(F);
 
-impl<K, F, D> Write<'_, K, MergePatch<F>>
-where
-    K: Writable,
-    F: FnMut(&K) -> D + Send,
-    D: IntoDecision<Option<Value>>,
-{
-    /// Patches this part of the object: the object itself or its status.
-    pub fn on(mut self, subresource: Subresource) -> Self {
-        self.subresource = subresource;
-        self
-    }
-}
-
 impl<F> ReadsFirst for MergePatch<F> {}
+
+impl<F> PatchesAPart for MergePatch<F> {}
 
 impl<K, F, D> WriteKind<K> for MergePatch<F>
 where

@@ -4,7 +4,6 @@
 //! what is read, decided and sent. Nothing here depends on a user's types.
 
 mod apply;
-mod create_or_update;
 mod decide;
 mod difference;
 #[cfg(feature = "finalizers")]
@@ -32,14 +31,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::apply::{Apply, apply, apply_status};
-pub use self::create_or_update::{CreateOrUpdate, create_or_update};
 pub use self::decide::{IntoDecision, PatchDecision, ScaleDecision, UpdateDecision};
 #[cfg(feature = "finalizers")]
 pub use self::finalizers::{Finalizer, add_finalizer, remove_finalizer};
 pub use self::generation::{PatchAtGeneration, patch_at_generation};
 pub use self::merge::{MergePatch, merge_patch};
 pub use self::scale::{ScaleGuard, Scaling, scale};
-pub use self::update::{Update, update, update_status};
+pub use self::update::{Update, create_or_update, update, update_status};
 pub use self::view::ScaleView;
 pub use self::write::Write;
 

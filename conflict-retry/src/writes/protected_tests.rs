@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::tests::{conflict, map, maps, object, ok, options, verbs, wants};
+use super::tests::{conflict, map, maps, object, ok, options, put_new, verbs, wants};
 use super::*;
 use crate::freshness::Source;
 use crate::options::WriteOptions;
@@ -19,7 +19,7 @@ async fn writes_of_one_object_run_one_after_another() {
     let options = protected(Protection::default().with_queue(queue.clone()));
     let (api, seen) = maps(vec![ok(map("2", "new")), ok(map("3", "other"))]);
     let (first, second) = tokio::join!(
-        update(&api, "m", wants("new")).put().with(&options).from(Source::Copy(object("1", "old"))).outcome(),
+        put_new(&api, &options),
         update(&api, "m", wants("other")).put().with(&options).outcome(),
     );
     assert_eq!(first.unwrap(), Outcome::Written(object("2", "new")));
@@ -52,13 +52,7 @@ async fn a_retry_beyond_the_budget_ends_the_write() {
     let budget = RetryBudget::new(limits);
     let options = protected(Protection::default().with_budget(budget.clone()));
     let (api, seen) = maps(vec![conflict()]);
-    let failed = update(&api, "m", wants("new"))
-        .put()
-        .with(&options)
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap_err();
+    let failed = put_new(&api, &options).await.unwrap_err();
     assert!(
         matches!(&failed, WriteError::ClientThrottled { by: ThrottledBy::RetryBudget(_), attempts: 1, .. }),
         "{failed:?}"

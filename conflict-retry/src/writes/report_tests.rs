@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::tests::{Reply, error, map, maps, object, ok, options, verbs, wants};
+use super::tests::{Reply, error, map, maps, object, ok, options, put_new, verbs, wants};
 use super::*;
 use crate::classify::Class;
 use crate::freshness::Source;
@@ -86,11 +86,7 @@ async fn a_cancelled_request_is_reported_and_one_that_was_never_sent_is_not() {
     let token = CancellationToken::new();
     let cancelled = options.clone().with_cancellation(token.clone());
     let (api, seen) = maps(vec![Reply::Silence]);
-    let write = update(&api, "m", wants("new"))
-        .put()
-        .with(&cancelled)
-        .from(Source::Copy(object("1", "old")))
-        .outcome();
+    let write = put_new(&api, &cancelled);
     let (result, ()) = tokio::join!(write, async {
         tokio::time::sleep(Duration::from_millis(5)).await;
         token.cancel();

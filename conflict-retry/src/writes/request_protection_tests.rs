@@ -7,9 +7,8 @@ use tokio::time::Instant;
 
 use super::fault_tests::webhook_fault;
 use super::report_tests::recorded;
-use super::tests::{conflict, error, map, maps, object, ok, options, verbs, wants};
+use super::tests::{conflict, error, map, maps, ok, options, put_new, verbs, wants};
 use super::*;
-use crate::freshness::Source;
 use crate::observe::Observer;
 use crate::options::WriteOptions;
 use crate::outcome::WriteError;
@@ -41,13 +40,7 @@ async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
     let options = protected(Protection::default().with_breaker(breaker.clone()));
     let (api, _) =
         maps(vec![conflict(), ok(map("2", "x")), conflict(), ok(map("3", "x")), ok(map("4", "new"))]);
-    let _ = update(&api, "m", wants("new"))
-        .put()
-        .with(&options)
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let _ = put_new(&api, &options).await.unwrap();
     assert_eq!(breaker.state(), BreakerState::Closed);
 
     let (api, seen) = maps(vec![error(503, "ServiceUnavailable"), error(503, "ServiceUnavailable")]);
@@ -76,13 +69,7 @@ async fn a_webhook_that_is_down_is_retried_and_does_not_open_the_circuit() {
     let (api, seen) = maps(vec![webhook_fault(), ok(map("1", "old")), webhook_fault()]);
     let twice = RetryPolicy::default().with_max_attempts(2.try_into().unwrap());
     let options = options.with_policy(twice);
-    let failed = update(&api, "m", wants("new"))
-        .put()
-        .with(&options)
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap_err();
+    let failed = put_new(&api, &options).await.unwrap_err();
     assert_eq!((failed.category(), verbs(&seen).len()), ("exhausted", 3));
     assert!(failed.is_admission_fault() && !failed.maybe_written(), "{failed:?}");
     assert_eq!(breaker.state(), BreakerState::Closed);
@@ -143,13 +130,7 @@ async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_confli
     // The only token is taken, so the write waits two seconds for the next one.
     let _ = limiter.acquire().await;
     let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
-    let _ = update(&api, "m", wants("new"))
-        .put()
-        .with(&options)
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let _ = put_new(&api, &options).await.unwrap();
     let end = diary.ends.lock().unwrap().pop().unwrap();
     // The scripted server answers at once: the window is one and a half times the shortest cycle, a millisecond.
     assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_secs(5), "{end:?}");

@@ -221,17 +221,13 @@ async fn what_the_server_did_not_store_is_no_write() {
 async fn an_api_for_all_namespaces_and_another_namespace_are_refused() {
     let (client, seen) = scripted(vec![]);
     let all: Api<ConfigMap> = Api::all(client.clone());
-    let error = update(&all, "m", blue).from(&object("1", "red")).await.unwrap_err();
-    assert!(error.to_string().contains("Api::namespaced"), "{error}");
-    let (client, _) = scripted(vec![error_of_missing()]);
+    let refused = update(&all, "m", blue).from(&object("1", "red")).await.unwrap_err();
+    assert!(refused.to_string().contains("Api::namespaced"), "{refused}");
+    let (client, _) = scripted(vec![error(404, "NotFound")]);
     let other: Api<ConfigMap> = Api::namespaced(client, "other");
     let error = create_or_update(&other, &object("", "red"), blue).await.unwrap_err();
     assert_eq!(error.category(), "refused");
     assert!(verbs(&seen).is_empty());
-}
-
-fn error_of_missing() -> Reply {
-    error(404, "NotFound")
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,4 +248,17 @@ async fn a_lost_answer_is_not_forgotten_when_the_object_is_gone_then() {
     let (api, _) = maps(vec![error(504, "Timeout"), error(404, "NotFound")]);
     let error = update(&api, "m", blue).from(&object("1", "red")).await.unwrap_err();
     assert!(matches!(error, WriteError::Gone { maybe_written: true, .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_makes_no_sense_is_looked_up_and_never_taken_for_an_object() {
+    let garbage = || ok(json!(["what?"]));
+    let (api, seen) = maps(vec![garbage()]);
+    assert_eq!(update(&api, "m", blue).await.unwrap_err().category(), "other");
+    assert_eq!(verbs(&seen), ["GET"]);
+    // The write was acknowledged, and by what: the object is read.
+    let (api, seen) = maps(vec![garbage(), ok(map("2", "blue"))]);
+    let outcome = update(&api, "m", blue).from(&object("1", "red")).outcome().await.unwrap();
+    assert_eq!(outcome, Outcome::AlreadyDone(object("2", "blue")));
+    assert_eq!(verbs(&seen), ["PATCH", "GET"]);
 }

@@ -79,7 +79,7 @@ impl<K: Writable> Snapshot<K> for Raw<K> {
 
     async fn read(target: WriteTarget<'_, K>) -> Result<Self, kube::Error> {
         let stored: Value = read_as(target.api, target.name).await?;
-        let object = serde_json::from_value(stored.clone()).map_err(kube::Error::SerdeError)?;
+        let object = K::deserialize(&stored).map_err(kube::Error::SerdeError)?;
         Ok(Self { object, stored: Some(stored) })
     }
 

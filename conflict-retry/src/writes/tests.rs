@@ -110,6 +110,14 @@ pub(super) fn wants(value: &'static str) -> impl FnMut(&mut ConfigMap) -> Update
     }
 }
 
+/// Wants `k` to be `new`, from a copy in which it is `old`, by a PUT.
+pub(super) async fn put_new(
+    api: &Api<ConfigMap>,
+    options: &WriteOptions,
+) -> Result<Outcome<ConfigMap>, WriteError> {
+    update(api, "m", wants("new")).put().with(options).from(&object("1", "old")).outcome().await
+}
+
 pub(super) fn verbs(seen: &Seen) -> Vec<String> {
     seen.lock().unwrap().iter().map(|(method, _, _)| method.clone()).collect()
 }
@@ -129,24 +137,12 @@ pub(super) fn seen_view(replicas: Option<i32>) -> ScaleView {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_copy_costs_one_request_and_a_conflict_adds_a_live_read() {
     let (api, seen) = maps(vec![ok(map("2", "new"))]);
-    let outcome = update(&api, "m", wants("new"))
-        .put()
-        .with(&options())
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let outcome = put_new(&api, &options()).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT"]);
 
     let (api, seen) = maps(vec![conflict(), ok(map("7", "other")), ok(map("8", "new"))]);
-    let outcome = update(&api, "m", wants("new"))
-        .put()
-        .with(&options())
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let outcome = put_new(&api, &options()).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("8", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
     assert_eq!(body(&seen, 2)["metadata"]["resourceVersion"], "7", "the retry is made from what was read");
@@ -155,13 +151,7 @@ async fn a_fresh_copy_costs_one_request_and_a_conflict_adds_a_live_read() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_decides_again_and_may_find_nothing_left_to_do() {
     let (api, seen) = maps(vec![conflict(), ok(map("7", "new"))]);
-    let outcome = update(&api, "m", wants("new"))
-        .put()
-        .with(&options())
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let outcome = put_new(&api, &options()).await.unwrap();
     assert_eq!(outcome, Outcome::Unchanged(object("7", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
 }
@@ -191,13 +181,7 @@ async fn an_equal_object_sends_nothing_and_abort_sends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
     let (api, seen) = maps(vec![error(504, "Timeout"), ok(map("2", "new"))]);
-    let outcome = update(&api, "m", wants("new"))
-        .put()
-        .with(&options())
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let outcome = put_new(&api, &options()).await.unwrap();
     assert_eq!(outcome, Outcome::AlreadyDone(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
 
@@ -205,13 +189,7 @@ async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
     let start = Instant::now();
     let second = Duration::from_secs(1);
     let patient = options().with_attempt_timeout(second);
-    let outcome = update(&api, "m", wants("new"))
-        .put()
-        .with(&patient)
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let outcome = put_new(&api, &patient).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
     assert!(start.elapsed() >= second, "an attempt has its full time");
@@ -227,13 +205,7 @@ async fn a_vanished_or_recreated_object_is_gone() {
     let mut recreated = map("9", "old");
     recreated["metadata"]["uid"] = json!("u2");
     let (api, seen) = maps(vec![conflict(), ok(recreated)]);
-    let outcome = update(&api, "m", wants("new"))
-        .put()
-        .with(&options())
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let outcome = put_new(&api, &options()).await.unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 2));
 }
 
@@ -243,13 +215,7 @@ async fn a_permanent_error_is_one_attempt() {
         [(403, "Forbidden", "forbidden"), (422, "Invalid", "invalid"), (401, "Unauthorized", "unauthorized")]
     {
         let (api, seen) = maps(vec![error(code, reason)]);
-        let failed = update(&api, "m", wants("new"))
-            .put()
-            .with(&options())
-            .from(Source::Copy(object("1", "old")))
-            .outcome()
-            .await
-            .unwrap_err();
+        let failed = put_new(&api, &options()).await.unwrap_err();
         assert_eq!((failed.category(), verbs(&seen).len()), (category, 1));
     }
 }
@@ -258,13 +224,7 @@ async fn a_permanent_error_is_one_attempt() {
 async fn exhaustion_is_an_error_that_carries_the_last_conflict() {
     let (api, seen) = maps(vec![conflict(), ok(map("2", "a")), conflict(), ok(map("3", "b")), conflict()]);
     let policy = RetryPolicy::default().with_max_attempts(3.try_into().unwrap());
-    let failed = update(&api, "m", wants("new"))
-        .put()
-        .with(&options().with_policy(policy))
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap_err();
+    let failed = put_new(&api, &options().with_policy(policy)).await.unwrap_err();
     assert!(matches!(
         failed,
         WriteError::Exhausted { attempts: 3, class: Class::Conflict, maybe_written: false, .. }
@@ -303,8 +263,7 @@ async fn cancelling_a_write_under_way_says_that_it_may_have_been_made() {
     let (api, _) = maps(vec![Reply::Silence]);
     let token = CancellationToken::new();
     let options = options().with_cancellation(token.clone());
-    let write =
-        update(&api, "m", wants("new")).put().with(&options).from(Source::Copy(object("1", "old"))).outcome();
+    let write = put_new(&api, &options);
     let (result, ()) = tokio::join!(write, async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         token.cancel();
@@ -373,13 +332,7 @@ async fn the_observer_gets_every_request_once() {
     let (api, _) = maps(vec![conflict(), ok(map("7", "other")), error(403, "Forbidden")]);
     let diary = Arc::new(Diary::default());
     let options = options().with_observer(Arc::<Diary>::clone(&diary));
-    let _ = update(&api, "m", wants("new"))
-        .put()
-        .with(&options)
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap_err();
+    let _ = put_new(&api, &options).await.unwrap_err();
     assert_eq!(
         *diary.0.lock().unwrap(),
         [(1, "put", Some("conflict"), true), (2, "get", None, false), (2, "put", Some("forbidden"), false)]
@@ -520,13 +473,7 @@ async fn the_observer_gets_the_source_of_each_read_and_the_result_of_each_write(
     let chronicle = Arc::new(Chronicle::default());
     let observed = options().with_observer(chronicle.clone());
     let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new")), error(403, "Forbidden")]);
-    let _ = update(&api, "m", wants("new"))
-        .put()
-        .with(&observed)
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let _ = put_new(&api, &observed).await.unwrap();
     let _ = update(&api, "m", wants("new"))
         .put()
         .with(&observed)
@@ -586,13 +533,7 @@ async fn a_closure_that_repeats_its_value_is_reported_and_one_that_decides_again
     let chronicle = Arc::new(Chronicle::default());
     let observed = options().with_observer(chronicle.clone());
     let (api, _) = maps(race());
-    let _ = update(&api, "m", wants("new"))
-        .put()
-        .with(&observed)
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap();
+    let _ = put_new(&api, &observed).await.unwrap();
     assert_eq!(*chronicle.overwritten.lock().unwrap(), ["/data/k"]);
     let (api, _) = maps(race());
     let _ = update(&api, "m", |map| {
@@ -680,13 +621,7 @@ async fn a_cache_of_another_object_is_refused_and_one_without_the_object_is_repl
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_fails_after_a_lost_answer_says_that_it_may_have_been_written() {
     let (api, _) = maps(vec![error(504, "Timeout"), error(403, "Forbidden")]);
-    let failed = update(&api, "m", wants("new"))
-        .put()
-        .with(&options())
-        .from(Source::Copy(object("1", "old")))
-        .outcome()
-        .await
-        .unwrap_err();
+    let failed = put_new(&api, &options()).await.unwrap_err();
     assert!(failed.category() == "forbidden" && failed.maybe_written(), "{failed:?}");
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "1"}});
     let (api, seen) = maps(vec![error(504, "Timeout")]);

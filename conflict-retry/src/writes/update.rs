@@ -1,4 +1,5 @@
-//! Updates: read, change, and send what has changed, guarded by the resourceVersion that was read.
+//! Updates: read, change, and send what has changed, guarded by the resourceVersion that was read; or create what is
+//! missing.
 
 use kube::Api;
 use serde_json::{Map, Value};
@@ -39,28 +40,62 @@ use crate::outcome::Refusal;
 /// An unchanged object is not sent. A copy of another object, and a change of the name, namespace, UID or
 /// resourceVersion, is rejected before sending. On a kind with a status subresource the server drops changes of
 /// `status` made here, which is an error if nothing else has changed: use [`update_status`].
-pub fn update<'a, K, F, D>(api: &'a Api<K>, name: &'a str, change: F) -> Write<'a, K, Update<F>>
+pub fn update<'a, K, F, D>(api: &'a Api<K>, name: &'a str, change: F) -> Write<'a, K, Update<'a, K, F>>
 where
     K: Writable,
     F: FnMut(&mut K) -> D + Send,
     D: IntoDecision<UpdateDecision>,
 {
-    Write::new(api, name, Subresource::Main, Update::new(change))
+    Write::new(api, name, Subresource::Main, Update::of(None, change))
 }
 
 /// Like [`update`], for `/status`: only `status` may change, because the server drops everything else.
-pub fn update_status<'a, K, F, D>(api: &'a Api<K>, name: &'a str, change: F) -> Write<'a, K, Update<F>>
+pub fn update_status<'a, K, F, D>(api: &'a Api<K>, name: &'a str, change: F) -> Write<'a, K, Update<'a, K, F>>
 where
     K: Writable,
     F: FnMut(&mut K) -> D + Send,
     D: IntoDecision<UpdateDecision>,
 {
-    Write::new(api, name, Subresource::Status, Update::new(change))
+    Write::new(api, name, Subresource::Status, Update::of(None, change))
 }
 
-/// The kind of write of [`update`] and [`update_status`].
-pub struct Update<F> {
+/// Makes sure that an object exists and is as wanted: creates `initial` with `change` applied to it, or changes the
+/// object of that name as [`update`] does.
+///
+/// ```no_run
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # async fn example(maps: kube::Api<ConfigMap>) -> Result<(), kube::Error> {
+/// let mut initial = ConfigMap::default();
+/// initial.metadata.name = Some("settings".into());
+/// let stored = conflict_retry::create_or_update(&maps, &initial, |map| {
+///     map.data.get_or_insert_default().insert("colour".into(), "blue".into());
+/// })
+/// .await?;
+/// # Ok(()) }
+/// ```
+///
+/// An object that appears or vanishes in between is a conflict like any other: what is there now is read and decided
+/// from. A create whose answer was lost is looked up before anything is repeated. `initial` needs a name; its
+/// resourceVersion and UID are ignored. Where there is no object, [`UpdateDecision::Keep`] creates `initial` as it is.
+pub fn create_or_update<'a, K, F, D>(
+    api: &'a Api<K>,
+    initial: &'a K,
     change: F,
+) -> Write<'a, K, Update<'a, K, F>>
+where
+    K: Writable,
+    F: FnMut(&mut K) -> D + Send,
+    D: IntoDecision<UpdateDecision>,
+{
+    let name = initial.meta().name.as_deref().unwrap_or_default();
+    Write::new(api, name, Subresource::Main, Update::of(Some(initial), change))
+}
+
+/// The kind of write of [`update`], [`update_status`] and [`create_or_update`].
+pub struct Update<'a, K, F> {
+    change: F,
+    /// What to create where there is no object; `None`: nothing.
+    initial: Option<&'a K>,
     is_put: bool,
     before: Option<overwrite::Decided>,
     overwritten: Option<String>,
@@ -76,22 +111,13 @@ pub enum UpdateBody<K> {
     New(Box<K>),
 }
 
-impl<F> Update<F> {
-    pub(super) fn new(change: F) -> Self {
-        Self { change, is_put: false, before: None, overwritten: None }
-    }
-
-    /// Calls the closure on the object that is to be created.
-    pub(super) fn change<K, D>(&mut self, object: &mut K) -> Result<UpdateDecision, D::Error>
-    where
-        F: FnMut(&mut K) -> D,
-        D: IntoDecision<UpdateDecision>,
-    {
-        (self.change)(object).into_decision()
+impl<'a, K, F> Update<'a, K, F> {
+    fn of(initial: Option<&'a K>, change: F) -> Self {
+        Self { change, initial, is_put: false, before: None, overwritten: None }
     }
 }
 
-impl<K, F, D> Write<'_, K, Update<F>>
+impl<'a, K, F, D> Write<'a, K, Update<'a, K, F>>
 where
     K: Writable,
     F: FnMut(&mut K) -> D + Send,
@@ -100,17 +126,17 @@ where
     /// Sends the whole object (a PUT) instead of what has changed. Fields that the Rust type does not know, or that a
     /// cache has pruned, are **erased**.
     ///
-    /// Right for an API that takes no patches, for a value of `null` within a field without a schema (a merge patch
-    /// removes it), and for a type that is known to be complete when not even a list may cost a read.
+    /// Right for an API that takes no patches, for a value of `null` (a merge patch takes it for a removal), and for a type
+    /// that is known to be complete when not even a list may cost a read.
     pub fn put(mut self) -> Self {
         self.kind.is_put = true;
         self
     }
 }
 
-impl<F> ReadsFirst for Update<F> {}
+impl<K, F> ReadsFirst for Update<'_, K, F> {}
 
-impl<K, F, D> WriteKind<K> for Update<F>
+impl<K, F, D> WriteKind<K> for Update<'_, K, F>
 where
     K: Writable,
     F: FnMut(&mut K) -> D + Send,
@@ -124,11 +150,23 @@ where
         if self.is_put { Verb::Put } else { Verb::MergePatch }
     }
 
+    fn verb_of(&self, body: &UpdateBody<K>) -> Verb {
+        if matches!(body, UpdateBody::New(_)) { Verb::Create } else { self.verb() }
+    }
+
+    fn check(&self, _target: WriteTarget<'_, K>) -> Result<(), Refusal> {
+        if self.is_put || self.initial.is_some() { guard::whole::<K>() } else { Ok(()) }
+    }
+
+    fn creates(&self) -> bool {
+        self.initial.is_some()
+    }
+
     fn decide(&mut self, seen: Raw<K>, target: WriteTarget<'_, K>) -> Decided<K, Self> {
         let Raw { object, stored } = seen;
         guard::named(&object, target.api, target.name)?;
         let mut changed = object.clone();
-        match self.change(&mut changed) {
+        match (self.change)(&mut changed).into_decision() {
             Err(failure) => return Ok(WriteDecision::Fail(failure)),
             Ok(UpdateDecision::Abort) => return Ok(WriteDecision::Abort),
             Ok(UpdateDecision::Keep) => return Ok(WriteDecision::Keep(object)),
@@ -152,42 +190,45 @@ where
         Ok(WriteDecision::Send(body))
     }
 
-    fn check(&self, _target: WriteTarget<'_, K>) -> Result<(), Refusal> {
-        if self.is_put { guard::whole::<K>() } else { Ok(()) }
+    fn decide_absent(&mut self, target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        let Some(initial) = self.initial else { return Ok(WriteDecision::Abort) };
+        let mut initial = initial.clone();
+        initial.meta_mut().resource_version = None;
+        initial.meta_mut().uid = None;
+        guard::named(&initial, target.api, target.name)?;
+        let mut changed = initial.clone();
+        let object = match (self.change)(&mut changed).into_decision() {
+            Err(failure) => return Ok(WriteDecision::Fail(failure)),
+            Ok(UpdateDecision::Abort) => return Ok(WriteDecision::Abort),
+            // As it was given, it is as wanted.
+            Ok(UpdateDecision::Keep) => initial,
+            Ok(UpdateDecision::Write) => {
+                guard::identity(&initial, &changed)?;
+                changed
+            }
+        };
+        Ok(WriteDecision::Send(UpdateBody::New(Box::new(object))))
     }
 
     fn overwritten(&mut self) -> Option<String> {
         self.overwritten.take()
     }
 
+    /// A status, which a write to an object drops whose kind has a status subresource.
     fn ignored(target: WriteTarget<'_, K>, body: &UpdateBody<K>) -> Option<Refusal> {
-        ignored(target.subresource, body)
+        let UpdateBody::Difference(patch) = body else { return None };
+        let subresource = target.subresource;
+        let has_status = subresource == Subresource::Main && patch.get("status").is_some();
+        has_status.then(|| Refusal::Dropped { field: "status".to_owned(), subresource })
     }
 
-    fn send(
-        target: WriteTarget<'_, K>,
-        body: &UpdateBody<K>,
-    ) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        send(target, body)
-    }
-}
-
-/// A status is dropped by a write to an object whose kind has a status subresource.
-pub(super) fn ignored<K>(subresource: Subresource, body: &UpdateBody<K>) -> Option<Refusal> {
-    let UpdateBody::Difference(patch) = body else { return None };
-    let has_status = subresource == Subresource::Main && patch.get("status").is_some();
-    has_status.then(|| Refusal::Dropped { field: "status".to_owned(), subresource })
-}
-
-pub(super) async fn send<K: Writable>(
-    target: WriteTarget<'_, K>,
-    body: &UpdateBody<K>,
-) -> Result<K, kube::Error> {
-    let WriteTarget { api, name, subresource, options } = target;
-    match body {
-        UpdateBody::Difference(patch) => wire::merge(api, name, subresource, options, patch).await,
-        UpdateBody::Whole(object) => wire::put(api, name, subresource, options, object).await,
-        UpdateBody::New(object) => wire::create(api, options, object).await,
+    async fn send(target: WriteTarget<'_, K>, body: &UpdateBody<K>) -> Result<K, kube::Error> {
+        let WriteTarget { api, name, subresource, options } = target;
+        match body {
+            UpdateBody::Difference(patch) => wire::merge(api, name, subresource, options, patch).await,
+            UpdateBody::Whole(object) => wire::put(api, name, subresource, options, object).await,
+            UpdateBody::New(object) => wire::create(api, options, object).await,
+        }
     }
 }
 

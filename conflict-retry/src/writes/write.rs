@@ -8,7 +8,7 @@ use kube::Api;
 
 use super::Writable;
 use super::target::{WriteTarget, resource};
-use super::write_loop::{Finished, Object, ReadsFirst, WriteKind};
+use super::write_loop::{Finished, Object, PatchesAPart, ReadsFirst, WriteKind};
 use crate::freshness::Source;
 use crate::operation::Subresource;
 use crate::options::WriteOptions;
@@ -79,6 +79,14 @@ impl<'a, K: Writable, W: WriteKind<K> + ReadsFirst> Write<'a, K, W> {
     /// given, or a cache that a watch feeds. See [`Source`].
     pub fn from(mut self, source: impl Into<Source<'a, Object<K, W>>>) -> Self {
         self.source = source.into();
+        self
+    }
+}
+
+impl<K: Writable, W: WriteKind<K> + PatchesAPart> Write<'_, K, W> {
+    /// Patches this part of the object: the object itself (the default) or its status.
+    pub fn on(mut self, subresource: Subresource) -> Self {
+        self.subresource = subresource;
         self
     }
 }

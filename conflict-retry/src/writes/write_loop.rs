@@ -38,6 +38,9 @@ pub(super) type Object<K, W> = <<W as WriteKind<K>>::Seen as Snapshot<K>>::Objec
 /// A kind of write that decides from an object that was read.
 pub trait ReadsFirst {}
 
+/// A kind of write whose caller chooses the part of the object: the object itself or its status.
+pub trait PatchesAPart {}
+
 /// What one kind of write reads, decides and sends.
 pub trait WriteKind<K: Writable>: Send + Sized {
     /// What a decision is based on.

@@ -2,27 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use e2e::admission_webhook::AdmissionWebhook;
 use e2e::cluster::Cluster;
 use e2e::objects;
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use serde_json::json;
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 const NAME: &str = "slow.example.org";
 
@@ -30,26 +22,17 @@ const NAME: &str = "slow.example.org";
 struct SlowWebhook {
     delay: watch::Sender<Duration>,
     configurations: Api<ValidatingWebhookConfiguration>,
+    _webhook: AdmissionWebhook,
 }
 
 impl SlowWebhook {
     async fn install(cluster: &Cluster, delay: Duration) -> Self {
-        // The API server's certificate is valid for this machine, and its authority is available.
-        let pki = cluster.root().join("pki");
-        let chain = CertificateDer::pem_file_iter(pki.join("apiserver.crt")).unwrap();
-        let key = PrivateKeyDer::from_pem_file(pki.join("apiserver.key")).unwrap();
-        let config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(chain.map(Result::unwrap).collect(), key)
-            .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let delay = watch::Sender::new(delay);
-        tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(config)), delay.subscribe()));
+        let heard = delay.subscribe();
+        let webhook = AdmissionWebhook::start(cluster, move || wait(heard.clone())).await.unwrap();
         let configurations = Api::all(cluster.client().await.unwrap());
-        let authority = ByteString(std::fs::read(pki.join("ca.crt")).unwrap());
-        configurations.create(&PostParams::default(), &configuration(address, &authority)).await.unwrap();
-        Self { delay, configurations }
+        configurations.create(&PostParams::default(), &configuration(&webhook)).await.unwrap();
+        Self { delay, configurations, _webhook: webhook }
     }
 
     async fn remove(self) {
@@ -57,12 +40,12 @@ impl SlowWebhook {
     }
 }
 
-fn configuration(address: SocketAddr, authority: &ByteString) -> ValidatingWebhookConfiguration {
+fn configuration(webhook: &AdmissionWebhook) -> ValidatingWebhookConfiguration {
     serde_json::from_value(json!({
         "metadata": {"name": NAME},
         "webhooks": [{
             "name": NAME,
-            "clientConfig": {"url": format!("https://{address}/"), "caBundle": authority},
+            "clientConfig": webhook.client_config(),
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nodes"]}],
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
@@ -72,51 +55,15 @@ fn configuration(address: SocketAddr, authority: &ByteString) -> ValidatingWebho
     .unwrap()
 }
 
-async fn serve(listener: TcpListener, acceptor: TlsAcceptor, delay: watch::Receiver<Duration>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, delay) = (acceptor.clone(), delay.clone());
-        // The client may have closed the connection before the answer: that is what this test needs.
-        tokio::spawn(async move { answer(stream, acceptor, delay).await.ok() });
-    }
-}
-
-async fn answer(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    mut delay: watch::Receiver<Duration>,
-) -> anyhow::Result<()> {
-    let mut stream = acceptor.accept(stream).await?;
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await?);
-    }
-    let head = String::from_utf8(head)?.to_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let mut body = vec![0; length.unwrap_or("0").trim().parse()?];
-    stream.read_exact(&mut body).await?;
-    let request: Value = serde_json::from_slice(&body)?;
+/// Waits for the delay; a shorter one also applies to what is already waiting.
+async fn wait(mut delay: watch::Receiver<Duration>) -> anyhow::Result<()> {
     let asked = tokio::time::Instant::now();
-    // A shorter delay also applies to requests that are already waiting.
-    let waits = async {
-        loop {
-            let until = asked + *delay.borrow_and_update();
-            if tokio::time::timeout_at(until, delay.changed()).await.is_err() {
-                break;
-            }
+    loop {
+        let until = asked + *delay.borrow_and_update();
+        if tokio::time::timeout_at(until, delay.changed()).await.is_err() {
+            return Ok(());
         }
-    };
-    waits.await;
-    let review = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "response": {"uid": request["request"]["uid"], "allowed": true},
-    })
-    .to_string();
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
-    let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{review}", review.len());
-    stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await?;
-    Ok(())
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -163,8 +163,8 @@ fn keeps_to_what_is_wanted(cluster: &mut ModelCluster, disturbance: &Disturbance
     }
     let (wanted, after) = (cluster.wanted(), cluster.promised());
     let spec = cluster.pool.spec.rollout.clone().unwrap_or_default();
-    // Those that are given back were counted before their drain, and so was one that is wanted again.
-    let kept = applied.given_back.len() + applied.uncordoned.len().min(wanted);
+    // Those that are given back were counted before their drain, and so was one that is wanted again, as far as too few stayed.
+    let kept = applied.given_back.len() + applied.uncordoned.len().min(wanted.saturating_sub(before));
     let most = (wanted + spec.surge(wanted)).max(before + kept);
     if after <= most { Ok(()) } else { Err(format!("{after} promised, {wanted} wanted, {before} before")) }
 }
