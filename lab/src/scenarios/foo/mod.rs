@@ -7,6 +7,7 @@ mod queue;
 mod requeue;
 mod stale_cache;
 mod two_updates;
+mod ways;
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{UpdateDecision, WriteOptions, update};
