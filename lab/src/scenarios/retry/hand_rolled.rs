@@ -20,10 +20,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "hand-rolled",
-    title: "A loop by hand: 100 ms, doubled up to 10 s, ten attempts",
+    title: "A loop by hand: 100 ms, doubled up to 10 s, 10 % jitter, ten attempts",
     rows: &["3b"],
     refutes: &["hand-rolled-loop"],
-    lesson: "A pause belongs between two attempts: none after the last, and none once the work is told to end.\nA loop by hand that sleeps after each failure gets both wrong, and blocks its worker for 42.7 s.",
+    lesson: "A pause belongs between two attempts: none after the last, and none once the work is told to end.\nA loop by hand that sleeps after each failure gets both wrong, and blocks its worker for 42.7 s or more.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -44,7 +44,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     told_to_end(ctx).await
 }
 
-/// The pause after attempt `attempt`, counted from 0, with the random number `random`.
+/// The pause after attempt `attempt`, counted from 0, with the random number `random` in [0, 1).
 fn pause(attempt: u32, random: f64) -> Duration {
     let doubled = FIRST.saturating_mul(2_u32.saturating_pow(attempt)).min(LONGEST);
     doubled.mul_f64(1.0 + 0.1 * random)
@@ -64,11 +64,13 @@ fn on_paper(ctx: &ScenarioContext) -> Vec<Duration> {
         &sum.saturating_sub(useful),
         &Duration::from_secs(10),
     );
+    let most: Duration = (0..ATTEMPTS).map(|attempt| pause(attempt, 1.0)).sum();
+    ctx.check_eq("and 46.97 s with the most that chance can add", &most, &Duration::from_millis(46_970));
     slept
 }
 
 fn capped(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("The same numbers in client-go's `wait.Backoff` are another loop: there, reaching the cap ends the attempts. (client-go sleeps 6,400 ms more before it notices; a `RetryPolicy` does not.)");
+    ctx.say("The same numbers in client-go's `wait.Backoff` make another loop: there, reaching the cap ends the attempts. `Backoff` is conflict-retry's port of its arithmetic. (With this arithmetic client-go sleeps 6,400 ms more after the last attempt; a `RetryPolicy` does not.)");
     let capped = RetryPolicy::from_backoff(Backoff::new(10, FIRST, 2.0, 0.1, LONGEST)?)?;
     let uncapped = RetryPolicy::from_backoff(Backoff::new(10, FIRST, 2.0, 0.1, Duration::ZERO)?)?;
     let mut table = Table::new(&["100 ms, doubled, ten attempts", "attempts", "pauses", "sum of the pauses"]);
@@ -83,7 +85,7 @@ fn capped(ctx: &ScenarioContext) -> Result<()> {
     let mut backoff = Backoff::new(10, FIRST, 2.0, 0.1, LONGEST)?;
     let seventh = (0..7).map(|_| backoff.step(|| 0.0)).last();
     ctx.check_eq(
-        "after the seventh, client-go's arithmetic hands out 6.4 s of sleep and no attempt more",
+        "after the seventh, the port of client-go's arithmetic gives 6.4 s of sleep and no further attempt",
         &(seventh, backoff.steps()),
         &(Some(Duration::from_millis(6400)), 0),
     );
@@ -94,6 +96,8 @@ fn capped(ctx: &ScenarioContext) -> Result<()> {
 /// The observations of the hand-written loop.
 struct Log {
     answer: Result<Pool, kube::Error>,
+    /// The pauses, with what chance has added to each.
+    drawn: Vec<Duration>,
     /// The measured duration of each sleep.
     slept: Vec<Duration>,
     /// From the last answer to the return.
@@ -102,21 +106,23 @@ struct Log {
 
 /// The hand-written loop, a hundred times as fast. It calls `after_conflict` and has no other way to be stopped.
 async fn by_hand(contest: &Contest, after_conflict: impl Fn(u32)) -> Log {
-    let mut slept = Vec::new();
+    let (mut drawn, mut slept) = (Vec::new(), Vec::new());
     let mut attempt = 0;
     loop {
         let answer = contest.attempt().await;
         let answered = Instant::now();
         if !answer.as_ref().is_err_and(is_conflict) {
-            return Log { answer, slept, idle: answered.elapsed() };
+            return Log { answer, drawn, slept, idle: answered.elapsed() };
         }
         after_conflict(attempt + 1);
+        let pause = pause(attempt, rand::random());
+        drawn.push(pause);
         let began = Instant::now();
-        tokio::time::sleep(pause(attempt, 0.0) / FASTER).await;
+        tokio::time::sleep(pause / FASTER).await;
         slept.push(began.elapsed());
         attempt += 1;
         if attempt == ATTEMPTS {
-            return Log { answer, slept, idle: answered.elapsed() };
+            return Log { answer, drawn, slept, idle: answered.elapsed() };
         }
     }
 }
@@ -130,17 +136,19 @@ fn policy() -> Result<RetryPolicy> {
 async fn played(ctx: &ScenarioContext, written: &[Duration]) -> Result<()> {
     let contest = Contest::new(ctx, "workers").await?;
     contest.interfere(ATTEMPTS);
-    let intro = "The loop by hand, a hundred times as fast as written, against a Bob who writes before each of its PUTs.";
+    let intro = "The loop by hand, a hundred times as fast as written, against a Bob who writes before each of its PUTs. Chance adds to its pauses now.";
     let log = ctx.racing(intro, by_hand(&contest, |_| {})).await;
     ctx.check(
         "ten attempts, and the last conflict is the answer",
         log.answer.is_err_and(|e| is_conflict(&e)),
     );
+    ctx.live_quote(&format!("pauses drawn: {}", listed(&log.drawn)));
     ctx.live_quote(&format!("sleeps measured: {}", listed(&log.slept)));
+    ctx.check("chance has added to its ten pauses, at most 10 % to each", is_jittered(&log.drawn, written));
     ctx.check(
-        "it slept ten times, by the clock none of them shorter than on paper",
-        log.slept.len() == written.len()
-            && log.slept.iter().zip(written).all(|(slept, pause)| *slept >= *pause / FASTER),
+        "it slept ten times, by the clock none of them shorter than the pause that was drawn",
+        log.slept.len() == log.drawn.len()
+            && log.slept.iter().zip(&log.drawn).all(|(slept, drawn)| *slept >= *drawn / FASTER),
     );
     ctx.check(
         "the loop returns only when it has slept its longest pause after the last answer",
@@ -160,7 +168,24 @@ async fn played(ctx: &ScenarioContext, written: &[Duration]) -> Result<()> {
             && pauses.iter().take(9).all(|note| note.pause.is_some())
             && pauses[9].pause.is_none(),
     );
+    ctx.check(
+        "its nine pauses are doubled, and chance has added at most 10 % to each",
+        is_jittered(&attempts.pauses(), &doubled(9)),
+    );
     Ok(())
+}
+
+/// The first `count` pauses of [`policy`], without chance.
+fn doubled(count: u32) -> Vec<Duration> {
+    (0..count).map(|attempt| FIRST / FASTER * 2_u32.pow(attempt)).collect()
+}
+
+/// Whether each pause is at least as long as the one on paper and at most 10 % longer, and chance has added to some.
+fn is_jittered(pauses: &[Duration], on_paper: &[Duration]) -> bool {
+    let pairs = || pauses.iter().zip(on_paper);
+    pauses.len() == on_paper.len()
+        && pairs().all(|(pause, paper)| *pause >= *paper && *pause <= paper.mul_f64(1.1))
+        && pairs().any(|(pause, paper)| pause > paper)
 }
 
 const fn is_exhausted(answer: &Result<Outcome<Pool>, WriteError>) -> bool {
@@ -189,7 +214,7 @@ async fn told_to_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "builders").await?;
     contest.interfere(ATTEMPTS);
     let token = CancellationToken::new();
-    let intro = "Right after its third conflict the program is told to end. The loop by hand sleeps, and tries, and sleeps.";
+    let intro = "Right after its third conflict the program is told to end. The loop by hand does not hear it, and goes on.";
     let ends = |conflicts| {
         if conflicts == 3 {
             ctx.act("the program", "is told to end");
@@ -221,6 +246,6 @@ async fn told_to_end(ctx: &ScenarioContext) -> Result<()> {
         "the answer is Cancelled: after three attempts, with the last conflict, and nothing is in doubt",
         attempts == 3 && last.is_some() && !maybe_written,
     );
-    ctx.check("Bob still waits for the fourth PUT", contest.to_come() == ATTEMPTS - 3);
+    ctx.check("there is no fourth PUT for Bob to write before", contest.to_come() == ATTEMPTS - 3);
     Ok(())
 }
