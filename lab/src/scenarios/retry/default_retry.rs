@@ -1,15 +1,17 @@
-//! client-go's `RetryOnConflict(DefaultRetry, …)`: its constants, and its two results.
+//! client-go's `RetryOnConflict(DefaultRetry, …)`: its constants, read from client-go's source; and the two results of its port
+//! in `conflict_retry`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use conflict_retry::backoff::{DEFAULT_BACKOFF, DEFAULT_RETRY};
+use conflict_retry::backoff::{Backoff, DEFAULT_BACKOFF, DEFAULT_RETRY};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::protect::workqueue::{ItemLimiter, MaxOf};
 use conflict_retry::{RetryError, is_conflict, retry_on_conflict};
 use tokio::time::Instant;
 
+use super::client_go::Sources;
 use super::contest::Contest;
 use super::schedule::{listed, millis, pauses, shortest};
 use crate::context::ScenarioContext;
@@ -21,7 +23,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "RetryOnConflict with DefaultRetry: five attempts, 10 ms apart; with DefaultBackoff: 10, 50, 250 ms",
     rows: &["3c", "4d"],
     refutes: &["default-retry-unlimited", "retry-is-exponential"],
-    lesson: "DefaultRetry is made for a conflict or two: five attempts within about 44 ms of waiting, and no exponential backoff, which is DefaultBackoff's.\nAfter the last attempt the helper returns the conflict; a caller that does not check it has lost a write.",
+    lesson: "DefaultRetry is made for a conflict or two: five attempts within about 44 ms of waiting, and no exponential backoff. DefaultBackoff is exponential.\nAfter the last attempt the helper returns the conflict; a caller that does not check it has lost a write.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -30,16 +32,25 @@ pub(super) const SCENARIO: Scenario = Scenario {
 const ALMOST_ONE: f64 = 1.0 - f64::EPSILON;
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
-    constants(ctx)?;
+    constants(ctx).await?;
     four_conflicts(ctx).await?;
     five_conflicts(ctx).await?;
     three_conflicts(ctx).await
 }
 
-fn constants(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("The pauses that client-go's two backoffs make when every attempt conflicts, at their shortest; chance adds up to 10 % to each. Beside them the limiter of its work queues, whose numbers are often given for DefaultRetry: it paces how soon a failed key comes back, and has no end.");
+async fn constants(ctx: &ScenarioContext) -> Result<()> {
+    let (retry, backoff) = match Sources::find().await {
+        Ok(sources) => from_source(ctx, &sources)?,
+        Err(error) => {
+            ctx.live_quote(&format!(
+                "client-go's source is not here, so the port's constants are not compared with it: {error:#}"
+            ));
+            (DEFAULT_RETRY, DEFAULT_BACKOFF)
+        }
+    };
+    ctx.say("The pauses that these two make when every attempt conflicts, at their shortest; chance adds up to 10 % to each. They are computed by the port. Below them is the limiter of client-go's work queues, whose numbers are often given for DefaultRetry: it paces how soon a failed key comes back, and has no end.");
     let mut table = Table::new(&["", "attempts", "pauses at their shortest", "sum, at most"]);
-    for (name, backoff) in [("DefaultRetry", DEFAULT_RETRY), ("DefaultBackoff", DEFAULT_BACKOFF)] {
+    for (name, backoff) in [("DefaultRetry", retry), ("DefaultBackoff", backoff)] {
         let most: Duration = pauses(&RetryPolicy::from_backoff(backoff)?, ALMOST_ONE).iter().sum();
         table.row(&[&name, &backoff.steps(), &listed(&shortest(backoff)), &millis(most)]);
     }
@@ -48,19 +59,15 @@ fn constants(ctx: &ScenarioContext) -> Result<()> {
     table.row(&[&"the work queue's limiter", &"no bound", &shown, &"no bound"]);
     ctx.table(table);
     let ten = Duration::from_millis(10);
-    ctx.check_eq(
-        "DefaultRetry pauses 10 ms each time: its factor is 1",
-        &shortest(DEFAULT_RETRY),
-        &vec![ten; 4],
-    );
-    let most: Duration = pauses(&RetryPolicy::client_go_default_retry(), ALMOST_ONE).iter().sum();
+    ctx.check_eq("DefaultRetry pauses 10 ms each time: its factor is 1", &shortest(retry), &vec![ten; 4]);
+    let most: Duration = pauses(&RetryPolicy::from_backoff(retry)?, ALMOST_ONE).iter().sum();
     ctx.check(
         "all its pauses together are at least 40 ms and at most 44 ms",
-        shortest(DEFAULT_RETRY).iter().sum::<Duration>() == ten * 4 && most <= Duration::from_millis(44),
+        shortest(retry).iter().sum::<Duration>() == ten * 4 && most <= Duration::from_millis(44),
     );
     ctx.check_eq(
         "DefaultBackoff is exponential: each pause is five times the one before",
-        &shortest(DEFAULT_BACKOFF),
+        &shortest(backoff),
         &vec![ten, ten * 5, ten * 25],
     );
     ctx.check_eq(
@@ -71,6 +78,26 @@ fn constants(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
+/// Shows and checks client-go's own constants, and returns its two backoffs.
+fn from_source(ctx: &ScenarioContext, sources: &Sources) -> Result<(Backoff, Backoff)> {
+    ctx.say(&format!(
+        "This scenario runs no Go. It runs `retry_on_conflict`, conflict-retry's port of client-go's RetryOnConflict. The constants are read from the source of client-go {}, in util/retry/util.go:",
+        sources.version
+    ));
+    let declared = [sources.declaration("DefaultRetry")?, sources.declaration("DefaultBackoff")?];
+    ctx.quote(&declared.join("\n\n"));
+    let (retry, backoff) = (sources.backoff("DefaultRetry")?, sources.backoff("DefaultBackoff")?);
+    ctx.check_eq("the port has the same DefaultRetry", &DEFAULT_RETRY, &retry);
+    ctx.check_eq("the port has the same DefaultBackoff", &DEFAULT_BACKOFF, &backoff);
+    let queue = queue_pauses(40);
+    ctx.check_eq(
+        "the port of the work queue's limiter begins and ends with the pauses in client-go's source: 5 ms and 1,000 s",
+        &(queue[0], queue[39]),
+        &sources.queue_limits()?,
+    );
+    Ok((retry, backoff))
+}
+
 /// How long a work queue delays a key that keeps failing.
 fn queue_pauses(failures: usize) -> Vec<Duration> {
     let mut limiter = MaxOf::default_controller();
@@ -79,7 +106,7 @@ fn queue_pauses(failures: usize) -> Vec<Duration> {
 
 async fn four_conflicts(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "workers").await?;
-    ctx.say("Four conflicts: Bob writes before each of Alice's first four PUTs. The fifth attempt is the last one, and is written.");
+    ctx.say("The port with DefaultRetry, and four conflicts: Bob writes before each of Alice's first four PUTs. The fifth attempt is the last one, and is written.");
     contest.interfere(4);
     let paces = Paces::default();
     let policy = RetryPolicy::client_go_default_retry();
@@ -105,17 +132,17 @@ async fn five_conflicts(ctx: &ScenarioContext) -> Result<()> {
     ctx.check_eq("the error says that five attempts were made", attempts, &5);
     let last = error.into_inner();
     ctx.check(
-        "and carries the last conflict, which is all that client-go answers",
+        "and carries the last conflict, which is all that client-go's function returns",
         last.as_ref().is_some_and(is_conflict),
     );
     ctx.check("nothing of Alice's is written", !contest.is_written(ctx).await?);
     Ok(())
 }
 
-/// The same helper with client-go's other backoff.
+/// The same with client-go's other backoff.
 async fn three_conflicts(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "cleaners").await?;
-    ctx.say("The same helper with DefaultBackoff: Bob writes before each of Alice's first three PUTs, and the fourth attempt is the last one.");
+    ctx.say("The port with DefaultBackoff: Bob writes before each of Alice's first three PUTs, and the fourth attempt is the last one.");
     contest.interfere(3);
     let paces = Paces::default();
     let policy = RetryPolicy::client_go_default_backoff();
@@ -125,7 +152,7 @@ async fn three_conflicts(ctx: &ScenarioContext) -> Result<()> {
     ctx.live_quote(&format!("pauses measured: {}", listed(&pauses)));
     let least = [10, 50, 250].map(Duration::from_millis);
     ctx.check(
-        "its three pauses were not shorter than 10, 50 and 250 ms: exponential backoff, where the backoff says so",
+        "its three pauses were not shorter than 10, 50 and 250 ms: the backoff is exponential because DefaultBackoff is",
         pauses.len() == 3 && pauses.iter().zip(least).all(|(pause, least)| *pause >= least),
     );
     Ok(())

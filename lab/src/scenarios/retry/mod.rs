@@ -2,6 +2,7 @@
 
 mod attempt_log;
 mod circuit_breaker;
+mod client_go;
 mod contest;
 mod custom_backoff;
 mod default_retry;

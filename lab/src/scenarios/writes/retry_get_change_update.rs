@@ -66,12 +66,12 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let interference = |left| Interference { bob: bob.clone(), left: AtomicU32::new(left) };
     let mut table = Table::new(&["way", "requests", "conflicts", "writes"]);
 
-    ctx.say("By hand. Alice is to set status.ready to the number of replicas. Bob gets in between once, with another number.");
+    ctx.say("By hand. Alice sets status.ready to the number of replicas. Bob writes once between her read and her PUT, with another number.");
     let alice = ctx.actor("alice").await?;
     by_hand(&alice, &interference(1)).await?;
     row(ctx, &mut table, "a loop by hand", alice.counts(), 4).await?;
 
-    ctx.say("With the helper, which is client-go's RetryOnConflict: what is inside stays the same, and the loop is no longer written by hand.");
+    ctx.say("With the helper `retry_on_conflict`, which is a port of client-go's RetryOnConflict, with the constants of its DefaultRetry. What is inside stays the same, and the loop is no longer written by hand. (The port differs in one thing: a conflict that no retry can resolve ends it at once, as when the object was deleted and made anew.)");
     let alice = ctx.actor("alice").await?;
     with_helper(&alice, &interference(1), &RetryPolicy::client_go_default_retry()).await?;
     row(ctx, &mut table, "retry_on_conflict", alice.counts(), 5).await?;
@@ -166,7 +166,7 @@ async fn with_update_status(
 
 /// The results when Bob writes first every time.
 async fn exhausted(ctx: &ScenarioContext, interference: &Interference, copy: Pool) -> Result<()> {
-    ctx.say("Now Bob is first every time. All three end, and none of them reports success. The loop by hand and the helper have three attempts each, and update_status has one, from the old copy.");
+    ctx.say("Now Bob writes before each of her PUTs. All three ways end, and none of them reports success. The loop by hand and the helper have three attempts each, and update_status has one, from the old copy.");
     let before = ctx.stored::<Pool>(NAME).await?.status;
     let alice = ctx.actor("alice").await?;
     let hand = by_hand(&alice, interference).await;
