@@ -35,6 +35,16 @@ pub async fn examples() -> Result<PathBuf> {
     Ok(directory.join("examples"))
 }
 
+/// The program behind `cargo xtask`, built once per process, in the profile of the calling binary.
+///
+/// # Errors
+/// When Cargo cannot build it; the message contains Cargo's output.
+pub async fn task_runner() -> Result<PathBuf> {
+    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
+    let directory = BUILT.get_or_try_init(|| build("the task runner", &["--package", "xtask"])).await?;
+    Ok(directory.join("xtask"))
+}
+
 /// Builds with these arguments to `cargo build`, in the profile of the calling binary, and returns where the programs are.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! `cargo xtask dev`: a control plane that keeps running between commands, with the chart installed, for daily work.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
@@ -14,8 +14,18 @@ use images::programs::Build;
 use crate::workspace;
 
 /// A control plane that keeps running between commands.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Keep the state in this directory instead of `target/dev`: each directory has a control plane of its own
+    #[arg(long, global = true, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
 #[derive(Subcommand)]
-pub(crate) enum Command {
+enum Command {
     /// Start it, with the chart installed and no operator running
     Up {
         /// A kind cluster instead, with real kubelets and the images of both operators, until Ctrl-C; Linux and root only
@@ -28,17 +38,14 @@ pub(crate) enum Command {
     Status,
 }
 
-/// The directory of its state.
-fn directory() -> PathBuf {
-    workspace::root().join("target").join("dev")
-}
-
-pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
+pub(crate) async fn run(Args { directory, command }: Args) -> anyhow::Result<()> {
+    let again = directory.as_ref().map(|given| format!(" --directory {}", given.display()));
+    let directory = directory.unwrap_or_else(|| workspace::root().join("target").join("dev"));
     match command {
-        Command::Up { kind: false } => up().await,
+        Command::Up { kind: false } => up(&directory, &again.unwrap_or_default()).await,
         Command::Up { kind: true } => up_kind().await,
         Command::Down => {
-            let ended = Cluster::stop_detached(&directory())?;
+            let ended = Cluster::stop_detached(&directory)?;
             println!(
                 "{}",
                 if ended { "the control plane has ended" } else { "no control plane was running" }
@@ -46,7 +53,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Status => {
-            match Cluster::detached(&directory())? {
+            match Cluster::detached(&directory)? {
                 Some(running) => {
                     println!("kubeconfig  {}", running.kubeconfig.display());
                     for (program, pid) in running.pids {
@@ -60,9 +67,10 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-async fn up() -> anyhow::Result<()> {
-    let running = Cluster::start_detached(&directory(), ClusterOptions::private()).await?;
-    let cluster = Cluster::attach(&directory())?;
+/// `again` are the arguments that other commands about this control plane need.
+async fn up(directory: &Path, again: &str) -> anyhow::Result<()> {
+    let running = Cluster::start_detached(directory, ClusterOptions::private()).await?;
+    let cluster = Cluster::attach(directory)?;
     Release::install(&cluster, "tandem-system", &[])
         .await
         .context("the control plane runs, but the chart is refused")?;
@@ -72,7 +80,7 @@ async fn up() -> anyhow::Result<()> {
     println!("  cargo run -p nodepool-operator -- run --leader-elect=false --admin-address=127.0.0.1:8081");
     println!("  cargo run -p autoscaler-operator -- run --leader-elect=false --admin-address=127.0.0.1:8082");
     println!("  kubectl apply -f e2e/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
-    println!("  cargo xtask dev down");
+    println!("  cargo xtask dev down{again}");
     Ok(())
 }
 

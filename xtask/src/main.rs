@@ -104,8 +104,7 @@ enum Task {
     Release(release::Args),
     Reports(reports::Args),
     Soak(soak::Args),
-    #[command(subcommand)]
-    Dev(dev::Command),
+    Dev(dev::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -165,7 +164,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Release(args) => release::run(args).await,
         Task::Reports(args) => reports::run(args),
         Task::Soak(args) => soak::run(args).await,
-        Task::Dev(command) => dev::run(command).await,
+        Task::Dev(args) => dev::run(args).await,
     }
 }
 

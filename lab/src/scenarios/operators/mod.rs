@@ -2,6 +2,7 @@
 
 mod account;
 mod contested;
+mod dev_up;
 mod machine_deployment;
 mod many_controllers;
 mod one_command;

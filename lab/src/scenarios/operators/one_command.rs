@@ -1,4 +1,4 @@
-//! A whole cluster with one command, of which nothing is left afterwards.
+//! A whole cluster with one command, of which nothing is left afterwards: the command itself, and what the lab starts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
 
+use super::dev_up::{self, READY_WITHIN};
 use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
@@ -21,7 +22,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A cluster with one command",
     rows: &["2k"],
     refutes: &[],
-    lesson: "`cargo xtask dev up` starts it and keeps it; every scenario and every test starts its own.\nThe API server is the real one; conflicts need nothing else, and controllers, scheduler and nodes are there when a story needs them.",
+    lesson: "`cargo xtask dev up` starts it and keeps it; every scenario and every test starts its own.\nThe API server is the real one; conflicts need nothing else, and controllers, scheduler and nodes are there when a scenario needs them.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -36,15 +37,23 @@ const PURPOSES: [(&str, &str); 5] = [
 ];
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
+    dev_up::show(ctx, &all_programs()).await?;
     programs(ctx)?;
     kubectl(ctx).await?;
     pod_runs(ctx).await?;
     another(ctx).await
 }
 
-/// Checks what was started.
+/// The names of all programs, sorted.
+fn all_programs() -> Vec<String> {
+    let mut names: Vec<String> = PURPOSES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Checks what this scenario runs on.
 fn programs(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("`cargo xtask dev up` starts a control plane from the programs of the pinned Go module: no container runtime and no image. This scenario runs on one of the same programs:");
+    ctx.say("The lab starts its control planes by itself. This scenario runs on one of the same programs:");
     let mut running: Vec<String> = ctx.cluster.pids().into_iter().map(|(name, _)| name).collect();
     running.sort();
     let mut table = Table::new(&["program", "what for"]);
@@ -52,12 +61,11 @@ fn programs(ctx: &ScenarioContext) -> Result<()> {
         table.row(&[name, purpose]);
     }
     ctx.table(table);
-    let mut wanted: Vec<String> = PURPOSES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    wanted.sort();
-    ctx.check_eq("these programs run, and no others", &running, &wanted);
+    ctx.check_eq("these programs run, and no others", &running, &all_programs());
     ctx.check("none of them has ended", ctx.cluster.check_alive().is_ok());
     let took = ctx.cluster.startup().context("the cluster is not our own")?;
     ctx.live_quote(&format!("ready {:.1} s after the first program was started", took.as_secs_f64()));
+    ctx.check("it was ready within two minutes of the start of the first program", took <= READY_WITHIN);
     Ok(())
 }
 
@@ -82,7 +90,7 @@ async fn kubectl(ctx: &ScenarioContext) -> Result<()> {
 
 /// Checks that a Deployment becomes available.
 async fn pod_runs(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("A node is an object that kwok plays the kubelet of. A Deployment finds its way to it as in any cluster.");
+    ctx.say("A node is an object that kwok plays the kubelet of. The scheduler places the pods of a Deployment on it, as in any cluster.");
     let (name, node) = node(ctx);
     let applied = deploy(ctx, &node).await;
     // The node belongs to no namespace, so it is deleted separately.
@@ -131,7 +139,7 @@ async fn deploy(ctx: &ScenarioContext, node: &str) -> Result<()> {
 
 /// Checks that a second one beside it ends without leaving anything behind.
 async fn another(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("For conflicts alone etcd and the API server are enough. A second control plane of these two starts beside the first, on ports and in a directory of its own.");
+    ctx.say("For conflicts alone etcd and the API server are enough. A control plane of these two starts beside the first, on ports and in a directory of its own.");
     let second = Cluster::start(ClusterOptions::api_only()).await?;
     let mut running: Vec<String> = second.pids().into_iter().map(|(name, _)| name).collect();
     running.sort();
