@@ -1,4 +1,4 @@
-//! Many controllers, some of them in one program, that write each other's objects.
+//! Many controllers that write each other's objects: two in one small operator, and those of a whole cluster.
 
 use std::collections::BTreeSet;
 
@@ -16,6 +16,7 @@ use serde_json::json;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODE_FINALIZER, NODEPOOL_OPERATOR, node_selector};
 
 use super::account;
+use super::one_operator;
 use super::tandem::{Tandem, passed};
 use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
@@ -26,7 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Many controllers write each other's objects",
     rows: &["2d", "0e", "0f"],
     refutes: &[],
-    lesson: "Hardly an object in a cluster has one writer; a node that has just come has four.\nThat needs no agreement in time, only fields: a writer that sends no more than its own fields meets no conflict.",
+    lesson: "Few objects in a cluster have one writer: two controllers of one operator may write the same one, and a new node has four writers.\nA controller that sends only its own fields, under a field manager of its own, meets no conflict.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -53,6 +54,7 @@ const WRITERS: [(&str, &str, &str); 14] = [
 const OF_A_NODE: [&str; 4] = ["nodepool-operator", "node-controller", "ttl-controller", "kwok"];
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
+    one_operator::show(ctx).await?;
     let tandem = Tandem::begin(ctx, "guarded").await?;
     let played = play(&tandem).await;
     tandem.end(played).await
@@ -70,12 +72,12 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
 /// Load creates nodes; returns the first node as Bob's tool first read it.
 async fn nodes_come(tandem: &Tandem<'_>, bob: &Actor) -> Result<Node> {
     let ctx = tandem.ctx;
-    ctx.say("Bob's tool watches the nodes of a pool and keeps each as it first saw it.");
+    ctx.say("Several programs, with more controllers: both operators of Tandem, on a whole cluster. Bob's tool watches the nodes of a pool and keeps each as it first saw it.");
     let nodes = Api::<Node>::all(bob.client());
     let of_pool = WatchParams::default().labels(&node_selector(ctx.namespace(), "workers"));
     let mut seen = nodes.watch(&of_pool, "0").await?.boxed();
 
-    ctx.say("A Deployment of 4 pods needs 2 nodes. The Autoscaler says so in the pool, the NodePool operator makes them, kwok plays their kubelets, and the controllers of Kubernetes do what they do: many controllers in one program, each with an account of its own.");
+    ctx.say("A Deployment of 4 pods needs 2 nodes. The Autoscaler writes that number into the pool, the NodePool operator makes the nodes, and kwok plays their kubelets. The controllers of Kubernetes write too: they are many in one program, kube-controller-manager, each with an account of its own.");
     ctx.set(&objects::pool("workers", 0, 10)).await?;
     ctx.set(&objects::autoscaler("all", 600)).await?;
     ctx.set(&objects::deployment("web", "workers", 4, "2")).await?;
@@ -108,7 +110,7 @@ async fn bob_writes(ctx: &ScenarioContext, bob: &Actor, mut copy: Node) -> Resul
         Ok(_) => 200,
         Err(error) => return Err(error.into()),
     };
-    ctx.check_eq("409: others have written the node since, and a PUT speaks of all of it", &code, &409);
+    ctx.check_eq("409: others have written the node since, and a PUT replaces all of it", &code, &409);
 
     ctx.say("It sends its label and nothing else, by conflict-retry's apply.");
     let body = json!({
@@ -134,7 +136,7 @@ async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
     let ctx = tandem.ctx;
     let (group, namespace, resource) = (String::new(), String::new(), "nodes".to_owned());
     let node = ObjectKey { group, resource, namespace, name: first };
-    ctx.say("The audit log says who has written what, with its own identity, in these few seconds:");
+    ctx.say("The audit log shows who has written what in these few seconds, and with which account:");
     let wanted: BTreeSet<(String, String)> =
         WRITERS.iter().map(|(endpoint, writer, _)| ((*endpoint).to_owned(), (*writer).to_owned())).collect();
     // Some of these writers may write a little later.
@@ -159,7 +161,7 @@ async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
     ctx.check("all of these write, each through the endpoint that is named", all);
     let first: Vec<String> = writers_of(&events, &node).into_iter().map(|(_, writer)| writer).collect();
     ctx.check(
-        "the first node by itself has the four writers of nodes that the table names, Bob apart",
+        "the first node alone was written by the four writers of nodes in the table, not counting Bob",
         OF_A_NODE.iter().all(|name| first.iter().any(|writer| writer == name)),
     );
     let pool = writers_of(&events, &tandem.key("workers"));

@@ -6,6 +6,7 @@ mod dev_up;
 mod machine_deployment;
 mod many_controllers;
 mod one_command;
+mod one_operator;
 mod race;
 mod strategies;
 mod tandem;
