@@ -87,7 +87,7 @@ impl Play<'_> {
     }
 
     async fn retry_from_the_cache(&self) -> Result<()> {
-        self.ctx.say("The usual retry (client-go's DefaultRetry: five attempts, 10 ms apart) with a read from the cache in each attempt, as a cached client's Get does it:");
+        self.ctx.say("The usual retry, with a read from the cache in each attempt, as a cached client's Get does it. It is a port of client-go's RetryOnConflict with DefaultRetry: five attempts, 10 ms apart.");
         let Err(RetryError::Exhausted { attempts, .. }) = self.cached_retry("from the cache").await else {
             bail!("a PUT from an old copy was accepted");
         };
@@ -148,7 +148,7 @@ impl Play<'_> {
 
     /// The same loop with an up-to-date cache.
     async fn control(&self, newest: &str) -> Result<()> {
-        self.ctx.say("For comparison, the first retry once more, with nothing held back: it was not the loop that failed, but the copy. Its four pauses make 40 ms; a watch that takes longer leaves it where it was above.");
+        self.ctx.say("For comparison, the first retry once more, with nothing held back: the loop is the same, only the copy is new. Its four pauses make 40 ms together; with a watch that takes longer it fails as above.");
         let before = self.controller.counts();
         let written = self.cached_retry("from the cache").await?;
         let after = self.controller.counts();

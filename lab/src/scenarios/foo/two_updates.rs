@@ -34,7 +34,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let mut controller = Controller::start(ctx).await?;
     let mut table = Table::new(&["each reconcile has", "reconciles", "failed", "PUTs", "409s", "then"]);
 
-    ctx.say("The article's code sends both updates of one object. `Update` stores the answer in that object, with its new version, as controller-runtime's client does. So the second PUT is made from the answer to the first.");
+    ctx.say("The article's code, written in Rust. It sends both updates of one object. `Update` stores the answer in that object, with its new version, as controller-runtime's client does. So the second PUT is made from the answer to the first.");
     controller.care_for("alternating");
     create(&alice, "alternating").await?;
     let seen = look_at(&mut controller, Way::InPlace).await?;
@@ -215,7 +215,7 @@ async fn retried(
     controller: &mut Controller<'_>,
     table: &mut Table,
 ) -> Result<()> {
-    ctx.say("The article's cure is `UpdateFoo`: `RetryOnConflict` with `DefaultBackoff`, and in each attempt a Get and an Update. The Get reads the cache. Here the gate holds the event of the first update back until the second update has met its conflict. It lets the event through before the pause, so the next attempt finds it in the cache.");
+    ctx.say("The article's cure is `UpdateFoo`: `RetryOnConflict` with `DefaultBackoff`, and in each attempt a Get and an Update. The Get reads the cache. (The retry here is `retry_on_conflict`, conflict-retry's port of it, with the same pauses.) Here the gate holds the event of the first update back until the second update has met its conflict. It lets the event through before the pause, so the next attempt finds it in the cache.");
     controller.care_for("retried");
     create(alice, "retried").await?;
     let cached = look_at(controller, Way::CachedRetry).await?;

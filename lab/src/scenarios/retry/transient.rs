@@ -81,8 +81,9 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
             ..of(&alice, "", workers, (1, 3, "written"))
         },
     ];
-    ctx.say("Four tasks that fail, none of them of a conflict: read, change, PUT. First under RetryOnConflict with DefaultRetry, then `update`.");
-    let mut table = Table::new(&["", "requests by RetryOnConflict", "requests by update", "update answers"]);
+    ctx.say("Four tasks that fail, none of them because of a conflict: read, change, PUT. First under `retry_on_conflict`, conflict-retry's port of client-go's RetryOnConflict, with DefaultRetry; then `update`.");
+    let mut table =
+        Table::new(&["", "requests by retry_on_conflict", "requests by update", "update answers"]);
     for trouble in troubles {
         shown(ctx, &trouble, &mut table).await?;
     }
@@ -102,7 +103,7 @@ async fn shown(ctx: &ScenarioContext, trouble: &Trouble<'_>, table: &mut Table) 
     table.row(&[&trouble.what, &found.0, &found.1, &answer]);
     let (first, second, wanted) = trouble.wanted;
     ctx.check(
-        &format!("RetryOnConflict answers the error of its first attempt, after {}", requests(first)),
+        &format!("retry_on_conflict returns the error of its first attempt, after {}", requests(first)),
         is_unretried && found.0 == first,
     );
     ctx.check_eq(

@@ -80,7 +80,7 @@ async fn notices_so_far(ctx: &ScenarioContext) -> Result<usize> {
 }
 
 async fn wrapped(ctx: &ScenarioContext, contest: &Contest) -> Result<Cost> {
-    ctx.say("A sync sends a notice (a ConfigMap stands for it), sets the status of the pool `workers`, and gives the pool `builders` 5 replicas. All of it is wrapped in one RetryOnConflict. Bob is faster twice, at `builders`.");
+    ctx.say("A sync sends a notice (a ConfigMap stands for it), sets the status of the pool `workers`, and gives the pool `builders` 5 replicas. All of it is wrapped in one `retry_on_conflict`, conflict-retry's port of RetryOnConflict. Bob writes `builders` first, twice.");
     contest.interfere(2);
     let policy = RetryPolicy::client_go_default_retry();
     let answer = retry_on_conflict(&policy, || sync(contest)).await;
