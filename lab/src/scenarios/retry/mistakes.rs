@@ -3,16 +3,17 @@
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{
-    Class, Outcome, UpdateDecision, Verb, WriteError, WriteOptions, is_conflict, retry_on_conflict, update,
+    Class, DeleteOutcome, Outcome, UpdateDecision, Verb, WriteError, WriteOptions, is_conflict, once,
+    retry_on_conflict, update,
 };
-use kube::ResourceExt as _;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt as _};
 
 use super::contest::{Contest, GOAL, owner_without_uid};
 use super::excerpt::Excerpt;
-use crate::context::{RequestCounts, ScenarioContext};
+use crate::context::{Actor, RequestCounts, ScenarioContext};
 use crate::event::Table;
-use crate::pool::Pool;
+use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -48,6 +49,19 @@ async fn falls_out(contest: &Contest) -> Result<(), kube::Error> {
     Ok(())
 }
 
+/// The same loop, which takes every error for a conflict.
+#[expect(clippy::disallowed_methods, reason = "shows the mistake")]
+async fn swallows(pools: &Api<Pool>, name: &str) -> Result<(), kube::Error> {
+    for _ in 0..10 {
+        let Ok(mut pool) = pools.get(name).await else { continue };
+        pool.spec.replicas = Some(GOAL);
+        if pools.replace(name, &PostParams::default(), &pool).await.is_ok() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "silent").await?;
     contest.interfere(10);
@@ -59,6 +73,12 @@ async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
     ctx.check_eq("all ten attempts met a conflict", &contest.alice.counts(), &counts(20, 0, 10));
     ctx.check("the loop reports success", answer.is_ok());
     ctx.check("and nothing of Alice's is written", !contest.is_written(ctx).await?);
+
+    ctx.say("In one text that loop is the good example, and goes on after every error, not only after a conflict. The same for a pool that does not exist:");
+    let alice = ctx.actor("alice").await?;
+    let answer = swallows(&alice.api(), "absent").await;
+    ctx.check_eq("ten requests are answered 404", &answers(&alice, 404), &10);
+    ctx.check("the loop reports success", answer.is_ok());
 
     ctx.say("`update` with a bound of two attempts, and a Bob who is faster twice: the end without a write is an error, which says so.");
     contest.interfere(2);
@@ -148,7 +168,7 @@ async fn what_cannot_succeed(ctx: &ScenarioContext) -> Result<()> {
 }
 
 /// Treats every error of a read as transient.
-async fn waits_for_it(pools: &kube::Api<Pool>, name: &str) -> Result<Pool, kube::Error> {
+async fn waits_for_it(pools: &Api<Pool>, name: &str) -> Result<Pool, kube::Error> {
     let mut attempt = 1;
     loop {
         match pools.get(name).await {
@@ -159,8 +179,13 @@ async fn waits_for_it(pools: &kube::Api<Pool>, name: &str) -> Result<Pool, kube:
 }
 
 async fn error_unread(ctx: &ScenarioContext) -> Result<()> {
-    let alice = ctx.actor("alice").await?;
-    ctx.say("4. Not reading the error. The pool has been deleted; a loop that takes every error for one that goes away asks for it five times.");
+    let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
+    ctx.say("4. Not reading the error. Bob deletes the pool; a loop that takes every error for one that goes away asks for it five times.");
+    ctx.set(&pool("deleted", 3)).await?;
+    let pools = bob.api::<Pool>();
+    let options = WriteOptions::new("bob");
+    let gone = once::delete(&pools, "deleted", &options, &DeleteParams::default()).await?;
+    ctx.check("the pool is deleted", matches!(gone, DeleteOutcome::Deleted));
     let answer = waits_for_it(&alice.api(), "deleted").await;
     let is_missing = |error: &kube::Error| Class::of(Verb::Get, error) == Class::NotFound;
     ctx.check("five times it is not there", answer.is_err_and(|error| is_missing(&error)));
@@ -215,6 +240,11 @@ async fn no_end(ctx: &ScenarioContext) -> Result<()> {
     ctx.table(table);
     ctx.check_eq("eight requests", &requests, &8);
     Ok(())
+}
+
+/// Number of an actor's requests that were answered with `code`.
+fn answers(actor: &Actor, code: u16) -> usize {
+    actor.requests().iter().filter(|request| request.code == code).count()
 }
 
 const fn counts(requests: usize, written: usize, conflicts: usize) -> RequestCounts {
