@@ -5,6 +5,7 @@ mod contested;
 mod machine_deployment;
 mod many_controllers;
 mod one_command;
+mod pauses;
 mod race;
 mod strategies;
 mod tandem;
