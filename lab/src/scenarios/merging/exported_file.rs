@@ -18,7 +18,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "exported-file",
     title: "kubectl replace, apply and edit of an exported file: the object has been modified",
     rows: &[],
-    refutes: &[],
+    refutes: &["force-the-apply"],
     lesson: "An exported file carries the version of its export: after any write, replace and apply of it are refused, however often they are tried.\nKeep a file that has your own fields only, and apply that server-side; set one value with kubectl patch or kubectl scale.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),

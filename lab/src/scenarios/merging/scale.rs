@@ -15,7 +15,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "scale",
     title: "A count through /scale: guard the count, not the object",
     rows: &["4g", "4i"],
-    refutes: &["empty-version-ignores"],
+    refutes: &["empty-version-ignores", "no-spec-writes"],
     lesson: "A version guards the whole object: every report to the status refuses the PUT of a count.\nA test of the count is refused only when the count has changed, which is when the decision has to be made again.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),

@@ -28,7 +28,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "strategies",
     title: "Four ways to write, under a storm of foreign writes",
     rows: &["2f", "2g", "2j"],
-    refutes: &["always-retry"],
+    refutes: &["always-retry", "conflicts-are-certain"],
     lesson: "All four end in the same nodes and lose nothing; they differ in what a race costs: passes made again, reads, attempts, or nothing.\nWrite your own fields alone, guard the one value that you share, and there is nothing left to retry.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),

@@ -35,7 +35,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 }
 
 fn on_paper(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("100 ms, factor 1.5, jitter 0.1, ten steps: the pauses when nothing but conflicts come, at their shortest.");
+    ctx.say("100 ms, factor 1.5, jitter 0.1, ten steps: the pauses when every attempt conflicts, at their shortest.");
     let shortest = pauses(&CUSTOM.policy()?, 0.0);
     let lines: Vec<_> = shortest
         .iter()
@@ -68,7 +68,7 @@ fn sweep() -> Vec<(String, Knobs)> {
 
 async fn played(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "workers").await?;
-    ctx.say("Against a Bob who is faster three times, as written.");
+    ctx.say("With these settings, against a Bob who is faster three times.");
     contest.interfere(3);
     let attempts = Arc::new(AttemptLog::default());
     let options = WriteOptions::new("alice").with_policy(CUSTOM.policy()?).with_observer(attempts.clone());

@@ -65,7 +65,7 @@ async fn swallows(pools: &Api<Pool>, name: &str) -> Result<(), kube::Error> {
 async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "silent").await?;
     contest.interfere(10);
-    let intro = "1. Falling out of the loop. Ten attempts, each returns when it has written and goes on after a conflict; behind the loop stands the success. Bob is faster ten times.";
+    let intro = "1. Falling out of the loop. It makes ten attempts, returns after a write, and goes on after a conflict. After the tenth it returns success, too. Bob is faster ten times.";
     let excerpt = Excerpt::begin(ctx);
     let answer = ctx.racing(intro, falls_out(&contest)).await;
     ctx.say("The first three attempts and the last:");
@@ -80,7 +80,9 @@ async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
     ctx.check_eq("ten requests are answered 404", &answers(&alice, 404), &10);
     ctx.check("the loop reports success", answer.is_ok());
 
-    ctx.say("`update` with a bound of two attempts, and a Bob who is faster twice: the end without a write is an error, which says so.");
+    ctx.say(
+        "`update` with at most two attempts, and Bob is faster twice. An end without a write is an error.",
+    );
     contest.interfere(2);
     let options = WriteOptions::new("alice").with_policy(RetryPolicy::default().with_max_attempts(two()));
     let answer = contest.update(&options).await;
@@ -112,7 +114,7 @@ async fn sends_one_copy(contest: &Contest) -> Result<Pool, kube::Error> {
 
 async fn outside(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "outside").await?;
-    ctx.say("2. Reading and changing outside the loop. Bob writes once, before the first PUT, and never again. The loop retries what cannot become right: the same copy, with the same old version.");
+    ctx.say("2. Reading and changing outside the loop. Bob writes once, before the first PUT, and never again. The loop sends the same copy five times, with the same old version.");
     contest.interfere(1);
     let answer = sends_one_copy(&contest).await;
     ctx.check(
@@ -180,7 +182,7 @@ async fn waits_for_it(pools: &Api<Pool>, name: &str) -> Result<Pool, kube::Error
 
 async fn error_unread(ctx: &ScenarioContext) -> Result<()> {
     let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
-    ctx.say("4. Not reading the error. Bob deletes the pool; a loop that takes every error for one that goes away asks for it five times.");
+    ctx.say("4. Not reading the error. Bob deletes the pool; a loop that retries every error asks for it five times.");
     ctx.set(&pool("deleted", 3)).await?;
     let pools = bob.api::<Pool>();
     let options = WriteOptions::new("bob");
@@ -215,7 +217,7 @@ async fn without_end(contest: &Contest) -> Result<Option<Pool>, kube::Error> {
 async fn no_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "endless").await?;
     contest.interfere(u32::MAX);
-    let intro = "5. No end. Bob writes before every PUT of Alice's, for ever: a controller in a loop of its own does that. Alice's loop has no bound, so the scenario stops it after 20 attempts.";
+    let intro = "5. No end. Bob writes before every PUT of Alice's and does not stop, like a controller whose reconcile has no end. Alice's loop has no bound, so the scenario stops it after 20 attempts.";
     let excerpt = Excerpt::begin(ctx);
     let answer = ctx.racing(intro, without_end(&contest)).await?;
     ctx.say("The first three attempts and the last before it is stopped:");
@@ -226,15 +228,14 @@ async fn no_end(ctx: &ScenarioContext) -> Result<()> {
     let before = contest.alice.counts().requests;
     let bounded = RetryPolicy::client_go_default_backoff();
     let options = WriteOptions::new("alice").with_policy(bounded);
-    let intro =
-        "`update` has no endless policy: attempts are bounded always, to 64 by default, to four here.";
+    let intro = "The policies of `update` always have a bound: 64 attempts by default, four here.";
     let answer = ctx.racing(intro, contest.update(&options)).await;
     let requests = contest.alice.counts().requests - before;
     ctx.check(
         "it gives up after four attempts, and says so",
         matches!(answer, Err(WriteError::Exhausted { attempts: 4, .. })),
     );
-    let mut table = Table::new(&["against a Bob without end", "requests", "and then"]);
+    let mut table = Table::new(&["Bob does not stop", "requests", "and then"]);
     table.row(&[&"no bound", &"40", &"goes on until it is stopped"]);
     table.row(&[&"four attempts", &requests, &"an error that says that nothing was written"]);
     ctx.table(table);

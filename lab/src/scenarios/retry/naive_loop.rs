@@ -25,7 +25,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Five attempts without a pause are over while the others still write",
     rows: &["3a", "3m"],
     refutes: &[],
-    lesson: "Without a pause five attempts last as long as ten requests: who is busy for longer wins all five.\nThe same five with growing pauses outlast him; in a crowd the number of attempts decides who gives up.",
+    lesson: "Without a pause five attempts last as long as ten requests: a writer that is busy for longer wins all five.\nThe same five with growing pauses outlast it; in a crowd the number of attempts decides who gives up.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -54,7 +54,7 @@ async fn naive(contest: &Contest) -> Result<Pool, kube::Error> {
 
 async fn against_bob(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "workers").await?;
-    ctx.say("Bob writes notes to the pool, one after the other. Alice wants 5 replicas: she reads, changes and writes in a loop, five times at most, without a pause. Each time Bob is between her read and her write.");
+    ctx.say("Bob writes notes to the pool, one after the other. Alice wants 5 replicas: she reads, changes and writes in a loop, five times at most, without a pause. Each time Bob writes between her read and her write.");
     contest.interfere(ATTEMPTS);
     let Err(error) = naive(&contest).await else { bail!("a contested PUT was taken") };
     ctx.check("after five conflicts the loop is over, and its error is the last one", is_conflict(&error));

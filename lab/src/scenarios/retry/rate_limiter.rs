@@ -310,7 +310,7 @@ async fn leaving(ctx: &ScenarioContext) -> Result<()> {
         bail!("update ended otherwise: {answer:?}");
     };
     ctx.check(
-        "its turn does not come: held back, nothing is written",
+        "its turn does not come: it is held back, and nothing is written",
         matches!(by, ThrottledBy::WaitTimeout(_)) && !maybe_written,
     );
     ctx.check_eq("the PUT was not sent", &contest.alice.requests().len(), &1);

@@ -262,7 +262,7 @@ async fn needed(play: &mut Play<'_>) -> Result<()> {
 
 async fn yielded(play: &mut Play<'_>) -> Result<()> {
     let Play { ctx, alice, bob, table } = play;
-    ctx.say("Exactly 5 and exactly 2 cannot both hold, whatever the server checks. The first to write wins here, because Bob wants 2 only while the count is the 3 that he saw; what he gets says that he lost.");
+    ctx.say("Exactly 5 and exactly 2 cannot both hold, whatever the server checks. The first to write wins here, because Bob wants 2 only while the count is the 3 that he saw; the outcome tells him that he lost.");
     ctx.set(&pool("exactly", 3)).await?;
     let his = bob.api::<Pool>().get("exactly").await?;
     raise(alice, "exactly").await?;
