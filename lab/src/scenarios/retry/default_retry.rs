@@ -138,7 +138,7 @@ const BUSY: Duration = Duration::from_millis(300);
 const BUSY_POOLS: [&str; 5] = ["busy", "busy-2", "busy-3", "busy-4", "busy-5"];
 
 async fn which_one(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "Which one, when? client-go recommends DefaultRetry where several clients make changes to one object now and then, and DefaultBackoff where a client changes something in an object that others manage all the time. Bob is such a manager: from his first write on he writes before each PUT of Alice's for 300 ms by the clock. (On a machine where five attempts with DefaultRetry last longer than that, they are made again.)";
+    let intro = "Which one, when? client-go recommends DefaultRetry where several clients make changes to the same object, and DefaultBackoff where a client changes something unrelated in an object that controllers manage actively. Bob is such a controller: from his first write on he writes before each PUT of Alice's for 300 ms by the clock. (On a machine where five attempts with DefaultRetry last longer than that, they are made again.)";
     let (retry, backoff) = ctx.racing(intro, both_against_busy_bob(ctx)).await?;
     let mut table = Table::new(&["Bob is busy for 300 ms", "end"]);
     for (name, is_written) in [("DefaultRetry", retry), ("DefaultBackoff", backoff)] {

@@ -242,7 +242,7 @@ async fn load(ctx: &ScenarioContext, free: &Finish, paced: &Finish) -> Result<()
         "without pauses the server gets more requests a second than with them",
         free.per_second() > paced.per_second(),
     );
-    let intro = "That is a short load, because a crowd of ten is through after 110 requests at most. What keeps larger ones from overloading a server is not their loops. client-go's client lets 5 requests a second pass, 10 at once, unless it is configured otherwise; and the API server's priority and fairness lets requests wait, and answers 429 when too many do. The same ten without a pause, two attempts each, behind one such client:";
+    let intro = "That is a short load, because a crowd of ten is through after 110 requests at most. What keeps larger ones from overloading a server is not their loops. client-go's client lets 5 requests a second pass, 10 at once. controller-runtime turns that off, and leaves it to the API server: its priority and fairness lets requests wait, and answers 429 when too many do. The same ten without a pause, two attempts each, behind one client of client-go's kind:";
     let two = RetryPolicy::from_backoff(Backoff::new(2, Duration::ZERO, 1.0, 0.0, Duration::ZERO)?)?;
     let rate = Rate::client_go();
     let protection = Protection::default().with_limiter(RateLimiter::new(rate));
