@@ -113,15 +113,16 @@ async fn raced(ctx: &ScenarioContext) -> Result<()> {
 }
 
 /// Races of each kind.
-const RACES: usize = 12;
-/// Equal pauses, and pauses of the same 60 ms on average, of which a third is chance.
+const RACES: usize = 8;
+/// Equal pauses, and pauses of the same 150 ms on average, of which a third is chance. They are long, so that what chance adds
+/// is more than the time that ten requests take one after the other.
 const JITTERS: [(&str, Knobs); 2] = [
-    ("60 ms", Knobs { steps: 10, duration: Duration::from_millis(60), factor: 1.0, jitter: 0.0 }),
-    ("40 to 80 ms", Knobs { steps: 10, duration: Duration::from_millis(40), factor: 1.0, jitter: 1.0 }),
+    ("150 ms", Knobs { steps: 10, duration: Duration::from_millis(150), factor: 1.0, jitter: 0.0 }),
+    ("100 to 200 ms", Knobs { steps: 10, duration: Duration::from_millis(100), factor: 1.0, jitter: 1.0 }),
 ];
 
 async fn jitter(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "What is jitter for? Writers that lose together pause equally long, and meet again. Twelve races of the same ten with pauses of 60 ms, and twelve with pauses of 40 to 80 ms by chance, which are 60 ms on average. All have ten attempts, so all of them write; what differs is how often they are refused.";
+    let intro = "What is jitter for? Writers that lose together pause equally long, and meet again. Eight races of the same ten with pauses of 150 ms, and eight with pauses of 100 to 200 ms by chance, which are 150 ms on average. All have ten attempts, so all of them write; what differs is how often they are refused.";
     let [equal, by_chance] = ctx.racing(intro, jittered_races(ctx)).await?;
     let mut table = Table::new(&["pauses", "races", "each time all ten wrote"]);
     let mut live = Table::new(&["pauses", "409s in each race", "in all"]);
