@@ -43,8 +43,9 @@ const STRATEGIES: [(&str, &str, &str); 4] = [
 ];
 /// Writes per second by the other writer.
 const STORM: u64 = 10;
-/// Maximum number of rounds of load until `lazy` has met its first conflict with itself, and `retry` any. For `lazy` one is
-/// enough: the Autoscaler writes the replicas and then its report from the same copy, which its own first write made stale.
+/// Maximum number of rounds of load until `lazy` has met its first conflict with itself, and `retry` any. For `lazy` one
+/// is enough: the Autoscaler writes the replicas and then its report from the same copy, which its own first write made
+/// stale.
 const ROUNDS: usize = 10;
 
 /// The costs of one strategy.

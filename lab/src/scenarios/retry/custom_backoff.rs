@@ -114,8 +114,8 @@ async fn raced(ctx: &ScenarioContext) -> Result<()> {
 
 /// Races of each kind.
 const RACES: usize = 8;
-/// Equal pauses, and pauses of the same 150 ms on average, of which a third is chance. They are long, so that what chance adds
-/// is more than the time that ten requests take one after the other.
+/// Equal pauses, and pauses of the same 150 ms on average, of which a third is chance. They are long, so that what
+/// chance adds is more than the time that ten requests take one after the other.
 const JITTERS: [(&str, Knobs); 2] = [
     ("150 ms", Knobs { steps: 10, duration: Duration::from_millis(150), factor: 1.0, jitter: 0.0 }),
     ("100 to 200 ms", Knobs { steps: 10, duration: Duration::from_millis(100), factor: 1.0, jitter: 1.0 }),
