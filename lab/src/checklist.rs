@@ -192,6 +192,26 @@ pub const CLAIMS: &[CommonClaim] = &[
         fact: "fields of one's own are written by a patch or an apply, and need no retry at all.",
     },
     CommonClaim {
+        id: "each-update-reconciles",
+        said: "Each update triggers a reconcile.",
+        fact: "each is an event, and the queue has one place for an object: what comes during a reconcile is one reconcile after it.",
+    },
+    CommonClaim {
+        id: "conflicts-are-certain",
+        said: "You will hit conflict errors.",
+        fact: "who sends only fields of its own, and guards the one that it shares by its value, met none here.",
+    },
+    CommonClaim {
+        id: "no-spec-writes",
+        said: "Controllers should not update the spec.",
+        fact: "an autoscaler does, through /scale. What matters is that a field has one owner, and that the write says what it was decided from.",
+    },
+    CommonClaim {
+        id: "force-the-apply",
+        said: "kubectl apply --force gets past the conflict.",
+        fact: "it deletes the object and creates another one from the file: the UID is new, and the changes of others are lost.",
+    },
+    CommonClaim {
         id: "marked-machine-goes",
         said: "Mark a Machine with cluster.x-k8s.io/delete-machine and lower the MachineDeployment by one: that machine goes.",
         fact: "the mark chooses within one MachineSet. While a new template is rolled out there are several, and the rollout chooses which of them shrinks (kubernetes/autoscaler#8494).",

@@ -67,7 +67,8 @@ pub struct PoolStatus {
     pub atomic_conditions: Vec<Condition>,
 }
 
-/// The resource of the Foo article: what a controller is to say, and what it said.
+/// The resource of the Foo article: what a controller is to say, and what it said. It is defined without a status
+/// subresource.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "lab.tandem.dev",
@@ -75,6 +76,7 @@ pub struct PoolStatus {
     kind = "Foo",
     plural = "foos",
     namespaced,
+    status = "FooStatus",
     derive = "PartialEq",
     derive = "Default"
 )]
@@ -84,9 +86,23 @@ pub struct FooSpec {
     pub greeting: Option<String>,
 }
 
+/// What was said.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FooStatus {
+    /// The last greeting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
+}
+
 /// All definitions that the lab installs.
 pub fn definitions() -> Result<Vec<CustomResourceDefinition>> {
-    Ok(vec![Pool::crd(), Foo::crd()])
+    let mut foo = Foo::crd();
+    for version in &mut foo.spec.versions {
+        // kube derives one for each kind that has a status.
+        version.subresources = None;
+    }
+    Ok(vec![Pool::crd(), foo])
 }
 
 /// A pool with `replicas` of machine type `small`.

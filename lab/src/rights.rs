@@ -33,7 +33,7 @@ pub(crate) async fn check_version(client: &Client) -> Result<()> {
 }
 
 /// The rights that the lab needs: verb, group, resource with its subresource.
-const RIGHTS: [(&str, &str, &str); 22] = [
+const RIGHTS: [(&str, &str, &str); 26] = [
     ("get", "", "namespaces"),
     ("list", "", "namespaces"),
     ("create", "", "namespaces"),
@@ -47,6 +47,10 @@ const RIGHTS: [(&str, &str, &str); 22] = [
     ("get", "", "configmaps"),
     ("update", "", "configmaps"),
     ("patch", "", "configmaps"),
+    ("create", "coordination.k8s.io", "leases"),
+    ("get", "coordination.k8s.io", "leases"),
+    ("update", "coordination.k8s.io", "leases"),
+    ("patch", "coordination.k8s.io", "leases"),
     ("create", "", "serviceaccounts"),
     ("create", "", "serviceaccounts/token"),
     ("create", "rbac.authorization.k8s.io", "roles"),

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use e2e::audit::{Event, Follower};
+use e2e::cluster::Cluster;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -34,6 +36,11 @@ pub struct Played {
     pub failures: Vec<String>,
     /// Duration in seconds.
     pub seconds: f64,
+    /// Number of requests: those of the actors, or, where the operators run, those about objects in the namespace, from
+    /// the API server's audit log.
+    pub requests: usize,
+    /// Those of them that were answered 409.
+    pub conflicts: usize,
     /// The namespace that it ran in.
     pub namespace: String,
     /// All events.
@@ -50,6 +57,8 @@ impl Played {
             not_played: why,
             failures: Vec::new(),
             seconds: 0.0,
+            requests: 0,
+            conflicts: 0,
             namespace: String::new(),
             events: Vec::new(),
         }
@@ -77,6 +86,7 @@ pub async fn play(clusters: &ClusterPool, scenario: &Scenario, sink: EventSink) 
     let cluster = clusters.cluster(scenario.needs).await?;
     let namespace = clusters.namespace(&cluster, scenario.name).await?;
     let ctx = ScenarioContext::new(Arc::clone(&cluster), namespace.name().to_owned(), sink);
+    let audit = if scenario.needs.has_operators() { log_from_here(&cluster)? } else { None };
     let began = Instant::now();
     let limit = if scenario.needs.has_operators() { OPERATORS_LIMIT } else { LIMIT };
     let result = tokio::time::timeout(limit, (scenario.run)(&ctx)).await;
@@ -99,9 +109,59 @@ pub async fn play(clusters: &ClusterPool, scenario: &Scenario, sink: EventSink) 
     }
     let name = ctx.namespace().to_owned();
     drop(ctx);
+    let codes = audit.map_or_else(|| Ok(recorded(&events)), |mut log| logged(&mut log, &name));
+    let codes = codes.unwrap_or_else(|error| {
+        failures.push(format!("{error:#}"));
+        Vec::new()
+    });
+    let conflicts = codes.iter().filter(|code| **code == 409).count();
     if let Err(error) = clusters.clear(&cluster, namespace).await {
         failures.push(format!("what it made could not be taken away: {error:#}"));
     }
     let seconds = (took.as_secs_f64() * 100.0).round() / 100.0;
-    Ok(Played { failures, seconds, namespace: name, events, ..Played::not_played(scenario, None) })
+    Ok(Played {
+        failures,
+        seconds,
+        requests: codes.len(),
+        conflicts,
+        namespace: name,
+        events,
+        ..Played::not_played(scenario, None)
+    })
+}
+
+/// The cluster's audit log from now on; `None` where it cannot be read.
+fn log_from_here(cluster: &Cluster) -> Result<Option<Follower>> {
+    let Some(log) = cluster.audit_log() else { return Ok(None) };
+    Ok(Some(log.follow_from(log.end()?)))
+}
+
+/// The answers to the actors' requests.
+fn recorded(events: &[TranscriptEvent]) -> Vec<u16> {
+    let code = |event: &TranscriptEvent| match &event.what {
+        What::Request(request) => Some(request.code),
+        _ => None,
+    };
+    events.iter().filter_map(code).collect()
+}
+
+/// The answers to all requests about objects in `namespace`.
+fn logged(log: &mut Follower, namespace: &str) -> Result<Vec<u16>> {
+    let is_here = |event: &Event| event.object.as_ref().is_some_and(|object| object.namespace == namespace);
+    Ok(log.read_new()?.into_iter().filter(is_here).map(|event| event.code).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::RecordedRequest;
+
+    #[test]
+    fn only_requests_are_counted() {
+        let event = |what| TranscriptEvent { at: Duration::ZERO, live: false, what };
+        let request =
+            |code| event(What::Request(Box::new(RecordedRequest { code, ..RecordedRequest::default() })));
+        let said = event(What::Say { text: "409".to_owned() });
+        assert_eq!(recorded(&[request(200), said, request(409)]), [200, 409]);
+    }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
-use crate::pool::{Pool, pool};
+use crate::pool::{Foo, FooSpec, Pool, pool};
 use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -77,10 +77,33 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let moved = (before.0 != after.0, before.1 != after.1);
     table.row(&[&"deletion, held by a finalizer", &moves_or_stays(moved.0), &moves_or_stays(moved.1)]);
     ctx.check_eq("a held deletion moves version and generation", &moved, &(true, true));
+    without_subresource(ctx, &alice, &mut table).await?;
     ctx.table(table);
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let pools = kube::Api::<Pool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     pools.patch("workers", &PatchParams::default(), &free).await?;
+    Ok(())
+}
+
+/// The status of a kind that is defined without the subresource.
+#[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
+async fn without_subresource(ctx: &ScenarioContext, alice: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("The generation leaves the status out only where the definition declares the status subresource. Foo has a status and declares none, so its status is one more field of the object.");
+    let made = ctx.set(&Foo::new("hello", FooSpec::default())).await?;
+    let patch = Patch::Merge(json!({"status": {"said": "Hello"}}));
+    let foos = alice.api::<Foo>();
+    let written = foos.patch("hello", &PatchParams::default(), &patch).await?;
+    let (before, after) = (&made.metadata, &written.metadata);
+    let moved = (before.resource_version != after.resource_version, before.generation != after.generation);
+    table.row(&[&"status, without the subresource", &moves_or_stays(moved.0), &moves_or_stays(moved.1)]);
+    ctx.check_eq(
+        "status, without the subresource: version and generation move, so a controller that compares generations is called by its own report",
+        &moved,
+        &(true, true),
+    );
+    let refused = foos.patch_status("hello", &PatchParams::default(), &patch).await;
+    let is_missing = matches!(refused, Err(kube::Error::Api(status)) if status.code == 404);
+    ctx.check("and there is no /status to write to: 404", is_missing);
     Ok(())
 }
 

@@ -1,9 +1,10 @@
 //! One update in each reconcile: what triggers the second one, and why there is no third.
 
 use anyhow::Result;
+use serde_json::json;
 
 use super::controller::{Controller, Counts};
-use super::{create, put, say_hello, saying, version_of};
+use super::{create, label, put, say_hello, saying, version_of};
 use crate::context::{Actor, ScenarioContext};
 use crate::event::{Table, version};
 use crate::scenario::{Needs, Scenario};
@@ -12,7 +13,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "foo-one-update",
     title: "One update in each reconcile: the second is called by one's own write",
     rows: &["1b", "3g", "4b"],
-    refutes: &["second-reconcile-by-cache", "no-op-moves-version"],
+    refutes: &["second-reconcile-by-cache", "no-op-moves-version", "each-update-reconciles"],
     lesson: "One's own write is an event like any other, so each write costs a second reconcile.\nIt ends there because the second finds nothing to change: compare before you write, and it costs no request.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
@@ -24,10 +25,12 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let mut controller = Controller::start(ctx).await?;
     let always = puts_always(ctx, &alice, &mut controller).await?;
     let compared = compares_first(ctx, &alice, &mut controller).await?;
+    let busy = coalesced(ctx, &alice, &mut controller).await?;
 
     let mut table = Table::new(&["reconcile that", "reconciles", "PUTs", "events"]);
     table.row(&[&"always puts", &always.reconciles, &always.puts, &always.events]);
     table.row(&[&"compares first", &compared.reconciles, &compared.puts, &compared.events]);
+    table.row(&[&"is busy meanwhile", &busy.reconciles, &busy.puts, &busy.events]);
     ctx.table(table);
     Ok(())
 }
@@ -97,5 +100,34 @@ async fn compares_first(
     );
     let counts = controller.counts();
     ctx.check_eq("it has sent one PUT", &counts.puts, &1);
+    Ok(counts)
+}
+
+/// Several events for one object, while its reconcile is under way.
+async fn coalesced(ctx: &ScenarioContext, alice: &Actor, controller: &mut Controller<'_>) -> Result<Counts> {
+    ctx.say("“Each update triggers a reconcile.” Each is an event, but the queue has one place for an object. While a reconcile is under way, Alice writes three times.");
+    controller.care_for("busy");
+    create(alice, "busy").await?;
+    controller.turn().await?;
+    for name in ["Alice", "Bob", "Carol"] {
+        label(alice, "busy", json!(name)).await?;
+    }
+    controller.catch_up().await?;
+    controller.ended(Ok(()))?;
+    let last = controller.turn().await?;
+    controller.ended(Ok(()))?;
+    let stored = controller.stored().await?;
+    ctx.check_eq(
+        "the next reconcile finds what the third write left",
+        &last.as_ref().map(version_of).transpose()?,
+        &Some(version_of(&stored)?),
+    );
+    ctx.check("and there is no other one: the queue is empty", controller.turn().await?.is_none());
+    let counts = controller.counts();
+    ctx.check_eq(
+        "four writes were four events, and two reconciles",
+        &(counts.events, counts.reconciles),
+        &(4, 2),
+    );
     Ok(counts)
 }

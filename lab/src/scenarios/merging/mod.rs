@@ -3,6 +3,7 @@
 mod apply;
 mod apply_whole;
 mod conditions;
+mod exported_file;
 mod guards;
 mod helm;
 mod owners;
@@ -37,6 +38,7 @@ pub(super) fn all() -> Vec<Scenario> {
         third_rights::SCENARIO,
         watch_resume::SCENARIO,
         watch_expired::SCENARIO,
+        exported_file::SCENARIO,
         helm::SCENARIO,
     ]
 }

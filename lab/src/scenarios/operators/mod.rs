@@ -7,6 +7,7 @@ mod machine_deployment;
 mod many_controllers;
 mod one_command;
 mod one_operator;
+mod pauses;
 mod race;
 mod strategies;
 mod tandem;

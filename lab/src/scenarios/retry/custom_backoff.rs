@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A backoff of one's own: Steps, Duration, Factor and Jitter",
     rows: &["3d", "2i"],
     refutes: &[],
-    lesson: "Steps decides who gives up, Duration and Factor how long a loser waits; Jitter only lengthens that by chance.\nWith as many steps as writers none gives up: each conflict is the write of another one.",
+    lesson: "Steps decides who gives up, Duration and Factor how long a loser waits; Jitter keeps losers from meeting again.\nWith as many steps as writers none gives up: each conflict is the write of another one.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -30,11 +30,12 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     on_paper(ctx)?;
     charts(ctx)?;
     played(ctx).await?;
-    raced(ctx).await
+    raced(ctx).await?;
+    jitter(ctx).await
 }
 
 fn on_paper(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("100 ms, factor 1.5, jitter 0.1, ten steps: the pauses when nothing but conflicts come, at their shortest.");
+    ctx.say("100 ms, factor 1.5, jitter 0.1, ten steps: the pauses when every attempt conflicts, at their shortest.");
     let shortest = pauses(&CUSTOM.policy()?, 0.0);
     let lines: Vec<_> = shortest
         .iter()
@@ -67,7 +68,7 @@ fn sweep() -> Vec<(String, Knobs)> {
 
 async fn played(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "workers").await?;
-    ctx.say("Against a Bob who is faster three times, as written.");
+    ctx.say("With these settings, against a Bob who is faster three times.");
     contest.interfere(3);
     let attempts = Arc::new(AttemptLog::default());
     let options = WriteOptions::new("alice").with_policy(CUSTOM.policy()?).with_observer(attempts.clone());
@@ -109,6 +110,57 @@ async fn raced(ctx: &ScenarioContext) -> Result<()> {
         enough.len() == 8 && enough.iter().all(|(_, _, race)| race.written == WRITERS),
     );
     Ok(())
+}
+
+/// Races of each kind.
+const RACES: usize = 8;
+/// Equal pauses, and pauses of the same 150 ms on average, of which a third is chance. They are long, so that what
+/// chance adds is more than the time that ten requests take one after the other.
+const JITTERS: [(&str, Knobs); 2] = [
+    ("150 ms", Knobs { steps: 10, duration: Duration::from_millis(150), factor: 1.0, jitter: 0.0 }),
+    ("100 to 200 ms", Knobs { steps: 10, duration: Duration::from_millis(100), factor: 1.0, jitter: 1.0 }),
+];
+
+async fn jitter(ctx: &ScenarioContext) -> Result<()> {
+    let intro = "What is jitter for? Writers that lose together pause equally long, and meet again. Eight races of the same ten with pauses of 150 ms, and eight with pauses of 100 to 200 ms by chance, which are 150 ms on average. All have ten attempts, so all of them write; what differs is how often they are refused.";
+    let [equal, by_chance] = ctx.racing(intro, jittered_races(ctx)).await?;
+    let mut table = Table::new(&["pauses", "races", "each time all ten wrote"]);
+    let mut live = Table::new(&["pauses", "409s in each race", "in all"]);
+    for ((what, _), races) in JITTERS.iter().zip([&equal, &by_chance]) {
+        let is_all = races.iter().all(|race| race.written == WRITERS);
+        table.row(&[what, &races.len(), &if is_all { "yes" } else { "no" }]);
+        let mut each: Vec<usize> = races.iter().map(|race| race.conflicts).collect();
+        each.sort_unstable();
+        let each: Vec<String> = each.iter().map(ToString::to_string).collect();
+        live.row(&[what, &each.join(" "), &conflicts(races)]);
+    }
+    ctx.table(table);
+    ctx.live_table(live);
+    ctx.check(
+        "all ten wrote in each race, with the same ten attempts and the same average pause",
+        equal.iter().chain(&by_chance).all(|race| race.written == WRITERS),
+    );
+    ctx.check(
+        "with pauses by chance they met fewer conflicts in all",
+        conflicts(&by_chance) < conflicts(&equal),
+    );
+    Ok(())
+}
+
+fn conflicts(races: &[Finish]) -> usize {
+    races.iter().map(|race| race.conflicts).sum()
+}
+
+/// The races of each kind by turns, so that whatever else the machine does falls on both.
+async fn jittered_races(ctx: &ScenarioContext) -> Result<[Vec<Finish>; 2]> {
+    let mut races = [Vec::new(), Vec::new()];
+    for number in 0..RACES {
+        for (kind, (_, knobs)) in JITTERS.iter().enumerate() {
+            let name = format!("jitter-{kind}-{number}");
+            races[kind].push(race::run(ctx, &name, &knobs.policy()?).await?);
+        }
+    }
+    Ok(races)
 }
 
 /// One race for each setting.

@@ -35,7 +35,8 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     constants(ctx).await?;
     four_conflicts(ctx).await?;
     five_conflicts(ctx).await?;
-    three_conflicts(ctx).await
+    three_conflicts(ctx).await?;
+    which_one(ctx).await
 }
 
 async fn constants(ctx: &ScenarioContext) -> Result<()> {
@@ -156,6 +157,51 @@ async fn three_conflicts(ctx: &ScenarioContext) -> Result<()> {
         pauses.len() == 3 && pauses.iter().zip(least).all(|(pause, least)| *pause >= least),
     );
     Ok(())
+}
+
+/// How long Bob is busy: longer than the pauses of `DefaultRetry`, shorter than those of `DefaultBackoff`.
+const BUSY: Duration = Duration::from_millis(300);
+/// Pools of the writes under `DefaultRetry`.
+const BUSY_POOLS: [&str; 5] = ["busy", "busy-2", "busy-3", "busy-4", "busy-5"];
+
+async fn which_one(ctx: &ScenarioContext) -> Result<()> {
+    let intro = "Which one, when? client-go recommends DefaultRetry where several clients make changes to the same object, and DefaultBackoff where a client changes something unrelated in an object that controllers manage actively. Bob is such a controller: from his first write on he writes before each PUT of Alice's for 300 ms by the clock. (On a machine where five attempts with DefaultRetry last longer than that, they are made again.)";
+    let (retry, backoff) = ctx.racing(intro, both_against_busy_bob(ctx)).await?;
+    let mut table = Table::new(&["Bob is busy for 300 ms", "end"]);
+    for (name, is_written) in [("DefaultRetry", retry), ("DefaultBackoff", backoff)] {
+        table.row(&[&name, &if is_written { "written" } else { "given up" }]);
+    }
+    ctx.table(table);
+    ctx.check("the five attempts of DefaultRetry are over before he is", !retry);
+    ctx.check("the four of DefaultBackoff are fewer, and last longer than he is busy: written", backoff);
+    Ok(())
+}
+
+/// Whether each of the two wrote, in a run where Bob was busy during all attempts of `DefaultRetry`.
+async fn both_against_busy_bob(ctx: &ScenarioContext) -> Result<(bool, bool)> {
+    let (retry, backoff) = (RetryPolicy::client_go_default_retry(), RetryPolicy::client_go_default_backoff());
+    for name in BUSY_POOLS {
+        let (is_written, is_outlasted) = against_busy_bob(ctx, name, &retry).await?;
+        if !is_outlasted {
+            return Ok((is_written, against_busy_bob(ctx, "backed-off", &backoff).await?.0));
+        }
+    }
+    bail!("five attempts with DefaultRetry take longer than {} ms", BUSY.as_millis())
+}
+
+/// Whether Alice wrote, and whether she came after Bob's busy time.
+async fn against_busy_bob(
+    ctx: &ScenarioContext,
+    name: &'static str,
+    policy: &RetryPolicy,
+) -> Result<(bool, bool)> {
+    let contest = Contest::new(ctx, name).await?;
+    contest.keep_busy(BUSY);
+    let answer = retry_on_conflict(policy, || contest.attempt()).await;
+    if let Err(RetryError::Op(error)) = answer {
+        bail!(error);
+    }
+    Ok((contest.is_written(ctx).await?, contest.is_outlasted()))
 }
 
 /// The times at which attempts began and ended.

@@ -82,7 +82,7 @@ fn steps(ctx: &ScenarioContext) -> Result<()> {
         lines(&[2, 5, 10, 15, 20], |steps| format!("Steps {steps}"), |steps| Knobs { steps, ..CUSTOM })?;
     ctx.quote(&logarithmic(&all));
     ctx.check(
-        "Steps: twice the steps wait more than fifty times as long, so with growth it is a time, not a number",
+        "Steps: twice the steps wait more than fifty times as long, because the pauses grow",
         all[4].1.least > all[2].1.least * 50,
     );
     Ok(())

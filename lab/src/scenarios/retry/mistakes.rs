@@ -3,16 +3,17 @@
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{
-    Class, Outcome, UpdateDecision, Verb, WriteError, WriteOptions, is_conflict, retry_on_conflict, update,
+    Class, DeleteOutcome, Outcome, UpdateDecision, Verb, WriteError, WriteOptions, is_conflict, once,
+    retry_on_conflict, update,
 };
-use kube::ResourceExt as _;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, ResourceExt as _};
 
 use super::contest::{Contest, GOAL, owner_without_uid};
 use super::excerpt::Excerpt;
-use crate::context::{RequestCounts, ScenarioContext};
+use crate::context::{Actor, RequestCounts, ScenarioContext};
 use crate::event::Table;
-use crate::pool::Pool;
+use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -48,10 +49,23 @@ async fn falls_out(contest: &Contest) -> Result<(), kube::Error> {
     Ok(())
 }
 
+/// The same loop, which takes every error for a conflict.
+#[expect(clippy::disallowed_methods, reason = "shows the mistake")]
+async fn swallows(pools: &Api<Pool>, name: &str) -> Result<(), kube::Error> {
+    for _ in 0..10 {
+        let Ok(mut pool) = pools.get(name).await else { continue };
+        pool.spec.replicas = Some(GOAL);
+        if pools.replace(name, &PostParams::default(), &pool).await.is_ok() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "silent").await?;
     contest.interfere(10);
-    let intro = "1. Falling out of the loop. Ten attempts, each returns when it has written and goes on after a conflict; behind the loop stands the success. Bob is faster ten times.";
+    let intro = "1. Falling out of the loop. It makes ten attempts, returns after a write, and goes on after a conflict. After the tenth it returns success, too. Bob is faster ten times.";
     let excerpt = Excerpt::begin(ctx);
     let answer = ctx.racing(intro, falls_out(&contest)).await;
     ctx.say("The first three attempts and the last:");
@@ -60,7 +74,15 @@ async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
     ctx.check("the loop reports success", answer.is_ok());
     ctx.check("and nothing of Alice's is written", !contest.is_written(ctx).await?);
 
-    ctx.say("`update` with a bound of two attempts, and a Bob who is faster twice: the end without a write is an error, which says so.");
+    ctx.say("In one text that loop is the good example, and goes on after every error, not only after a conflict. The same for a pool that does not exist:");
+    let alice = ctx.actor("alice").await?;
+    let answer = swallows(&alice.api(), "absent").await;
+    ctx.check_eq("ten requests are answered 404", &answers(&alice, 404), &10);
+    ctx.check("the loop reports success", answer.is_ok());
+
+    ctx.say(
+        "`update` with at most two attempts, and Bob is faster twice. An end without a write is an error.",
+    );
     contest.interfere(2);
     let options = WriteOptions::new("alice").with_policy(RetryPolicy::default().with_max_attempts(two()));
     let answer = contest.update(&options).await;
@@ -92,7 +114,7 @@ async fn sends_one_copy(contest: &Contest) -> Result<Pool, kube::Error> {
 
 async fn outside(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "outside").await?;
-    ctx.say("2. Reading and changing outside the loop. Bob writes once, before the first PUT, and never again. The loop retries what cannot become right: the same copy, with the same old version.");
+    ctx.say("2. Reading and changing outside the loop. Bob writes once, before the first PUT, and never again. The loop sends the same copy five times, with the same old version.");
     contest.interfere(1);
     let answer = sends_one_copy(&contest).await;
     ctx.check(
@@ -148,7 +170,7 @@ async fn what_cannot_succeed(ctx: &ScenarioContext) -> Result<()> {
 }
 
 /// Treats every error of a read as transient.
-async fn waits_for_it(pools: &kube::Api<Pool>, name: &str) -> Result<Pool, kube::Error> {
+async fn waits_for_it(pools: &Api<Pool>, name: &str) -> Result<Pool, kube::Error> {
     let mut attempt = 1;
     loop {
         match pools.get(name).await {
@@ -159,8 +181,13 @@ async fn waits_for_it(pools: &kube::Api<Pool>, name: &str) -> Result<Pool, kube:
 }
 
 async fn error_unread(ctx: &ScenarioContext) -> Result<()> {
-    let alice = ctx.actor("alice").await?;
-    ctx.say("4. Not reading the error. The pool has been deleted; a loop that takes every error for one that goes away asks for it five times.");
+    let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
+    ctx.say("4. Not reading the error. Bob deletes the pool; a loop that retries every error asks for it five times.");
+    ctx.set(&pool("deleted", 3)).await?;
+    let pools = bob.api::<Pool>();
+    let options = WriteOptions::new("bob");
+    let gone = once::delete(&pools, "deleted", &options, &DeleteParams::default()).await?;
+    ctx.check("the pool is deleted", matches!(gone, DeleteOutcome::Deleted));
     let answer = waits_for_it(&alice.api(), "deleted").await;
     let is_missing = |error: &kube::Error| Class::of(Verb::Get, error) == Class::NotFound;
     ctx.check("five times it is not there", answer.is_err_and(|error| is_missing(&error)));
@@ -190,7 +217,7 @@ async fn without_end(contest: &Contest) -> Result<Option<Pool>, kube::Error> {
 async fn no_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "endless").await?;
     contest.interfere(u32::MAX);
-    let intro = "5. No end. Bob writes before every PUT of Alice's, for ever: a controller in a loop of its own does that. Alice's loop has no bound, so the scenario stops it after 20 attempts.";
+    let intro = "5. No end. Bob writes before every PUT of Alice's and does not stop, like a controller whose reconcile has no end. Alice's loop has no bound, so the scenario stops it after 20 attempts.";
     let excerpt = Excerpt::begin(ctx);
     let answer = ctx.racing(intro, without_end(&contest)).await?;
     ctx.say("The first three attempts and the last before it is stopped:");
@@ -201,20 +228,24 @@ async fn no_end(ctx: &ScenarioContext) -> Result<()> {
     let before = contest.alice.counts().requests;
     let bounded = RetryPolicy::client_go_default_backoff();
     let options = WriteOptions::new("alice").with_policy(bounded);
-    let intro =
-        "`update` has no endless policy: attempts are bounded always, to 64 by default, to four here.";
+    let intro = "The policies of `update` always have a bound: 64 attempts by default, four here.";
     let answer = ctx.racing(intro, contest.update(&options)).await;
     let requests = contest.alice.counts().requests - before;
     ctx.check(
         "it gives up after four attempts, and says so",
         matches!(answer, Err(WriteError::Exhausted { attempts: 4, .. })),
     );
-    let mut table = Table::new(&["against a Bob without end", "requests", "and then"]);
+    let mut table = Table::new(&["Bob does not stop", "requests", "and then"]);
     table.row(&[&"no bound", &"40", &"goes on until it is stopped"]);
     table.row(&[&"four attempts", &requests, &"an error that says that nothing was written"]);
     ctx.table(table);
     ctx.check_eq("eight requests", &requests, &8);
     Ok(())
+}
+
+/// Number of an actor's requests that were answered with `code`.
+fn answers(actor: &Actor, code: u16) -> usize {
+    actor.requests().iter().filter(|request| request.code == code).count()
 }
 
 const fn counts(requests: usize, written: usize, conflicts: usize) -> RequestCounts {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use conflict_retry::backoff::Backoff;
 use conflict_retry::policy::RetryPolicy;
+use conflict_retry::protect::{Protection, Rate, RateLimiter};
 use conflict_retry::{Class, WriteError, WriteOptions, is_conflict};
 
 use super::attempt_log::AttemptLog;
@@ -24,7 +25,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Five attempts without a pause are over while the others still write",
     rows: &["3a", "3m"],
     refutes: &[],
-    lesson: "Without a pause five attempts last as long as ten requests: who is busy for longer wins all five.\nThe same five with growing pauses outlast him; in a crowd the number of attempts decides who gives up.",
+    lesson: "Without a pause five attempts last as long as ten requests: a writer that is busy for longer wins all five.\nThe same five with growing pauses outlast it; in a crowd the number of attempts decides who gives up.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -53,7 +54,7 @@ async fn naive(contest: &Contest) -> Result<Pool, kube::Error> {
 
 async fn against_bob(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "workers").await?;
-    ctx.say("Bob writes notes to the pool, one after the other. Alice wants 5 replicas: she reads, changes and writes in a loop, five times at most, without a pause. Each time Bob is between her read and her write.");
+    ctx.say("Bob writes notes to the pool, one after the other. Alice wants 5 replicas: she reads, changes and writes in a loop, five times at most, without a pause. Each time Bob writes between her read and her write.");
     contest.interfere(ATTEMPTS);
     let Err(error) = naive(&contest).await else { bail!("a contested PUT was taken") };
     ctx.check("after five conflicts the loop is over, and its error is the last one", is_conflict(&error));
@@ -173,7 +174,7 @@ async fn five_by_update(
 }
 
 async fn in_a_crowd(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "Ten writers of one pool that start together, need the same time for everything and never pause stay in step: all read, then all write. In each round one wins and the others lose. Once they may try five times, once ten times.";
+    let intro = "Ten writers of one pool. First the worst case, which the lab makes: all wait until each has read, then all write. In each round one wins and the others lose. Once they may try five times, once ten times.";
     let steps = async {
         Ok::<_, anyhow::Error>((
             race::in_step(ctx, "in-step-5", 5).await?,
@@ -181,7 +182,10 @@ async fn in_a_crowd(ctx: &ScenarioContext) -> Result<()> {
         ))
     };
     let (five, ten) = ctx.racing(intro, steps).await?;
-    let intro = "The same ten with ten attempts and the pauses of the default policy, each at its own pace. A write refuses each of the others once at most, so none meets more than nine conflicts, and all of them together not more than 9 + 8 + … + 1 = 45.";
+    let intro = "The same ten with ten attempts and without a pause, each at its own pace: nobody waits for another one.";
+    let no_pause = RetryPolicy::from_backoff(Backoff::new(10, Duration::ZERO, 1.0, 0.0, Duration::ZERO)?)?;
+    let free = ctx.racing(intro, race::run(ctx, "at-once-10", &no_pause)).await?;
+    let intro = "And with the pauses of the default policy. A write refuses each of the others once at most, so none meets more than nine conflicts, and all of them together not more than 9 + 8 + … + 1 = 45.";
     let patient = RetryPolicy::default().with_max_attempts(TEN).with_deadline(Some(PATIENCE));
     let paced = ctx.racing(intro, race::run(ctx, "at-chance", &patient)).await?;
 
@@ -193,16 +197,19 @@ async fn in_a_crowd(ctx: &ScenarioContext) -> Result<()> {
         "of them 409",
         "requests for each write",
         "took",
+        "requests a second",
     ]);
     let rows = [
         ("no pause, in step", 5, five),
         ("no pause, in step", 10, ten),
+        ("no pause, at their own pace", 10, free),
         ("the default policy's pauses", 10, paced),
     ];
     for (what, attempts, race) in rows {
         table.row(&[&what, &attempts, &race.written, &(WRITERS - race.written)]);
         let took = format!("{} ms", race.took.as_millis());
-        live.row(&[&what, &attempts, &race.requests, &race.conflicts, &each(&race), &took]);
+        let per_second = format!("{:.0}", race.per_second());
+        live.row(&[&what, &attempts, &race.requests, &race.conflicts, &each(&race), &took, &per_second]);
     }
     ctx.table(table);
     ctx.live_table(live);
@@ -217,10 +224,34 @@ async fn in_a_crowd(ctx: &ScenarioContext) -> Result<()> {
         &found[1],
         &(10, 110, 45),
     );
-    ctx.check_eq("with pauses and ten attempts all ten write as well", &paced.written, &WRITERS);
+    ctx.check_eq(
+        "at their own pace all ten write as well, without pauses and with them",
+        &(free.written, paced.written),
+        &(WRITERS, WRITERS),
+    );
     ctx.check(
         "and never with more refusals: in step is the worst case, so a crowd's attempts decide who gives up, its pauses only how many requests that costs",
-        paced.conflicts <= ten.conflicts && paced.requests <= ten.requests,
+        [free, paced].iter().all(|race| race.conflicts <= ten.conflicts && race.requests <= ten.requests),
+    );
+    load(ctx, &free, &paced).await
+}
+
+/// The load that the server gets: without pauses, with them, and through a client's own limit.
+async fn load(ctx: &ScenarioContext, free: &Finish, paced: &Finish) -> Result<()> {
+    ctx.check(
+        "without pauses the server gets more requests a second than with them",
+        free.per_second() > paced.per_second(),
+    );
+    let intro = "That is a short load, because a crowd of ten is through after 110 requests at most. What keeps larger ones from overloading a server is not their loops. client-go's client lets 5 requests a second pass, 10 at once. controller-runtime turns that off, and leaves it to the API server: its priority and fairness lets requests wait, and answers 429 when too many do. The same ten without a pause, two attempts each, behind one client of client-go's kind:";
+    let two = RetryPolicy::from_backoff(Backoff::new(2, Duration::ZERO, 1.0, 0.0, Duration::ZERO)?)?;
+    let rate = Rate::client_go();
+    let protection = Protection::default().with_limiter(RateLimiter::new(rate));
+    let limited = ctx.racing(intro, race::run_behind(ctx, "one-client", &two, &protection)).await?;
+    ctx.live_quote(&format!("{} requests in {} ms", limited.requests, limited.took.as_millis()));
+    let beyond = u32::try_from(limited.requests)?.saturating_sub(rate.burst());
+    ctx.check(
+        "more than ten requests are sent, and each beyond the tenth takes another 200 ms",
+        beyond > 0 && limited.took >= rate.interval() * beyond,
     );
     Ok(())
 }

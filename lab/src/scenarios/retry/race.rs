@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
+use conflict_retry::protect::Protection;
 use conflict_retry::{UpdateDecision, WriteError, WriteOptions, is_conflict, update};
 use futures::future::{join_all, try_join_all};
 use kube::ResourceExt as _;
@@ -33,18 +34,39 @@ pub(super) struct Finish {
     pub(super) took: Duration,
 }
 
+impl Finish {
+    /// Requests a second, as an average of the race.
+    pub(super) fn per_second(&self) -> f64 {
+        let requests = u32::try_from(self.requests).unwrap_or(u32::MAX);
+        f64::from(requests) / self.took.max(Duration::from_millis(1)).as_secs_f64()
+    }
+}
+
 /// All writers start at once and retry under `policy`, each at its own pace.
 pub(super) async fn run(ctx: &ScenarioContext, name: &str, policy: &RetryPolicy) -> Result<Finish> {
+    run_behind(ctx, name, policy, &Protection::default()).await
+}
+
+/// The same, behind one `protection` for all writers, as in one process.
+pub(super) async fn run_behind(
+    ctx: &ScenarioContext,
+    name: &str,
+    policy: &RetryPolicy,
+    protection: &Protection,
+) -> Result<Finish> {
     ctx.set(&pool(name, 3)).await?;
     let writers = ctx.actor("writers").await?;
     let began = Instant::now();
-    let racers = (0..WRITERS).map(|number| racer(&writers, name, number, policy.clone()));
+    let options = |number: usize| {
+        let options = WriteOptions::new(format!("writer-{number}")).with_policy(policy.clone());
+        options.with_protection(protection.clone())
+    };
+    let racers = (0..WRITERS).map(|number| racer(&writers, name, number, options(number)));
     try_join_all(racers).await?;
     outcome(ctx, name, &writers, began.elapsed()).await
 }
 
-async fn racer(writers: &Actor, name: &str, number: usize, policy: RetryPolicy) -> Result<()> {
-    let options = WriteOptions::new(format!("writer-{number}")).with_policy(policy);
+async fn racer(writers: &Actor, name: &str, number: usize, options: WriteOptions) -> Result<()> {
     let written = update(&writers.api::<Pool>(), name, |pool| {
         mark(pool, number);
         UpdateDecision::Write
@@ -59,8 +81,8 @@ async fn racer(writers: &Actor, name: &str, number: usize, policy: RetryPolicy) 
     }
 }
 
-/// All remaining writers read, then all of them write, `rounds` times: this simulates writers that start together, need
-/// the same time for everything and never pause.
+/// All remaining writers read, then all of them write, `rounds` times. This barrier makes the worst case: writers that
+/// need the same time for everything and never pause. Those of [`run`] have none.
 pub(super) async fn in_step(ctx: &ScenarioContext, name: &str, rounds: usize) -> Result<Finish> {
     ctx.set(&pool(name, 3)).await?;
     let writers = ctx.actor("writers").await?;

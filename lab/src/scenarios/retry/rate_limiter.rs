@@ -8,16 +8,21 @@ use anyhow::{Result, bail};
 use conflict_retry::backoff::Backoff;
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::protect::{Protection, Rate, RateLimiter, ThrottledBy, TokenBucket};
-use conflict_retry::{Outcome, WriteError, WriteOptions};
+use conflict_retry::{Class, Outcome, WriteError, WriteOptions, is_conflict};
 use e2e::wait::eventually;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::attempt_log::AttemptLog;
-use super::contest::Contest;
+use super::contest::{Contest, GOAL, goal};
 use super::schedule::{bars, millis};
-use crate::context::{PATIENCE, ScenarioContext};
+use crate::context::{Actor, PATIENCE, RequestCounts, ScenarioContext};
 use crate::event::Table;
+use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -25,7 +30,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A rate limiter in the loop: 10 a second, 20 at once",
     rows: &["3i"],
     refutes: &[],
-    lesson: "A limiter paces what a process sends, retries and reads included; it prevents no conflict.\nWho waits for it must be able to stop waiting: when told to end, and when its time is up.",
+    lesson: "A limiter paces all requests, first attempts too. It prevents no conflict; where it makes a writer wait between its read and its PUT, it brings conflicts about.\nThe one who waits must be able to stop waiting: when told to end, and when its time is up.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -38,6 +43,8 @@ const REQUESTS: u32 = 2 * (CONFLICTS + 1);
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     on_paper(ctx);
     in_the_loop(ctx).await?;
+    first_attempt(ctx).await?;
+    free_rival(ctx).await?;
     leaving(ctx).await
 }
 
@@ -72,27 +79,27 @@ struct Paced {
 }
 
 async fn in_the_loop(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "A write that meets twelve conflicts, and pauses 1 ms after each: 26 requests. Once without a limiter, once with one, which each request passes, reads as well. (On a machine where 26 requests alone take longer than 300 ms new tokens come before they are needed; there the limiter, and the numbers below, are made slower until they do not.)";
+    let intro = "A write that meets twelve conflicts, because Bob is made to write before each PUT, and pauses 1 ms after each: 26 requests. Once without a limiter, once with one, which each request passes, reads as well. (On a machine where 26 requests alone take longer than 300 ms new tokens come before they are needed; there the limiter, and the numbers below, are made slower until they do not.)";
     let (free, limited, rate) = ctx.racing(intro, both(ctx)).await?;
     let mut table = Table::new(&["", "requests", "of them 409"]);
-    let mut live = Table::new(&["", "waited for leave", "took"]);
+    let mut live = Table::new(&["", "waited for tokens", "took"]);
     for (what, paced) in [("no limiter", &free), ("10 a second, 20 at once", &limited)] {
         table.row(&[&what, &paced.requests, &paced.conflicts]);
         live.row(&[&what, &millis(paced.queued), &millis(paced.took)]);
     }
     ctx.table(table);
     ctx.live_table(live);
-    ctx.check_eq("without a limiter nothing waits for leave", &free.queued, &Duration::ZERO);
+    ctx.check_eq("without a limiter nothing waits for a token", &free.queued, &Duration::ZERO);
     ctx.check(
         "with it, six tokens more than the bucket holds take six times 100 ms at least",
         limited.took >= needed(rate),
     );
     ctx.check(
-        "and at least half of that time is spent in the limiter, waiting for leave",
+        "and at least half of that time is spent in the limiter, waiting for a token",
         limited.queued >= needed(rate) / 2,
     );
     ctx.check_eq(
-        "it changes when requests are sent, not how many of them are refused",
+        "against such a Bob the limiter changes when requests are sent, and not how many of them are refused",
         &(limited.requests, limited.conflicts),
         &(free.requests, free.conflicts),
     );
@@ -138,6 +145,157 @@ async fn contested(ctx: &ScenarioContext, name: &'static str, protection: Protec
     Ok(Paced { requests: counts.requests, conflicts: counts.conflicts, queued: attempts.queued(), took })
 }
 
+/// A limiter whose bucket has been emptied.
+fn emptied() -> RateLimiter {
+    let limiter = RateLimiter::default();
+    while limiter.try_take().is_ok() {}
+    limiter
+}
+
+async fn first_attempt(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "quiet").await?;
+    ctx.say("A limiter does not ask what a request is for. A write that meets no conflict, when earlier requests have emptied the bucket:");
+    let began = Instant::now();
+    let options = WriteOptions::new("alice").with_protection(Protection::default().with_limiter(emptied()));
+    let outcome = contest.update(&options).await?;
+    let took = began.elapsed();
+    let counts = contest.alice.counts();
+    ctx.check_eq(
+        "it is written at the first attempt, with two requests",
+        &(outcome.label(), counts.requests, counts.conflicts),
+        &("written", 2, 0),
+    );
+    ctx.check(
+        "and pays two tokens, for its read and its PUT: 200 ms at least, without any retry",
+        took >= Rate::default().interval() * 2,
+    );
+    Ok(())
+}
+
+/// Time between two writes of a Bob who runs freely: a fifth of the time between two tokens.
+const RIVAL_PAUSE: Duration = Duration::from_millis(20);
+/// Attempts of the writer that pays a token for each request.
+const FEW: i32 = 5;
+/// Attempts of the writer that pays a token for each attempt, at most.
+const MANY: usize = 20;
+
+/// The result of a write beside a Bob who runs freely.
+struct Beside {
+    attempts: usize,
+    conflicts: usize,
+    is_written: bool,
+}
+
+impl Beside {
+    fn of(alice: &Actor, is_written: bool) -> Self {
+        let RequestCounts { requests, conflicts, .. } = alice.counts();
+        Self { attempts: requests / 2, conflicts, is_written }
+    }
+}
+
+async fn free_rival(ctx: &ScenarioContext) -> Result<()> {
+    let intro = "Now Bob runs freely: he writes the pool every 20 ms, whatever Alice does. Her bucket is empty, so a token comes every 100 ms. She spends them in two ways. One token for each request, as above: then she waits between her read and her PUT as well; five attempts. And one token for each attempt, before its read; twenty attempts at most.";
+    let (by_request, by_attempt) = ctx.racing(intro, both_ways(ctx)).await?;
+    let mut table = Table::new(&["a token for each", "waits between read and PUT", "end"]);
+    let mut live = Table::new(&["a token for each", "attempts", "of them 409", "end"]);
+    for (what, waits, beside) in [("request", "100 ms", &by_request), ("attempt", "no", &by_attempt)] {
+        let end = if beside.is_written { "written" } else { "given up" };
+        table.row(&[&what, &waits, &end]);
+        live.row(&[&what, &beside.attempts, &beside.conflicts, &end]);
+    }
+    ctx.table(table);
+    ctx.live_table(live);
+    ctx.check_eq(
+        "a token for each request: five attempts, five conflicts, because Bob writes during each wait",
+        &(by_request.attempts, by_request.conflicts, by_request.is_written),
+        &(5, 5, false),
+    );
+    ctx.check("a token for each attempt: written", by_attempt.is_written);
+    Ok(())
+}
+
+/// A write that pays for each request, and one that pays for each attempt.
+async fn both_ways(ctx: &ScenarioContext) -> Result<(Beside, Beside)> {
+    let rival = Rival::start(ctx, "each-request").await?;
+    let by_request = by_request(ctx, "each-request").await;
+    rival.end().await?;
+    let rival = Rival::start(ctx, "each-attempt").await?;
+    let by_attempt = by_attempt(ctx, "each-attempt").await;
+    rival.end().await?;
+    Ok((by_request?, by_attempt?))
+}
+
+async fn by_request(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
+    let alice = ctx.actor("alice").await?;
+    let quick = Backoff::new(FEW, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
+    let options = WriteOptions::new("alice")
+        .with_policy(RetryPolicy::from_backoff(quick)?)
+        .with_protection(Protection::default().with_limiter(emptied()));
+    let is_written = match goal(&alice.api(), name, &options).await {
+        Ok(outcome) => matches!(outcome, Outcome::Written(_)),
+        Err(WriteError::Exhausted { class: Class::Conflict, .. }) => false,
+        Err(error) => bail!(error),
+    };
+    Ok(Beside::of(&alice, is_written))
+}
+
+async fn by_attempt(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
+    let (alice, limiter) = (ctx.actor("alice").await?, emptied());
+    for _ in 0..MANY {
+        limiter.acquire().await;
+        match attempt(&alice, name).await {
+            Ok(_) => return Ok(Beside::of(&alice, true)),
+            Err(error) if is_conflict(&error) => {}
+            Err(error) => bail!(error),
+        }
+    }
+    Ok(Beside::of(&alice, false))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the parts of a hand-written loop")]
+async fn attempt(alice: &Actor, name: &str) -> Result<Pool, kube::Error> {
+    let pools = alice.api::<Pool>();
+    let mut pool = pools.get(name).await?;
+    pool.spec.replicas = Some(GOAL);
+    pools.replace(name, &PostParams::default(), &pool).await
+}
+
+/// Bob, who writes a pool until he is told to end, or dropped.
+struct Rival {
+    stop: DropGuard,
+    writing: JoinHandle<Result<(), kube::Error>>,
+}
+
+impl Rival {
+    async fn start(ctx: &ScenarioContext, name: &'static str) -> Result<Self> {
+        ctx.set(&pool(name, 3)).await?;
+        let (pools, stop) = (ctx.actor("bob").await?.api::<Pool>(), CancellationToken::new());
+        let writing = tokio::spawn(keep_writing(pools, name, stop.clone()));
+        Ok(Self { stop: stop.drop_guard(), writing })
+    }
+
+    async fn end(self) -> Result<()> {
+        drop(self.stop);
+        Ok(self.writing.await??)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a writer that does not check versions")]
+async fn keep_writing(
+    pools: Api<Pool>,
+    name: &'static str,
+    stop: CancellationToken,
+) -> Result<(), kube::Error> {
+    let mut count = 0;
+    while !stop.is_cancelled() {
+        count += 1;
+        let patch = Patch::Merge(json!({"spec": {"note": format!("bob's {count}")}}));
+        pools.patch(name, &PatchParams::default(), &patch).await?;
+        tokio::time::sleep(RIVAL_PAUSE).await;
+    }
+    Ok(())
+}
+
 async fn leaving(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "patient").await?;
     ctx.say("A limiter that has one token an hour. The read takes it; the PUT waits for the next, under a policy that allows 200 ms in all.");
@@ -152,7 +310,7 @@ async fn leaving(ctx: &ScenarioContext) -> Result<()> {
         bail!("update ended otherwise: {answer:?}");
     };
     ctx.check(
-        "its turn does not come: held back, nothing is written",
+        "its turn does not come: it is held back, and nothing is written",
         matches!(by, ThrottledBy::WaitTimeout(_)) && !maybe_written,
     );
     ctx.check_eq("the PUT was not sent", &contest.alice.requests().len(), &1);

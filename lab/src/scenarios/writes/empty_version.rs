@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{Outcome, ScaleView, Subresource, WriteError, WriteOptions, once};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
@@ -16,7 +17,7 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "empty-version",
-    title: "A PUT without a version: a ConfigMap takes it, a custom resource refuses it, its /scale takes it",
+    title: "A PUT without a version: a ConfigMap takes it, a Lease and a custom resource refuse it, /scale takes it",
     rows: &["4i"],
     refutes: &["empty-version-ignores"],
     lesson: "What an empty resourceVersion means depends on the kind and the endpoint, so do not rely on either.\nSend the version that was read; if the value is yours alone, patch or apply it instead.",
@@ -27,7 +28,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// The name of both objects.
 const NAME: &str = "workers";
 
-/// The API server's message for a PUT of a custom resource without a version.
+/// The API server's message for a PUT without a version, of a kind that wants one.
 const REFUSAL: &str = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -37,6 +38,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.set(&map).await?;
     let mut table = Table::new(&["PUT without a version", "answer", "what became of the other's change"]);
     built_in(ctx, &alice, &bob, &mut table).await?;
+    refusing(ctx, &alice, &bob, &mut table).await?;
     custom(ctx, &alice, &bob, &mut table).await?;
     scale(ctx, &alice, &bob, &mut table).await?;
     ctx.table(table);
@@ -58,10 +60,31 @@ async fn built_in(ctx: &ScenarioContext, alice: &Actor, bob: &Actor, table: &mut
     let data = ctx.stored::<ConfigMap>(NAME).await?.data.unwrap_or_default();
     ctx.check_eq("it is taken: 200", &answer, &200);
     ctx.check(
-        "Bob's key was stored and is gone, without a word",
+        "Bob's key was stored and is gone, without an error",
         between.data.is_some_and(|data| data.contains_key("size")) && !data.contains_key("size"),
     );
     table.row(&[&"a ConfigMap", &"200", &"lost"]);
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
+async fn refusing(ctx: &ScenarioContext, alice: &Actor, bob: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("Each built-in kind decides that for itself. A Lease, by which controllers elect a leader, in the same way:");
+    let lease: Lease =
+        serde_json::from_value(json!({"metadata": {"name": NAME}, "spec": {"holderIdentity": "nobody"}}))?;
+    ctx.set(&lease).await?;
+    let leases = alice.api::<Lease>();
+    let mut copy = leases.get(NAME).await?;
+    let patch = Patch::Merge(json!({"spec": {"holderIdentity": "bob"}}));
+    bob.api::<Lease>().patch(NAME, &PatchParams::default(), &patch).await?;
+    copy.metadata.resource_version = None;
+    copy.spec.get_or_insert_default().holder_identity = Some("alice".to_owned());
+    let answer = leases.replace(NAME, &PostParams::default(), &copy).await;
+    ctx.check_eq("it is refused with 422", &code(&answer), &422);
+    ctx.check("the server asks for the version", says(&answer, REFUSAL));
+    let holder = ctx.stored::<Lease>(NAME).await?.spec.and_then(|spec| spec.holder_identity);
+    ctx.check_eq("and Bob is still the holder", &holder.as_deref(), &Some("bob"));
+    table.row(&[&"a Lease", &"422 Invalid", &"kept"]);
     Ok(())
 }
 
@@ -109,7 +132,7 @@ async fn scale(ctx: &ScenarioContext, alice: &Actor, bob: &Actor, table: &mut Ta
     let stored = ctx.stored::<Pool>(NAME).await?.spec.replicas;
     ctx.check_eq("it is taken: 200", &answer, &200);
     ctx.check_eq(
-        "Bob's 5 was stored and is gone, without a word: now it is 4",
+        "Bob's 5 was stored and is gone, without an error: now it is 4",
         &(between.spec.and_then(|spec| spec.replicas), stored),
         &(Some(5), Some(4)),
     );

@@ -43,6 +43,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     with_versions(&mut play).await?;
     blind_retry(&mut play).await?;
     counted(&mut play).await?;
+    own_conflict(&mut play).await?;
     counted_twice(&mut play).await?;
     said_twice(&mut play).await?;
     needed(&mut play).await?;
@@ -151,9 +152,32 @@ async fn counted(play: &mut Play<'_>) -> Result<()> {
     Ok(())
 }
 
+#[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
+async fn own_conflict(play: &mut Play<'_>) -> Result<()> {
+    let Play { ctx, bob, table, .. } = play;
+    ctx.say("A 409 does not say whose write came first. Bob is the only writer here. The server carries out his PUT, and its answer is lost on the way back, as when a connection breaks. He sends the same PUT once more.");
+    ctx.set(&pool("own", 3)).await?;
+    let pools = deaf(bob, 1);
+    let mut copy = pools.get("own").await?;
+    copy.spec.replicas = Some(2);
+    let lost = pools.replace("own", &PostParams::default(), &copy).await;
+    let again = pools.replace("own", &PostParams::default(), &copy).await;
+    ctx.check_eq("no answer, then a 409", &(code(&lost), code(&again)), &(0, 409));
+    let stored = replicas(ctx, "own").await?;
+    ctx.check_eq("2 is stored: the write that came first is his own", &stored, &Some(2));
+    table.row(&[
+        &"PUT, an answer is lost",
+        &"",
+        &"2, told 409",
+        &2,
+        &"2 is written, and Bob is told that it is not",
+    ]);
+    Ok(())
+}
+
 async fn counted_twice(play: &mut Play<'_>) -> Result<()> {
     let Play { ctx, bob, table, .. } = play;
-    ctx.say("Counting has a catch. Bob wants one less, and is the only writer. The server carries his first PUT out, but its answer is lost on the way back, as when a connection breaks. `update` cannot know, reads again, and has him count again.");
+    ctx.say("Counting has a catch. Bob wants one less, is the only writer again, and the answer to his first PUT is lost. `update` cannot know, reads again, and has him count again.");
     ctx.set(&pool("twice", 3)).await?;
     let pools = deaf(bob, 1);
     let outcome = update(&pools, "twice", one_less).put().with(&WriteOptions::new("bob")).outcome().await?;
@@ -238,7 +262,7 @@ async fn needed(play: &mut Play<'_>) -> Result<()> {
 
 async fn yielded(play: &mut Play<'_>) -> Result<()> {
     let Play { ctx, alice, bob, table } = play;
-    ctx.say("Exactly 5 and exactly 2 cannot both hold, whatever the server checks. The first to write wins here, because Bob wants 2 only while the count is the 3 that he saw; what he gets says that he lost.");
+    ctx.say("Exactly 5 and exactly 2 cannot both hold, whatever the server checks. The first to write wins here, because Bob wants 2 only while the count is the 3 that he saw; the outcome tells him that he lost.");
     ctx.set(&pool("exactly", 3)).await?;
     let his = bob.api::<Pool>().get("exactly").await?;
     raise(alice, "exactly").await?;

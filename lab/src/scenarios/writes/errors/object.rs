@@ -2,8 +2,10 @@
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{
-    Source, Subresource, UpdateDecision, WriteError, WriteOptions, apply, merge_patch, once, update,
+    DeleteOutcome, Source, Subresource, UpdateDecision, WriteError, WriteOptions, apply, merge_patch, once,
+    update,
 };
+use kube::api::{DeleteParams, Preconditions};
 use serde_json::json;
 
 use super::{ErrorCase, Expected, NAME, label};
@@ -11,11 +13,15 @@ use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 
+/// The UID of no object of the lab.
+const EARLIER: &str = "00000000-0000-4000-8000-000000000000";
+
 pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table, old: &Pool) -> Result<()> {
     not_found(ctx, table).await?;
     already_exists(ctx, table).await?;
     stale_version(ctx, table, old).await?;
     failed_test(ctx, table).await?;
+    other_uid(ctx, table).await?;
     field_manager(ctx, table).await?;
     invalid(ctx, table).await
 }
@@ -101,6 +107,25 @@ async fn failed_test(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
         deserves: "read again and decide again",
     };
     case.end(ctx, table, &expected, label(&ended));
+    Ok(())
+}
+
+/// A deletion of an object that was made anew under its name.
+async fn other_uid(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
+    let case = ErrorCase::of_alice(ctx).await?;
+    let preconditions = Preconditions { uid: Some(EARLIER.to_owned()), resource_version: None };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    let ended = once::delete(&case.pools(), NAME, &case.options, &params).await;
+    let expected = Expected {
+        what: "delete: the UID is another one",
+        code: 409,
+        class: "uid_mismatch",
+        ends: "conflict",
+        requests: 1,
+        deserves: "it is another object; start over with that",
+    };
+    let label = ended.as_ref().map_or_else(WriteError::category, DeleteOutcome::label);
+    case.end(ctx, table, &expected, label);
     Ok(())
 }
 
