@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
-use toml_edit::{DocumentMut, Item};
+use toml_edit::{DocumentMut, Item, Value};
 
 use crate::{spdx, workspace};
 
@@ -19,6 +19,7 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const SETTINGS: &[(&str, &str, &[&str])] = &[
     ("graph", "targets", &[]),
     ("licenses", "allow", &[]),
+    ("licenses", "exceptions", &[]),
     ("bans", "multiple-versions", &["warn", "deny"]),
     ("bans", "wildcards", &["deny"]),
     ("bans", "allow-wildcard-paths", &["true"]),
@@ -32,6 +33,8 @@ const SETTINGS: &[(&str, &str, &[&str])] = &[
 struct Policy {
     targets: Vec<String>,
     licences: Vec<String>,
+    /// Licences that single crates may have.
+    exceptions: BTreeMap<String, Vec<String>>,
     are_doubles_refused: bool,
 }
 
@@ -140,8 +143,10 @@ impl Policy {
             let texts = array.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
             texts.with_context(|| format!("deny.toml: {section}.{name} holds something else than text"))
         };
+        let exceptions = get("licenses", "exceptions").map_or_else(|| Ok(BTreeMap::new()), exceptions)?;
         Ok(Self {
             targets: list("graph", "targets")?,
+            exceptions,
             licences: list("licenses", "allow")?,
             are_doubles_refused: get("bans", "multiple-versions").and_then(Item::as_str) == Some("deny"),
         })
@@ -155,7 +160,9 @@ impl Policy {
         let Package { id: _, name, version, license, source, dependencies } = package;
         let mut complaints = Vec::new();
         let mut complain = |what: String| complaints.push(format!("{name} {version}: {what}"));
-        match license.as_deref().map(|text| (text, spdx::is_met(text, &self.licences))) {
+        let excepted = self.exceptions.get(name).map(Vec::as_slice).unwrap_or_default();
+        let allowed = [&self.licences[..], excepted].concat();
+        match license.as_deref().map(|text| (text, spdx::is_met(text, &allowed))) {
             Some((_, Some(true))) => {}
             Some((text, Some(false))) => complain(format!("deny.toml does not allow its licence, {text}")),
             Some((text, None)) => complain(format!("its licence cannot be read: {text:?}")),
@@ -171,6 +178,20 @@ impl Policy {
         }
         complaints
     }
+}
+
+/// The crates that may have further licences: `{ crate = "name", allow = ["licence"] }`.
+fn exceptions(list: &Item) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+    let one = |value: &Value| {
+        let table = value.as_inline_table()?;
+        let name = table.get("crate")?.as_str()?.to_owned();
+        let allow = table.get("allow")?.as_array()?;
+        let allow = allow.iter().map(|licence| licence.as_str().map(str::to_owned)).collect::<Option<_>>()?;
+        (table.len() == 2).then_some((name, allow))
+    };
+    let array = list.as_array().context("deny.toml: licenses.exceptions is no list")?;
+    let read: Option<_> = array.iter().map(one).collect();
+    read.context("deny.toml: licenses.exceptions holds something else than { crate = …, allow = […] }")
 }
 
 /// Crates with more than one version, and the number of versions.
@@ -211,6 +232,20 @@ mod tests {
 
     fn dependency(req: &str, path: Option<&str>) -> Dependency {
         Dependency { name: "other".to_owned(), req: req.to_owned(), path: path.map(str::to_owned) }
+    }
+
+    #[test]
+    fn an_exception_is_for_one_crate() {
+        let text = POLICY.replace(
+            "allow = [\"MIT\"]",
+            "allow = [\"MIT\"]\nexceptions = [{ crate = \"a\", allow = [\"MPL-2.0\"] }]",
+        );
+        let policy = Policy::parse(&text).unwrap();
+        let of = |name| Package { license: Some("MPL-2.0".to_owned()), ..package(name, "1.0.0") };
+        assert_eq!(policy.about(&of("a")), Vec::<String>::new());
+        assert!(policy.about(&of("b"))[0].contains("MPL-2.0"));
+        let wrong = text.replace("crate = \"a\"", "name = \"a\"");
+        assert!(Policy::parse(&wrong).unwrap_err().to_string().contains("licenses.exceptions"));
     }
 
     #[test]
