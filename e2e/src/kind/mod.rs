@@ -169,10 +169,18 @@ impl Kind {
         Ok(kind)
     }
 
-    /// Ends the kubelet of the spare node, which is no node of the cluster then.
+    /// Ends the kubelet of the spare node, which is no node of the cluster then. Its pods go first: one that is left would
+    /// be there again with the node, and a pod of kube-system keeps a node from being given back.
     async fn power_off_the_spare(&self) -> Result<()> {
+        let cluster = self.cluster().await?;
+        cluster
+            .kubectl(&["drain", SPARE, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"])
+            .await?;
         machines::switch(&self.engine.client(), SPARE, false).await?;
-        self.cluster().await?.kubectl(&["delete", "node", SPARE, "--timeout=60s"]).await?;
+        cluster.kubectl(&["delete", "node", SPARE, "--timeout=60s"]).await?;
+        let coredns =
+            ["rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=120s"];
+        cluster.kubectl(&coredns).await.context("coredns does not run without the spare node")?;
         Ok(())
     }
 
