@@ -57,6 +57,9 @@ struct Args {
     /// Write the pages in docs/conflicts/ from this run
     #[arg(long)]
     write_pages: bool,
+    /// Build the documentation site in this directory, from the pages in docs/
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "all", "index", "json", "kubeconfig", "write_pages", "report"])]
+    site: Option<PathBuf>,
     /// Write a page with the timeline of what was played, from the control plane's audit log
     #[arg(long, value_name = "FILE", conflicts_with = "index")]
     report: Option<PathBuf>,
@@ -95,6 +98,9 @@ async fn run(mut args: Args) -> Result<bool> {
         print_warnings(&page)?;
         writeln!(std::io::stdout(), "{page}")?;
         return Ok(true);
+    }
+    if let Some(out) = &args.site {
+        return build_site(out).map(|()| true);
     }
     if args.index {
         return print_index(&args).map(|()| true);
@@ -172,6 +178,14 @@ fn check(args: &Args, chosen: &[Scenario]) -> Result<()> {
             "--namespace {prefix} is too long; a namespace has {LONGEST_NAME} characters at most, with the scenario's name after it"
         );
     }
+    Ok(())
+}
+
+fn build_site(out: &Path) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let site::Built { pages, links } = site::build(&root, out)?;
+    let front = std::path::absolute(out.join("index.html"))?;
+    writeln!(std::io::stdout(), "{pages} pages, {links} links checked: {}", front.display())?;
     Ok(())
 }
 
@@ -293,8 +307,9 @@ fn print_index(args: &Args) -> Result<()> {
     let all = scenarios::all();
     let mut out = std::io::stdout();
     if args.write_pages {
-        std::fs::write(page::directory().join("README.md"), index::page(&all))
-            .context("cannot write the index page")?;
+        for (path, text) in page::written_without_a_run() {
+            page::write_document(&path, &text)?;
+        }
     }
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&index::rows(&all))?)?;

@@ -97,12 +97,12 @@ pub struct FooStatus {
 
 /// All definitions that the lab installs.
 pub fn definitions() -> Result<Vec<CustomResourceDefinition>> {
-    let mut foo = Foo::crd();
-    for version in &mut foo.spec.versions {
+    let mut foos = Foo::crd();
+    for version in &mut foos.spec.versions {
         // kube derives one for each kind that has a status.
         version.subresources = None;
     }
-    Ok(vec![Pool::crd(), foo])
+    Ok(vec![Pool::crd(), foos])
 }
 
 /// A pool with `replicas` of machine type `small`.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use lab::cluster_pool::{ClusterPool, ClusterSource};
 use lab::run::play;
 use lab::scenario::Scenario;
-use lab::{index, page, scenarios};
+use lab::{page, scenarios};
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::Runtime;
 
@@ -26,11 +26,13 @@ fn main() -> Result<ExitCode> {
             runtime.block_on(check(&clusters, scenario)).map_err(|error| format!("{error:#}").into())
         })
     });
-    let index = Trial::test("the_index_page", || {
-        page::compare_text("README", &index::page(&scenarios::all()))
-            .map_err(|error| format!("{error:#}").into())
+    let others = page::written_without_a_run().into_iter().map(|(path, text)| {
+        Trial::test(format!("docs/{path}"), move || {
+            page::compare_document(&path, &text, "cargo lab --index --write-pages")
+                .map_err(|error| format!("{error:#}").into())
+        })
     });
-    let conclusion = libtest_mimic::run(&arguments, trials.chain([index]).collect());
+    let conclusion = libtest_mimic::run(&arguments, trials.chain(others).collect());
     if let Some(clusters) = Arc::into_inner(clusters) {
         runtime.block_on(clusters.close())?;
     }

@@ -75,6 +75,13 @@ function versionLines(of) {
   return [["Made from version", before], ["Version after", after]];
 }
 
+/** The case in the documentation's first aid, with its cause and cure. */
+function aidLines(of) {
+  if (of.aid === undefined) return [];
+  const { title, cause, fix } = model.aids[of.aid];
+  return [["The case", title], ["Cause", cause], ["Fix", fix]];
+}
+
 function conflictLines(of) {
   const lines = [];
   if (of.beatenBy !== undefined) {
@@ -111,6 +118,7 @@ function drawDetail(index, lead = null) {
     of.fieldManager ? ["Field manager", of.fieldManager] : null,
     of.message ? ["The server said", of.message] : null,
     ...conflictLines(of),
+    ...aidLines(of),
     ["Audit level", of.level],
   ].filter(Boolean);
   panel.replaceChildren(

@@ -8,7 +8,7 @@ use crate::line::{Base, Left, Level, LoggedRequest};
 use crate::model::{Drawn, Model, Object, RequestOutcome, Shown, Writer};
 use crate::read::Log;
 use crate::spans::GAP;
-use crate::{cost, names};
+use crate::{aid, cost, names};
 
 impl RequestOutcome {
     fn of(request: &LoggedRequest) -> Self {
@@ -43,6 +43,7 @@ impl Model {
         let mut shown: Vec<Shown> =
             requests.iter().zip(&of).map(|(request, of)| clock.shown(request, *of)).collect();
         cost::add_costs(&requests, &mut shown);
+        let aids = aid::add_aids(&requests, &mut shown);
         tally(&shown, &mut writers, &mut objects);
         if left_out > 0 {
             warnings.push(format!(
@@ -76,6 +77,7 @@ impl Model {
             writers,
             objects,
             requests: shown,
+            aids,
             spans: drawn,
             nodes: curve(counts.node_curve.points),
             pods: curve(counts.pod_curve.points),
@@ -130,6 +132,7 @@ impl Clock {
             no_op: false,
             beaten_by: None,
             cost: None,
+            aid: None,
             level: match request.level {
                 Level::None => "None",
                 Level::Metadata => "Metadata",

@@ -1,6 +1,7 @@
 //! Makes one HTML page from an API server's audit log: who wrote an object and when, which writes met a 409, and what
 //! that cost. It works with the log of any kube-apiserver; what the audit policy left out is shown as unknown.
 
+mod aid;
 mod build;
 mod cost;
 mod counts;

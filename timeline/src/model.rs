@@ -14,6 +14,8 @@ pub(crate) struct Model {
     pub(crate) writers: Vec<Writer>,
     pub(crate) objects: Vec<Object>,
     pub(crate) requests: Vec<Shown>,
+    /// First aid for the refused requests.
+    pub(crate) aids: Vec<Aid>,
     pub(crate) spans: Vec<Drawn>,
     pub(crate) nodes: Vec<(f64, usize)>,
     pub(crate) pods: Vec<(f64, usize)>,
@@ -102,6 +104,9 @@ pub(crate) struct Shown {
     pub(crate) beaten_by: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cost: Option<Cost>,
+    /// Its first aid, if it was refused and is one of the known cases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) aid: Option<usize>,
     pub(crate) level: &'static str,
 }
 
@@ -132,6 +137,14 @@ pub(crate) struct Cost {
     pub(crate) settled_by: Option<usize>,
     /// Whether it is the first of the refusals that this granted write ended. Sums take these alone.
     pub(crate) is_first: bool,
+}
+
+/// The case of a refused request, in the words of the documentation's first aid.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Aid {
+    pub(crate) title: &'static str,
+    pub(crate) cause: &'static str,
+    pub(crate) fix: &'static str,
 }
 
 /// A span of one writer.

@@ -14,7 +14,7 @@ use super::toolbox::target_directory;
 /// Such a program.
 #[derive(Clone, Copy, Debug)]
 pub struct GoProgram {
-    /// The directory of the module, below `e2e/`.
+    /// The directory of the module, from `e2e/`.
     pub module: &'static str,
     /// The package to build. Its last part is the name of the binary.
     pub package: &'static str,
@@ -38,7 +38,8 @@ impl GoProgram {
     }
 
     fn find_blocking(self) -> Result<PathBuf> {
-        let cache = target_directory().join(self.module);
+        // A module that is not below `e2e/` has a directory there too: its path alone would lead out of it.
+        let cache = target_directory().join(self.module.trim_start_matches("../").replace('/', "-"));
         let built = cache.join(self.key()?);
         let name = self.package.rsplit('/').next().unwrap_or(self.package);
         let binary = built.join(name);

@@ -62,18 +62,18 @@ impl Way {
 
 /// The article's two updates.
 async fn in_place(actor: &Actor, copy: &Foo) -> Result<(), kube::Error> {
-    let mut foo = copy.clone();
+    let mut object = copy.clone();
     for greeting in GOALS {
-        foo.spec.greeting = Some(greeting.to_owned());
-        update_in_place(actor, &mut foo).await?;
+        object.spec.greeting = Some(greeting.to_owned());
+        update_in_place(actor, &mut object).await?;
     }
     Ok(())
 }
 
 /// The `Update` of controller-runtime's client: it stores the answer, with its version, in the object that was passed.
-async fn update_in_place(actor: &Actor, foo: &mut Foo) -> Result<(), kube::Error> {
-    let answer = put(actor, foo).await?;
-    *foo = answer;
+async fn update_in_place(actor: &Actor, object: &mut Foo) -> Result<(), kube::Error> {
+    let answer = put(actor, object).await?;
+    *object = answer;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use e2e::wait::eventually;
 use futures::{AsyncBufReadExt as _, StreamExt as _};
 use kube::api::{DeleteParams, ListParams, VersionMatch, WatchParams};
 use kube::core::{NamespaceResourceScope, Request};
-use kube::{Api, Client, Config, Resource};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ use super::watching;
 use super::watching::{Brought, Watcher};
 use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::version;
+use crate::forgetting::forget_versions_before;
 use crate::pool::{Foo, Pool, pool};
 use crate::scenario::{Needs, Scenario};
 
@@ -60,9 +61,8 @@ async fn away(ctx: &ScenarioContext, bob: &Actor, seen: &str) -> Result<()> {
     let third = conflict_retry::once::create(&pools, &options, &pool("third", 1)).await?;
     let newest = third.metadata.resource_version.context("no version")?;
     ctx.say("The API server has etcd forget old versions every five minutes, and itself keeps the latest changes of each kind in memory. Here both forget at once: etcd is told to compact, and the API server is started again.");
-    compact(ctx, &newest).await?;
     ctx.act("etcd", &format!("forgets everything before {}", version(&newest)));
-    ctx.cluster.restart_api_server().await?;
+    forget_versions_before(&ctx.cluster, &newest).await?;
     watched_again::<Pool>(ctx).await?;
     watched_again::<Foo>(ctx).await?;
     ctx.act("API server", "starts with an empty memory");
@@ -80,16 +80,6 @@ where
         Ok(Some(api.watch(&WatchParams::default().timeout(1), "0").await.map(drop)?))
     })
     .await
-}
-
-/// Compacts etcd, which the API server otherwise requests every five minutes.
-async fn compact(ctx: &ScenarioContext, revision: &str) -> Result<()> {
-    let address = ctx.cluster.etcd().context("no etcd to speak with")?;
-    let etcd = Client::try_from(Config::new(address.parse().context("no address")?))?;
-    let body = serde_json::to_vec(&json!({"revision": revision, "physical": true}))?;
-    let request = http::Request::post("/v3/kv/compaction").body(body)?;
-    etcd.request::<Value>(request).await.context("etcd does not compact")?;
-    Ok(())
 }
 
 async fn refused(ctx: &ScenarioContext, relisting: &mut Watcher) -> Result<()> {

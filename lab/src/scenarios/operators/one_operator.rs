@@ -98,9 +98,9 @@ impl Operator<'_> {
         let owner = pool.controller_owner_ref(&()).context("the pool has no UID")?;
         let mut foos = Vec::new();
         for number in 0..FOOS {
-            let mut foo = Foo::new(&format!("{}-{number}", pool.name_any()), FooSpec::default());
-            foo.metadata.owner_references = Some(vec![owner.clone()]);
-            foos.push(self.actor.api::<Foo>().create(&PostParams::default(), &foo).await?);
+            let mut child = Foo::new(&format!("{}-{number}", pool.name_any()), FooSpec::default());
+            child.metadata.owner_references = Some(vec![owner.clone()]);
+            foos.push(self.actor.api::<Foo>().create(&PostParams::default(), &child).await?);
         }
         Ok(foos)
     }
@@ -108,9 +108,9 @@ impl Operator<'_> {
     /// The controller of Foos: sets the greeting in each.
     #[expect(clippy::disallowed_methods, reason = "nobody else writes the Foos, so a PUT is enough")]
     async fn greet(&self, foos: Vec<Foo>) -> Result<()> {
-        for mut foo in foos {
-            foo.spec.greeting = Some("Hello".to_owned());
-            self.actor.api::<Foo>().replace(&foo.name_any(), &PostParams::default(), &foo).await?;
+        for mut child in foos {
+            child.spec.greeting = Some("Hello".to_owned());
+            self.actor.api::<Foo>().replace(&child.name_any(), &PostParams::default(), &child).await?;
         }
         Ok(())
     }

@@ -238,8 +238,8 @@ impl<'a> Operator<'a> {
         let pools = Api::namespaced(client, ctx.namespace());
         let options =
             WriteOptions::new(name).with_policy(pauses::policy()?).with_observer(Arc::clone(&pauses) as _);
-        let (passes, thrown) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Self { ctx, actor, strategy, cache, gate, pauses, pools, options, passes, thrown })
+        let (begun, thrown) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Self { ctx, actor, strategy, cache, gate, pauses, pools, options, passes: begun, thrown })
     }
 
     /// Passes of the Autoscaler, until one succeeds.

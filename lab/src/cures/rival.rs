@@ -1,0 +1,170 @@
+//! The other writer, in a proxy between a program and the API server: it writes at the moment at which it hurts, so that
+//! the programs need no hooks.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use e2e::cluster::Cluster;
+use kube::Client;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
+
+/// When the rival writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Never.
+    Never,
+    /// Once, when the program has read the object, or before its first write, whichever comes first.
+    FirstUse,
+    /// Once, before the program's first write.
+    FirstWrite,
+    /// After each of so many first reads of the object.
+    EachRead(usize),
+}
+
+/// The rival's write; the argument counts from 0.
+pub type RivalWrite = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
+
+/// What went through the proxy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    /// Requests of the program, reads included.
+    pub requests: usize,
+    /// Its writes that were granted.
+    pub written: usize,
+    /// Its requests that were answered 409.
+    pub conflicts: usize,
+    /// Writes of the rival.
+    pub rivals: usize,
+}
+
+/// A proxy that runs. Dropping it closes every connection.
+pub struct RivalProxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    serving: AbortHandle,
+}
+
+struct Shared {
+    upstream: Client,
+    /// The path of the object that both write; its subresources belong to it.
+    object: String,
+    moment: Moment,
+    write: RivalWrite,
+    traffic: Mutex<Traffic>,
+}
+
+impl RivalProxy {
+    /// Listens on a free port of the loopback address, and forwards everything to `cluster` as its administrator.
+    ///
+    /// # Errors
+    /// When there is no free port, or no client of the cluster.
+    pub async fn start(cluster: &Cluster, object: String, moment: Moment, write: RivalWrite) -> Result<Self> {
+        let mut config = cluster.client_config().await?;
+        config.default_retry = false;
+        let upstream = kube::client::ClientBuilder::try_from(config)?.build();
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared { upstream, object, moment, write, traffic: Mutex::default() });
+        let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
+        let serving = tokio::spawn(async move {
+            // It ends with the program's run.
+            axum::serve(listener, router).await.ok();
+        });
+        Ok(Self { address, shared, serving: serving.abort_handle() })
+    }
+
+    /// Writes a kubeconfig for the proxy, with `namespace` as the default.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_kubeconfig(&self, file: &Path, namespace: &str) -> Result<()> {
+        let text = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "cure",
+            "clusters": [{"name": "cure", "cluster": {"server": format!("http://{}", self.address)}}],
+            "contexts": [{"name": "cure", "context": {"cluster": "cure", "user": "cure", "namespace": namespace}}],
+            "users": [{"name": "cure", "user": {}}],
+        });
+        std::fs::write(file, text.to_string()).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// What has gone through it.
+    pub async fn traffic(&self) -> Traffic {
+        *self.shared.traffic.lock().await
+    }
+}
+
+impl Drop for RivalProxy {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    shared
+        .pass(request)
+        .await
+        .unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response())
+}
+
+impl Shared {
+    async fn pass(&self, request: Request) -> Result<Response> {
+        let is_write = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        let path = request.uri().path();
+        let is_ours = path.ends_with(&self.object) || path.contains(&format!("{}/", self.object));
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+        if is_write {
+            self.before_write().await?;
+        }
+        let answer = self.forwarded(request).await?;
+        let mut traffic = self.traffic.lock().await;
+        traffic.requests += 1;
+        traffic.written += usize::from(is_write && answer.status().is_success());
+        traffic.conflicts += usize::from(answer.status() == StatusCode::CONFLICT);
+        if is_ours && !is_write && !is_watch {
+            let is_due = match self.moment {
+                Moment::Never | Moment::FirstWrite => false,
+                Moment::FirstUse => traffic.rivals == 0,
+                Moment::EachRead(most) => traffic.rivals < most,
+            };
+            if is_due {
+                self.rival(&mut traffic).await?;
+            }
+        }
+        drop(traffic);
+        Ok(answer)
+    }
+
+    async fn before_write(&self) -> Result<()> {
+        let mut traffic = self.traffic.lock().await;
+        let is_once = matches!(self.moment, Moment::FirstUse | Moment::FirstWrite);
+        if is_once && traffic.rivals == 0 { self.rival(&mut traffic).await } else { Ok(()) }
+    }
+
+    async fn rival(&self, traffic: &mut Traffic) -> Result<()> {
+        (self.write)(traffic.rivals).await.context("the rival cannot write")?;
+        traffic.rivals += 1;
+        Ok(())
+    }
+
+    async fn forwarded(&self, request: Request) -> Result<Response> {
+        let (mut head, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await?.to_vec();
+        head.headers.remove(header::HOST);
+        head.headers.remove(header::AUTHORIZATION);
+        head.uri = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default().parse()?;
+        let request = http::Request::from_parts(head, kube::client::Body::from(body));
+        Ok(self.upstream.send(request).await?.map(Body::new))
+    }
+}

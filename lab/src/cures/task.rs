@@ -1,0 +1,390 @@
+//! What each cure is to do, what the rival does meanwhile, and what must come of it.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::Form;
+use super::rival::{Moment, RivalWrite, Traffic};
+
+/// How often the crowd of `back-off` is faster than everyone: more often than the naive form tries.
+const CROWD: usize = 6;
+/// Writes in the three seconds of a controller that count as a loop.
+const LOOP: usize = 20;
+/// The text of a conflict, as every client prints it.
+const MODIFIED: &str = "the object has been modified";
+
+/// One cure.
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    /// Its name in commands, files and links.
+    pub id: &'static str,
+    /// What it is about, as a heading.
+    pub title: &'static str,
+    /// What the programs are to do, while the rival does its part.
+    pub wanted: &'static str,
+    /// What comes of the naive form.
+    pub naive: &'static str,
+    /// What comes of the right form.
+    pub right: &'static str,
+    /// The end of the path of the object that both write.
+    pub object: &'static str,
+    /// When the rival writes.
+    pub moment: Moment,
+}
+
+/// All of them, in the order of the pages.
+pub const TASKS: [Task; 15] = [
+    Task {
+        id: "change-a-field",
+        title: "Change a field of an object",
+        wanted: "Set `data.colour` to blue. Another writer sets `data.shade` after the object was read.",
+        naive: "409: the copy is old, and nothing is written.",
+        right: "A retry reads again and changes the fresh copy: both changes are kept.",
+        object: "/configmaps/settings",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "write-only-your-field",
+        title: "Write only your own field",
+        wanted: "Set `data.colour` to blue, whatever else is in the object. Another writer sets `data.shade`.",
+        naive: "A PUT without a version always wins: the other writer's change is lost.",
+        right: "A patch of one field needs no read and no retry: both changes are kept.",
+        object: "/configmaps/settings",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "status",
+        title: "Write a status",
+        wanted: "Set `status.collisionCount` of a Deployment. Another writer sets an annotation.",
+        naive: "The server answers 200 and drops the status: nothing is written.",
+        right: "A write to `/status` is stored, and the annotation is kept.",
+        object: "/deployments/web",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "condition",
+        title: "Own one condition",
+        wanted: "Set your own condition in `status.conditions`. Another writer sets another condition.",
+        naive: "A merge patch replaces the whole list: the other condition is lost.",
+        right: "Server-side apply owns one entry of the list: both conditions are there.",
+        object: "/deployments/web",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "field-manager",
+        title: "A conflict between field managers",
+        wanted: "Apply your fields. Another field manager has applied `data.colour` before.",
+        naive: "409 each time: a retry cannot cure a conflict about who owns a field.",
+        right: "Apply only what is yours: no conflict, and the other manager's field stays.",
+        object: "/configmaps/settings",
+        moment: Moment::Never,
+    },
+    Task {
+        id: "replica-count",
+        title: "A number that depends on the present one",
+        wanted: "Two more replicas than there are (3). Another writer sets 10 in between.",
+        naive: "The number was computed once: the retry writes 5, and the 10 is lost.",
+        right: "The number is computed again from the fresh count: 12.",
+        object: "/deployments/web",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "finalizer",
+        title: "Add a finalizer",
+        wanted: "Add your finalizer. Another controller adds its own.",
+        naive: "A merge patch replaces the list of finalizers: the other one is lost.",
+        right: "A patch that carries the version, with a retry: both are there.",
+        object: "/configmaps/settings",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "create-or-update",
+        title: "Create an object, or change the one that is there",
+        wanted: "A ConfigMap with `colour: blue` exists. Another writer creates it first.",
+        naive: "AlreadyExists, and nothing is written.",
+        right: "It reads what is there now and changes it: both writers' fields are kept.",
+        object: "/configmaps/fresh",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "delete-this-one",
+        title: "Delete this object, and no other of its name",
+        wanted: "Delete the object that was read. It is replaced by another of the same name in between.",
+        naive: "A delete by name removes the successor.",
+        right: "With the UID as a precondition the successor stays.",
+        object: "/configmaps/settings",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "watch",
+        title: "A watch whose version is too old",
+        wanted: "Print the names of three ConfigMaps, from a resourceVersion that the server has forgotten.",
+        naive: "The ERROR event is taken for an object: the program ends in a panic or an error.",
+        right: "It lists again and goes on: three names.",
+        object: "/configmaps",
+        moment: Moment::Never,
+    },
+    Task {
+        id: "error-type",
+        title: "Add context to an error and still know the conflict",
+        wanted: "Say whether the write failed by a conflict, after a function added context to the error.",
+        naive: "The context is text only: the conflict is not recognised.",
+        right: "The context wraps the error: the conflict is recognised.",
+        object: "/configmaps/settings",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "back-off",
+        title: "Wait between attempts",
+        wanted: "Set `data.colour` to blue while others are faster six times in a row.",
+        naive: "Five attempts without a pause are over before the others are: 409, and nothing is written.",
+        right: "Pauses that grow, with jitter and an end: written.",
+        object: "/configmaps/settings",
+        moment: Moment::EachRead(CROWD),
+    },
+    Task {
+        id: "one-write",
+        title: "Write once in a reconcile, and only if something changes",
+        wanted: "A controller keeps `data.colour` as it should be, and runs for three seconds.",
+        naive: "Two updates that alternate wake the controller again and again: a loop without end.",
+        right: "It compares first: one write, then quiet.",
+        object: "/configmaps/settings",
+        moment: Moment::Never,
+    },
+    Task {
+        id: "exported-file",
+        title: "Change an object by an exported file",
+        wanted: "Set `data.colour` to blue in YAML that was exported. Another writer sets `data.shade`.",
+        naive: "The file holds the old version: 409.",
+        right: "A patch, or a file with only your own fields: both changes are kept.",
+        object: "/configmaps/settings",
+        moment: Moment::FirstUse,
+    },
+    Task {
+        id: "requeue",
+        title: "In a controller: return the conflict",
+        wanted: "A controller sets `data.colour` to blue from its cache. Another writer is faster once.",
+        naive: "The error is swallowed: the queue does not come back, and nothing is written.",
+        right: "The conflict is returned: the queue comes back with a fresh copy, and it is written.",
+        object: "/configmaps/settings",
+        moment: Moment::FirstWrite,
+    },
+];
+
+/// The task of this name.
+pub fn task(id: &str) -> Option<&'static Task> {
+    TASKS.iter().find(|task| task.id == id)
+}
+
+/// How a program ended, and what is stored.
+#[derive(Debug, Default)]
+pub struct End {
+    /// Whether it ended with success.
+    pub is_success: bool,
+    /// Its standard output.
+    pub printed: String,
+    /// Its standard error.
+    pub error: String,
+    /// The `ConfigMap` `settings`.
+    pub settings: Option<ConfigMap>,
+    /// The `ConfigMap` `fresh`.
+    pub fresh: Option<ConfigMap>,
+    /// The Deployment `web`.
+    pub web: Option<Deployment>,
+    /// What went through the proxy.
+    pub traffic: Traffic,
+}
+
+impl End {
+    fn data(&self, key: &str) -> Option<&str> {
+        self.settings.as_ref()?.data.as_ref()?.get(key).map(String::as_str)
+    }
+
+    fn is_blue_and(&self, shade: &str) -> bool {
+        (self.data("colour"), self.data("shade")) == (Some("blue"), Some(shade))
+    }
+
+    fn fresh(&self, key: &str) -> Option<&str> {
+        self.fresh.as_ref()?.data.as_ref()?.get(key).map(String::as_str)
+    }
+
+    fn finalizers(&self) -> Vec<&str> {
+        let held = self.settings.as_ref().and_then(|map| map.metadata.finalizers.as_ref());
+        held.into_iter().flatten().map(String::as_str).collect()
+    }
+
+    fn conditions(&self) -> Vec<&str> {
+        let status = self.web.as_ref().and_then(|web| web.status.as_ref());
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        conditions.into_iter().flatten().map(|condition| condition.type_.as_str()).collect()
+    }
+
+    fn collisions(&self) -> Option<i32> {
+        self.web.as_ref()?.status.as_ref()?.collision_count
+    }
+
+    fn is_marked(&self) -> bool {
+        let annotations = self.web.as_ref().and_then(|web| web.metadata.annotations.as_ref());
+        annotations.is_some_and(|all| all.contains_key("rival"))
+    }
+
+    fn replicas(&self) -> Option<i32> {
+        self.web.as_ref()?.spec.as_ref()?.replicas
+    }
+}
+
+/// Whether what the page says of this form came true.
+///
+/// # Errors
+/// When it did not.
+pub fn judge(id: &str, form: Form, end: &End) -> Result<()> {
+    use Form::{Naive, Right};
+    let failed_with = |text: &str| !end.is_success && end.error.contains(text);
+    let names = end.printed.split_whitespace().count();
+    let is_so = match (id, form) {
+        ("change-a-field" | "exported-file" | "back-off", Naive) => {
+            failed_with(MODIFIED) && end.data("colour") == Some("red") && end.data("shade") != Some("light")
+        }
+        ("change-a-field" | "write-only-your-field" | "exported-file", Right) => {
+            end.is_success && end.is_blue_and("dark")
+        }
+        ("write-only-your-field", Naive) => end.is_success && end.is_blue_and("light"),
+        ("status", Naive) => end.is_success && end.collisions().is_none(),
+        ("status", Right) => end.is_success && end.collisions() == Some(1) && end.is_marked(),
+        ("condition", Naive) => end.is_success && end.conditions() == ["Seen"],
+        ("condition", Right) => {
+            end.is_success && end.conditions().contains(&"Seen") && end.conditions().contains(&"Other")
+        }
+        ("field-manager", Naive) => {
+            !end.is_success && end.traffic.conflicts >= 5 && end.error.to_lowercase().contains("conflict")
+        }
+        ("field-manager", Right) => {
+            end.is_success && (end.data("colour"), end.data("shade")) == (Some("green"), Some("dark"))
+        }
+        ("replica-count", Naive) => end.is_success && end.replicas() == Some(5),
+        ("replica-count", Right) => end.is_success && end.replicas() == Some(12),
+        ("finalizer", Naive) => end.is_success && end.finalizers() == ["example.com/mine"],
+        ("finalizer", Right) => {
+            let held = end.finalizers();
+            end.is_success && held.len() == 2 && held.contains(&"example.com/mine")
+        }
+        ("create-or-update", Naive) => !end.is_success && end.error.contains("already exists"),
+        ("create-or-update", Right) => {
+            end.is_success && (end.fresh("colour"), end.fresh("shade")) == (Some("blue"), Some("dark"))
+        }
+        ("delete-this-one", Naive) => end.settings.is_none(),
+        ("delete-this-one", Right) => end.data("successor").is_some(),
+        ("watch", Naive) => !end.is_success && names < 3,
+        ("watch", Right) => end.is_success && names == 3,
+        ("error-type", Naive) => {
+            end.is_success && end.printed.trim() == "other" && end.traffic.conflicts == 1
+        }
+        ("error-type", Right) => end.is_success && end.printed.trim() == "conflict",
+        ("back-off", Right) => end.is_success && end.data("colour") == Some("blue"),
+        ("one-write", Naive) => end.traffic.written > LOOP,
+        ("one-write", Right) => end.traffic.written == 1 && end.data("colour") == Some("blue"),
+        ("requeue", Naive) => end.data("colour") == Some("red") && end.traffic.conflicts > 0,
+        ("requeue", Right) => end.is_blue_and("dark") && end.traffic.conflicts > 0,
+        _ => false,
+    };
+    let needs_rival = task(id).is_some_and(|task| task.moment != Moment::Never);
+    ensure!(
+        !needs_rival || end.traffic.rivals > 0,
+        "{id}: the rival never wrote, so this shows nothing: {end:?}"
+    );
+    ensure!(is_so, "{id}, {}: it is not as the page says: {end:#?}", form.name());
+    Ok(())
+}
+
+/// Makes what the programs of this task find.
+///
+/// # Errors
+/// When the server refuses it.
+#[expect(clippy::disallowed_methods, reason = "the setup is not a controller's write")]
+pub async fn set_up(id: &str, client: &Client, namespace: &str) -> Result<()> {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    if id == "field-manager" {
+        for (manager, data) in [("mine", json!({"shade": "light"})), ("rival", json!({"colour": "green"}))] {
+            let metadata = json!({"name": "settings"});
+            let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+            maps.patch("settings", &PatchParams::apply(manager), &Patch::Apply(body)).await?;
+        }
+        return Ok(());
+    }
+    let settings = map("settings", &json!({"colour": "red", "shade": "light"}))?;
+    maps.create(&PostParams::default(), &settings).await.context("cannot create settings")?;
+    if matches!(id, "status" | "condition" | "replica-count") {
+        let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]}});
+        let spec = json!({"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": pod});
+        let web = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec}))?;
+        let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
+        deployments.create(&PostParams::default(), &web).await.context("cannot create web")?;
+    }
+    if id == "watch" {
+        for name in ["one", "two"] {
+            maps.create(&PostParams::default(), &map(name, &json!({}))?).await?;
+        }
+    }
+    Ok(())
+}
+
+fn map(name: &str, data: &Value) -> Result<ConfigMap> {
+    Ok(serde_json::from_value(json!({"metadata": {"name": name}, "data": data}))?)
+}
+
+/// What the rival writes.
+pub fn rival_write(id: &'static str, client: &Client, namespace: &str) -> RivalWrite {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
+    Arc::new(move |count| {
+        let (maps, deployments) = (maps.clone(), deployments.clone());
+        Box::pin(async move { write(id, count, &maps, &deployments).await })
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the rival writes as it likes")]
+async fn write(id: &str, count: usize, maps: &Api<ConfigMap>, deployments: &Api<Deployment>) -> Result<()> {
+    let params = PatchParams::default();
+    let merge = |patch: Value| Patch::Merge(patch);
+    match id {
+        "status" => {
+            let patch = merge(json!({"metadata": {"annotations": {"rival": "was-here"}}}));
+            deployments.patch("web", &params, &patch).await?;
+        }
+        "condition" => {
+            let entry = json!({"type": "Other", "status": "True"});
+            let body =
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "status": {"conditions": [entry]}});
+            deployments.patch_status("web", &PatchParams::apply("rival"), &Patch::Apply(body)).await?;
+        }
+        "replica-count" => {
+            deployments.patch("web", &params, &merge(json!({"spec": {"replicas": 10}}))).await?;
+        }
+        "finalizer" => {
+            let patch = merge(json!({"metadata": {"finalizers": ["example.com/rival"]}}));
+            maps.patch("settings", &params, &patch).await?;
+        }
+        "create-or-update" => {
+            let fresh = map("fresh", &json!({"colour": "red", "shade": "dark"}))?;
+            maps.create(&PostParams::default(), &fresh).await?;
+        }
+        "delete-this-one" => {
+            maps.delete("settings", &DeleteParams::default()).await?;
+            let successor = map("settings", &json!({"successor": "yes"}))?;
+            maps.create(&PostParams::default(), &successor).await?;
+        }
+        "back-off" => {
+            maps.patch("settings", &params, &merge(json!({"data": {"shade": format!("{count}")}}))).await?;
+        }
+        _ => {
+            maps.patch("settings", &params, &merge(json!({"data": {"shade": "dark"}}))).await?;
+        }
+    }
+    Ok(())
+}
