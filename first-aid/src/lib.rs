@@ -208,7 +208,7 @@ mod tests {
     fn patterns_are_within_what_rust_and_javascript_share() {
         for pattern in FirstAid::get().cases.iter().flat_map(|case| &case.matches) {
             for not_shared in ["(?", "\\A", "\\z", "\\h", "[[:", "\\p"] {
-                assert!(!pattern.contains(not_shared) || pattern.contains("(?:"), "{pattern}");
+                assert!(!pattern.replace("(?:", "(").contains(not_shared), "{pattern}");
             }
             assert!(Regex::new(pattern).is_ok(), "{pattern}");
             assert!(!Regex::new(pattern).unwrap().is_match(""), "{pattern} matches everything");

@@ -134,7 +134,17 @@ pub fn write(scenario: &Scenario, page: &RenderedPage) -> Result<()> {
     write_document(&format!("conflicts/{}.md", scenario.name), &page.text)?;
     match &page.picture {
         Some(picture) => write_document(&format!("conflicts/pictures/{}.svg", scenario.name), picture),
-        None => Ok(()),
+        None => remove_document(&format!("conflicts/pictures/{}.svg", scenario.name)),
+    }
+}
+
+/// Removes a file below `docs/`, if it is there.
+fn remove_document(path: &str) -> Result<()> {
+    match std::fs::remove_file(documents().join(path)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove docs/{path}"))
+        }
+        _ => Ok(()),
     }
 }
 

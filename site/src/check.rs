@@ -14,8 +14,7 @@ const SHOWN: usize = 20;
 static LINK: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(?:href|src)="([^"]*)""#).expect("a regular expression"));
 #[expect(clippy::expect_used, reason = "a constant, which a test compiles")]
-static ID: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"\b(?:id|name)="([^"]*)""#).expect("a regular expression"));
+static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"\sid="([^"]*)""#).expect("a regular expression"));
 
 /// The number of links within the site.
 ///

@@ -18,6 +18,9 @@ pub use contents::{Document, documents};
 const STYLE: &str = include_str!("../assets/site.css");
 const SCRIPT: &str = include_str!("../assets/site.js");
 
+/// The file by which a site of this crate is known: another book is not to be replaced.
+const MARK: &str = ".tandem-site";
+
 /// What was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Built {
@@ -62,6 +65,7 @@ pub fn build(root: &Path, out: &Path) -> Result<Built> {
     let book =
         MDBook::load_with_config(place.path(), config(out)?).context("mdBook cannot read the documents")?;
     book.build().context("mdBook cannot build the site")?;
+    write(&out.join(MARK), "")?;
     let links = check::links(out)?;
     Ok(Built { pages: documents.len(), links })
 }
@@ -96,15 +100,10 @@ fn clear(out: &Path) -> Result<()> {
     if entries.next().is_none() {
         return Ok(());
     }
-    if !out.join("book.js").is_file() && !has_book(out) {
+    if !out.join(MARK).is_file() {
         bail!("{} is not empty, and not a site that was built before; name another directory", out.display());
     }
     std::fs::remove_dir_all(out).with_context(|| format!("cannot empty {}", out.display()))
-}
-
-fn has_book(out: &Path) -> bool {
-    let names = std::fs::read_dir(out).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.filter_map(|name| name.into_string().ok()).any(|name| name.starts_with("searchindex"))
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {
@@ -136,6 +135,7 @@ mod tests {
     fn a_directory_of_something_else_is_left_alone() {
         let out = tempfile::tempdir().unwrap();
         std::fs::write(out.path().join("thesis.txt"), "mine").unwrap();
+        std::fs::write(out.path().join("searchindex.js"), "another book").unwrap();
         let error = build(Path::new("."), out.path()).unwrap_err().to_string();
         assert!(error.contains("not a site that was built before"), "{error}");
         assert!(out.path().join("thesis.txt").is_file());

@@ -27,6 +27,7 @@ mod spdx;
 mod style;
 mod suites;
 mod tidy;
+mod tracked_files;
 mod type_names;
 mod workspace;
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 
 use crate::named_tests::Functions;
 use crate::type_names::TypeNames;
-use crate::{dependencies, links, modules, purity, style, workspace};
+use crate::{dependencies, links, modules, purity, style, tracked_files, workspace};
 
 /// Maximum number of lines of a file, without tests.
 const MAX_LINES: usize = 400;
@@ -20,7 +20,9 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("shared-crds", &[]),
     ("conflict-retry", &[]),
     ("conflict-model", &[]),
-    ("timeline", &[]),
+    ("first-aid", &[]),
+    ("timeline", &["first-aid"]),
+    ("site", &["first-aid"]),
     ("planner", &["shared-crds"]),
     ("shared-runtime", &["conflict-retry", "shared-crds"]),
     ("simulator", &["planner", "shared-crds", "shared-runtime"]),
@@ -60,6 +62,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
             .with_context(|| format!("cannot read {file}"))?;
         complaints.extend(links::complaints(&workspace::root(), &file, &text)?);
         complaints.extend(functions.complaints(&file, &text));
+    }
+    for file in tracked("*")? {
+        let bytes =
+            std::fs::read(workspace::root().join(&file)).with_context(|| format!("cannot read {file}"))?;
+        complaints.extend(tracked_files::complaints(&file, &bytes));
     }
     complaints.extend(names.complaints());
     complaints.extend(arrows()?);
