@@ -11,14 +11,12 @@ use e2e::wait::eventually;
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
-use crate::context::ScenarioContext;
+use crate::context::{PATIENCE, ScenarioContext};
 
 /// Time limit until a control plane is ready, on a busy machine.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(120);
 /// Time limit of one command: longer than the check allows, so that a slow one is measured.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Time limit until a control plane that has ended has left nothing.
-const GONE_WITHIN: Duration = Duration::from_secs(10);
 
 /// The control plane of `dev up`.
 struct DevCluster {
@@ -107,7 +105,7 @@ async fn down(ctx: &ScenarioContext, dev: &DevCluster, running: &Detached) -> Re
     let printed = dev.run("down").await?;
     ctx.act("cargo", "xtask dev down");
     ctx.quote(&printed);
-    let is_gone = eventually(GONE_WITHIN, "the control plane of dev up is gone", || async {
+    let is_gone = eventually(PATIENCE, "the control plane of dev up is gone", || async {
         let left: Vec<_> = running.pids.iter().filter(|(_, pid)| exists(*pid)).collect();
         if left.is_empty() && !running.root.exists() { Ok(Some(())) } else { bail!("{left:?} are left") }
     });
