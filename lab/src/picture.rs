@@ -11,6 +11,8 @@ use crate::redact::Redactions;
 const MOST_STEPS: usize = 14;
 /// Most results below the steps.
 const MOST_RESULTS: usize = 4;
+/// Whose lane is the last one, also for what it does by itself.
+const SERVER: &str = "API server";
 /// Distance between actors, and between rows, in pixels.
 const LANE: usize = 112;
 const ROW: usize = 34;
@@ -180,13 +182,13 @@ impl Story {
     fn svg(&self, title: &str) -> String {
         let mut actors: Vec<&str> = Vec::new();
         for step in &self.steps {
-            if !actors.contains(&step.actor.as_str()) {
+            if step.actor != SERVER && !actors.contains(&step.actor.as_str()) {
                 actors.push(&step.actor);
             }
         }
-        let lane =
-            |actor: &str| LANE / 2 + LANE * actors.iter().position(|known| *known == actor).unwrap_or(0);
         let server = LANE * actors.len() + LABELS;
+        let place = |actor: &str| actors.iter().position(|known| *known == actor);
+        let lane = |actor: &str| place(actor).map_or(server, |place| LANE / 2 + LANE * place);
         let labels = LANE * actors.len() - LANE / 2 + 10;
         let width = server + ANSWERS;
         let results: Vec<Vec<String>> =
@@ -199,7 +201,7 @@ impl Story {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\n<style>{STYLE}</style>\n<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n",
             escaped(title)
         );
-        for (name, x) in actors.iter().map(|actor| (*actor, lane(actor))).chain([("API server", server)]) {
+        for (name, x) in actors.iter().map(|actor| (*actor, lane(actor))).chain([(SERVER, server)]) {
             writeln!(svg, "<path class=\"lane\" d=\"M{x} {}V{bottom}\"/>", HEAD - 14).ok();
             writeln!(svg, "<text class=\"name\" x=\"{x}\" y=\"22\">{}</text>", escaped(name)).ok();
         }
@@ -239,7 +241,12 @@ impl Step {
     fn draw(&self, svg: &mut String, from: usize, labels: usize, server: usize, y: usize) {
         let Self { label, answer, because, kind, said, .. } = self;
         writeln!(svg, "<g class=\"step {}\" data-said=\"{}\">", kind.class(), escaped(said)).ok();
-        let label = shortened(label, if *kind == Kind::Act { 70 } else { 42 });
+        let most = match kind {
+            Kind::Act if from == server => 36,
+            Kind::Act => 70,
+            Kind::Read | Kind::Granted | Kind::Refused => 42,
+        };
+        let label = shortened(label, most);
         if *kind == Kind::Act {
             writeln!(svg, "<circle class=\"dot\" cx=\"{from}\" cy=\"{y}\" r=\"4\"/>").ok();
             writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", from + 10, y + 4, escaped(&label)).ok();

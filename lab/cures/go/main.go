@@ -21,7 +21,7 @@ import (
 const usage = "usage: cures LIBRARY ID naive|right, or cures list"
 
 // The time after which a program that waits for something gives up.
-const timeLimit = 30 * time.Second
+const timeLimit = 5 * time.Minute
 
 func main() {
 	ctrl.SetLogger(logr.Discard())

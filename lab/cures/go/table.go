@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -25,8 +24,6 @@ const (
 	naive             = "naive"
 	right             = "right"
 
-	// How long a controller runs.
-	controllerTime = 3 * time.Second
 	// How many names `watch` prints.
 	watchedNames = 3
 )
@@ -180,8 +177,7 @@ func controller(setup func(ctrl.Manager) error) func(context.Context, target) er
 		if err := setup(mgr); err != nil {
 			return fmt.Errorf("set the controller up: %w", err)
 		}
-		ctx, cancel := context.WithTimeout(ctx, controllerTime)
-		defer cancel()
+		// Who starts it ends it.
 		if err := mgr.Start(ctx); err != nil {
 			return fmt.Errorf("run the manager: %w", err)
 		}

@@ -1,6 +1,6 @@
 //! Runs a program of a cure against a real API server, beside the rival.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use e2e::cluster::Cluster;
 use e2e::control_plane::go_program::GoProgram;
 use e2e::control_plane::toolbox::Tool;
+use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -16,7 +17,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::rival::RivalProxy;
-use super::task::{End, Task, rival_write, set_up};
+use super::task::{End, LOOP, Task, rival_write, set_up};
 use super::{Form, Language, regions, rust};
 
 /// The Go programs, one binary for all.
@@ -28,6 +29,8 @@ const GO: GoProgram = GoProgram {
 };
 /// Time limit of a program: far longer than any takes.
 const LIMIT: Duration = Duration::from_secs(120);
+/// How long a controller that has done its part is watched for further writes.
+const QUIET: Duration = Duration::from_secs(3);
 /// A version that no API server remembers.
 const FORGOTTEN: &str = "1";
 
@@ -55,18 +58,14 @@ pub async fn play(
     let directory = tempfile::tempdir().context("no temporary directory")?;
     let kubeconfig = directory.path().join("kubeconfig");
     proxy.write_kubeconfig(&kubeconfig, namespace)?;
-    let mut end = if language == Language::Rust {
-        rust_end(&kubeconfig, namespace, task, form).await?
+    let running = run(cluster, &kubeconfig, namespace, task, language, form);
+    let mut end = if task.is_controller() {
+        tokio::select! {
+            ended = running => ended?,
+            seen = has_shown(&proxy, &client, namespace, task, form) => seen.map(|()| End::default())?,
+        }
     } else {
-        let mut command = command(cluster, task, language, form).await?;
-        command
-            .current_dir(directory.path())
-            .env("HOME", directory.path())
-            .env("TMPDIR", directory.path())
-            .env("KUBECONFIG", &kubeconfig)
-            .env("NAMESPACE", namespace)
-            .env("FROM", FORGOTTEN);
-        command_end(command).await?
+        running.await?
     };
     end.traffic = proxy.traffic().await;
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
@@ -76,7 +75,59 @@ pub async fn play(
     Ok(end)
 }
 
-async fn rust_end(kubeconfig: &std::path::Path, namespace: &str, task: &Task, form: Form) -> Result<End> {
+/// Runs the program to its end.
+async fn run(
+    cluster: &Cluster,
+    kubeconfig: &Path,
+    namespace: &str,
+    task: &Task,
+    language: Language,
+    form: Form,
+) -> Result<End> {
+    if language == Language::Rust {
+        return rust_end(kubeconfig, namespace, task, form).await;
+    }
+    let directory = kubeconfig.parent().context("a file is in a directory")?;
+    let mut command = command(cluster, task, language, form).await?;
+    command
+        .current_dir(directory)
+        .env("HOME", directory)
+        .env("TMPDIR", directory)
+        .env("KUBECONFIG", kubeconfig)
+        .env("NAMESPACE", namespace)
+        .env("FROM", FORGOTTEN);
+    command_end(command).await
+}
+
+/// Waits until a controller, which does not end by itself, has shown what it does: that it loops, or that it has done its
+/// part and stays quiet.
+async fn has_shown(
+    proxy: &RivalProxy,
+    client: &Client,
+    namespace: &str,
+    task: &Task,
+    form: Form,
+) -> Result<()> {
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    eventually(LIMIT, "the controller has done its part", async || {
+        let traffic = proxy.traffic().await;
+        let is_blue = || async {
+            let map = maps.get("settings").await?;
+            anyhow::Ok(map.data.is_some_and(|data| data.get("colour").is_some_and(|colour| colour == "blue")))
+        };
+        let is_done = match (task.id, form) {
+            ("one-write", Form::Naive) => traffic.written > LOOP,
+            ("requeue", Form::Naive) => traffic.conflicts > 0,
+            _ => is_blue().await?,
+        };
+        Ok(is_done.then_some(()))
+    })
+    .await?;
+    tokio::time::sleep(QUIET).await;
+    Ok(())
+}
+
+async fn rust_end(kubeconfig: &Path, namespace: &str, task: &Task, form: Form) -> Result<End> {
     let options = KubeConfigOptions::default();
     let mut config = Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &options).await?;
     config.default_retry = false;

@@ -14,8 +14,8 @@ use super::rival::{Moment, RivalWrite, Traffic};
 
 /// How often the crowd of `back-off` is faster than everyone: more often than the naive form tries.
 const CROWD: usize = 6;
-/// Writes in the three seconds of a controller that count as a loop.
-const LOOP: usize = 20;
+/// Writes of a controller that count as a loop.
+pub(super) const LOOP: usize = 20;
 /// The text of a conflict, as every client prints it.
 const MODIFIED: &str = "the object has been modified";
 
@@ -36,6 +36,13 @@ pub struct Task {
     pub object: &'static str,
     /// When the rival writes.
     pub moment: Moment,
+}
+
+impl Task {
+    /// Whether its programs are controllers, which do not end by themselves.
+    pub fn is_controller(&self) -> bool {
+        matches!(self.id, "one-write" | "requeue")
+    }
 }
 
 /// All of them, in the order of the pages.
@@ -151,7 +158,7 @@ pub const TASKS: [Task; 15] = [
     Task {
         id: "one-write",
         title: "Write once in a reconcile, and only if something changes",
-        wanted: "A controller keeps `data.colour` as it should be, and runs for three seconds.",
+        wanted: "A controller keeps `data.colour` as it should be.",
         naive: "Two updates that alternate wake the controller again and again: a loop without end.",
         right: "It compares first: one write, then quiet.",
         object: "/configmaps/settings",

@@ -27,8 +27,8 @@ use kube::{Api, Client};
 
 use super::Form;
 
-/// How long a controller runs.
-const A_WHILE: Duration = Duration::from_secs(3);
+/// How long a controller runs at most: its caller ends it when it has seen enough.
+const A_WHILE: Duration = Duration::from_secs(300);
 
 /// Runs one program to its end. The result is what it prints; an error means that it believes not to have written.
 ///

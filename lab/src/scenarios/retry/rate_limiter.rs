@@ -145,9 +145,17 @@ async fn contested(ctx: &ScenarioContext, name: &'static str, protection: Protec
     Ok(Paced { requests: counts.requests, conflicts: counts.conflicts, queued: attempts.queued(), took })
 }
 
-/// A limiter whose bucket has been emptied.
+/// The usual limiter, whose bucket has been emptied.
 fn emptied() -> RateLimiter {
-    let limiter = RateLimiter::default();
+    emptied_of(Rate::default())
+}
+
+fn slow_rate() -> Result<Rate> {
+    Ok(Rate::new(BESIDE_PER_SECOND, 1)?)
+}
+
+fn emptied_of(rate: Rate) -> RateLimiter {
+    let limiter = RateLimiter::new(rate);
     while limiter.try_take().is_ok() {}
     limiter
 }
@@ -172,8 +180,10 @@ async fn first_attempt(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// Time between two writes of a Bob who runs freely: a fifth of the time between two tokens.
+/// Time between two writes of a Bob who runs freely.
 const RIVAL_PAUSE: Duration = Duration::from_millis(20);
+/// Tokens a second beside him: so few that he writes during each wait on a busy machine too.
+const BESIDE_PER_SECOND: f64 = 2.0;
 /// Attempts of the writer that pays a token for each request.
 const FEW: i32 = 5;
 /// Attempts of the writer that pays a token for each attempt, at most.
@@ -194,11 +204,11 @@ impl Beside {
 }
 
 async fn free_rival(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "Now Bob runs freely: he writes the pool every 20 ms, whatever Alice does. Her bucket is empty, so a token comes every 100 ms. She spends them in two ways. One token for each request, as above: then she waits between her read and her PUT as well; five attempts. And one token for each attempt, before its read; twenty attempts at most.";
+    let intro = "Now Bob runs freely: he writes the pool every 20 ms, whatever Alice does. Her bucket is empty, and a token comes every 500 ms. She spends them in two ways. One token for each request, as above: then she waits between her read and her PUT as well; five attempts. And one token for each attempt, before its read; twenty attempts at most.";
     let (by_request, by_attempt) = ctx.racing(intro, both_ways(ctx)).await?;
     let mut table = Table::new(&["a token for each", "waits between read and PUT", "end"]);
     let mut live = Table::new(&["a token for each", "attempts", "of them 409", "end"]);
-    for (what, waits, beside) in [("request", "100 ms", &by_request), ("attempt", "no", &by_attempt)] {
+    for (what, waits, beside) in [("request", "500 ms", &by_request), ("attempt", "no", &by_attempt)] {
         let end = if beside.is_written { "written" } else { "given up" };
         table.row(&[&what, &waits, &end]);
         live.row(&[&what, &beside.attempts, &beside.conflicts, &end]);
@@ -230,7 +240,7 @@ async fn by_request(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
     let quick = Backoff::new(FEW, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
     let options = WriteOptions::new("alice")
         .with_policy(RetryPolicy::from_backoff(quick)?)
-        .with_protection(Protection::default().with_limiter(emptied()));
+        .with_protection(Protection::default().with_limiter(emptied_of(slow_rate()?)));
     let is_written = match goal(&alice.api(), name, &options).await {
         Ok(outcome) => matches!(outcome, Outcome::Written(_)),
         Err(WriteError::Exhausted { class: Class::Conflict, .. }) => false,
@@ -240,7 +250,7 @@ async fn by_request(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
 }
 
 async fn by_attempt(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
-    let (alice, limiter) = (ctx.actor("alice").await?, emptied());
+    let (alice, limiter) = (ctx.actor("alice").await?, emptied_of(slow_rate()?));
     for _ in 0..MANY {
         limiter.acquire().await;
         match attempt(&alice, name).await {
