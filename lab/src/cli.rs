@@ -201,6 +201,7 @@ async fn write_report(clusters: &ClusterPool, played: &[Played], out: &Path) -> 
         title: &format!("cargo lab {}", names.join(" ")),
         source: "the embedded control plane's audit log",
         setup_user: logs.admin,
+        phases: Vec::new(),
     };
     let page = timeline::page_of_namespaces(wanted, out)?;
     print_warnings(&page)?;
