@@ -181,9 +181,16 @@ mod tests {
         ];
         let text = markdown(&rows, Some("conflict.svg"));
         assert!(text.contains("](conflict.svg)"), "{text}");
-        assert!(text.contains("| 2 | conflict-retry: default, watch-fed | 4.50 | 0 % | 10.0 | 1,235 |"), "{text}");
+        assert!(
+            text.contains("| 2 | conflict-retry: default, watch-fed | 4.50 | 0 % | 10.0 | 1,235 |"),
+            "{text}"
+        );
         assert!(text.contains("| 50 | client-go: DefaultRetry | 4.50 | 25.0 % | 10.0 | 1,235 |"), "{text}");
-        assert_eq!(text.matches("<!-- bill -->").count(), 1, "nothing was measured under the other load: {text}");
+        assert_eq!(
+            text.matches("<!-- bill -->").count(),
+            1,
+            "nothing was measured under the other load: {text}"
+        );
         assert!(!markdown(&rows, None).contains("!["));
     }
 
