@@ -19,7 +19,7 @@ const CLOSING: &str = "<!-- /strategies -->";
 
 /// Sizes in the chart, in pixels: the strategies' names, a column, the longest bar, the heads, and a row.
 const NAMES: f64 = 90.0;
-const COLUMN: f64 = 200.0;
+const COLUMN: f64 = 224.0;
 const LONGEST: f64 = 120.0;
 const HEAD: f64 = 44.0;
 const ROW: f64 = 34.0;
