@@ -32,7 +32,7 @@ pub struct StrategyCost {
     /// Those of them that ended in a conflict.
     pub thrown: f64,
     /// For each granted write the milliseconds from its first request to the answer that granted it, in ascending order.
-    #[serde(skip)]
+    #[serde(rename = "latenciesMs")]
     pub latencies: Vec<f64>,
 }
 
