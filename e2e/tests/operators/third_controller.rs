@@ -122,7 +122,7 @@ async fn a_third_controller_and_the_operators_keep_to_their_own_fields_and_lose_
         env.settles("busy", nodes).await.unwrap();
         third.check_alive().unwrap();
         let text = format!("{nodes} nodes cost");
-        env.says("busy", WITHIN_BUDGET, (status, reason, &text)).await.unwrap();
+        env.says("busy", WITHIN_BUDGET, (status, reason, text.as_str())).await.unwrap();
     }
     let report = writer.finish().await.unwrap();
     quiet_when_nothing_changes(&env).await;
