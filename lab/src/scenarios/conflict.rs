@@ -11,10 +11,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "conflict",
-    title: "A write made from an old copy is refused",
+    title: "409 Conflict: the object has been modified, because the write was made from an old copy",
     rows: &["0a", "0b", "0d", "4b"],
     refutes: &[],
-    lesson: "A PUT says which version it was made from, and the server takes it only while that is the newest.\nA 409 is no fault: it says that another write came first, and nothing was written.",
+    lesson: "A PUT carries the resourceVersion that it was made from, and the server accepts it only while that version is the newest.\nA 409 is not a failure of the server: another write came first, and yours was not written.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -15,7 +15,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A reconcile that does nothing: one event, one reconcile, then quiet",
     rows: &["1a"],
     refutes: &["no-op-moves-version"],
-    lesson: "A reconcile is called because of an event, and there is an event because a write changed something.\nIt says that something is different, not what and how often: look at the object, do not count calls.",
+    lesson: "An event triggers a reconcile, and a write that changed something causes the event.\nThe reconcile learns that something changed, not what or how often: read the object, do not count calls.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -11,10 +11,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foo-one-update",
-    title: "One update in each reconcile: the second is called by one's own write",
+    title: "One update in each reconcile: the controller's own write triggers a second reconcile",
     rows: &["1b", "3g", "4b"],
     refutes: &["second-reconcile-by-cache", "no-op-moves-version", "each-update-reconciles"],
-    lesson: "One's own write is an event like any other, so each write costs a second reconcile.\nIt ends there because the second finds nothing to change: compare before you write, and it costs no request.",
+    lesson: "The controller's own write is an event like any other, so each write costs a second reconcile.\nIt ends there because the second reconcile finds nothing to change: compare before you write, and it costs no request.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

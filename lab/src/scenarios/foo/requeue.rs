@@ -14,10 +14,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "requeue",
-    title: "A conflict returned to the work queue",
+    title: "Return a conflict to the work queue",
     rows: &["0g"],
     refutes: &[],
-    lesson: "Return the conflict: the work queue requeues the object and repeats the whole reconcile, which is right whenever the decision needs more than this object. Do not count on the event of the write that won: a predicate may drop it.\nRetried by `update`, a conflict repeats one decision: enough where that is made from this object alone.",
+    lesson: "Return the conflict: the work queue requeues the object and repeats the whole reconcile, which is right whenever the decision needs more than this object. Do not count on the event of the write that won: a predicate may drop it.\n`update` repeats only one decision after a conflict: that is enough if the decision depends on this object alone.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

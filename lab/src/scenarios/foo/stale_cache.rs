@@ -18,10 +18,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "stale-cache",
-    title: "The cache is behind: a retry that reads from it fails each time",
+    title: "A stale cache: a retry that reads from it fails each time",
     rows: &["1d"],
     refutes: &["retry-with-cached-get"],
-    lesson: "After a conflict read from the server, or wait for the watch to bring the version that won; never take the same copy again.\nRemember your own writes, and do not decide from a copy that is older than they are.",
+    lesson: "After a conflict, read from the server, or wait until the watch delivers the newer version; never use the same copy again.\nRemember your own writes, and do not decide from a copy that is older than they are.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

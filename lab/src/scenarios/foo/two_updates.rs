@@ -15,10 +15,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foo-two-updates",
-    title: "Two updates in each reconcile that alternate: a loop without end",
+    title: "Two updates that alternate in each reconcile: an endless loop",
     rows: &["1c", "1e", "1f", "2l"],
     refutes: &["too-many-reconciles"],
-    lesson: "There are two faults: a desired state that alternates makes the endless loop, a stale copy makes the conflicts.\nA retry hides the second and keeps the first; one goal, and one write when it is not met, ends both.",
+    lesson: "There are two faults: a desired state that alternates causes the endless loop, and a stale copy causes the conflicts.\nA retry hides the conflicts and keeps the loop; one goal, and one write when it is not met, fixes both.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -12,10 +12,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "apply",
-    title: "Server-side apply: each field has an owner, and a dispute over one is a 409 that lasts as long as the ownership",
+    title: "Server-side apply: a 409 about a field's owner is not resolved by a retry",
     rows: &["4e"],
     refutes: &["apply-resolves"],
-    lesson: "Apply the fields that are yours, all of them and nothing else: no read, no version, no conflict.\nA 409 of an apply names the owner. The same apply succeeds when the owner gives the field up or agrees, and no retry makes that sooner: ask whose field it is, and force only what is yours.",
+    lesson: "Apply all of your own fields and nothing else: no read, no version, no conflict.\nThe 409 of an apply names the owner. The same apply succeeds only after the owner gives up the field or sets the same value; a retry does not help. Find out whose field it is, and force only your own.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

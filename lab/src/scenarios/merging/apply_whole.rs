@@ -13,10 +13,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "apply-whole",
-    title: "Applying a whole object takes fields that one never meant",
+    title: "Applying a whole object takes ownership of fields that you did not mean to set",
     rows: &["4e"],
     refutes: &["apply-resolves"],
-    lesson: "Whatever stands in an apply is claimed, a copied value and a default as much as a decision.\nBuild the body from the fields that are yours; never from the object that was read, nor from a type full of defaults.",
+    lesson: "An apply takes ownership of every field in its body, including copied values and defaults.\nBuild the body only from your own fields; never from the object that you read, nor from a type that fills in defaults.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -19,7 +19,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "kubectl replace, apply and edit of an exported file: the object has been modified",
     rows: &[],
     refutes: &["force-the-apply"],
-    lesson: "An exported file carries the version of its export: after any write, replace and apply of it are refused, however often they are tried.\nKeep a file that has your own fields only, and apply that server-side; set one value with kubectl patch or kubectl scale.",
+    lesson: "An exported file contains its old resourceVersion: after any other write, replace and apply of the file are refused, however often you try.\nKeep a file with only your own fields, and apply it server-side; to set one value, use kubectl patch or kubectl scale.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

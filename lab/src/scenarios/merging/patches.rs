@@ -16,10 +16,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "patches",
-    title: "A patch is guarded by what one puts into it: nothing, a value, the generation, the version",
+    title: "Guards for a patch: none, a value, the generation, or the resourceVersion",
     rows: &["4g"],
     refutes: &["never-set-version"],
-    lesson: "Guard what the decision was made from: one value by a test of it, the spec by generation, everything by the version.\nEcho the version that was read, never one of your own; a failed test is a 422, which means the same as a 409.",
+    lesson: "Guard what you decided from: one value by a test of it, the spec by generation, the whole object by resourceVersion.\nSend the version that you read, never one that you made up; a failed test is a 422, which means the same as a 409.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

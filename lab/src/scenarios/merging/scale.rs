@@ -13,10 +13,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "scale",
-    title: "A count through /scale: guard the count, not the object",
+    title: "Set replicas through /scale: guard the count, not the object",
     rows: &["4g", "4i"],
     refutes: &["empty-version-ignores", "no-spec-writes"],
-    lesson: "A version guards the whole object: every report to the status refuses the PUT of a count.\nA test of the count is refused only when the count has changed, which is when the decision has to be made again.",
+    lesson: "A resourceVersion guards the whole object: every status update makes the PUT of a count fail.\nA test of the count fails only when the count has changed, and then the decision must be made again anyway.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

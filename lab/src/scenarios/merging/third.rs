@@ -14,20 +14,20 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const UNOWNED: Scenario = Scenario {
     name: "third-controller-unowned",
-    title: "A third controller that PUTs the whole status writes over the other two, retry or no retry",
+    title: "A third controller that PUTs the whole status overwrites the other two, with or without a retry",
     rows: &[],
     refutes: &[],
-    lesson: "A version check only makes the third controller read again; what it then writes is still the whole status.\nIt takes the others' fields as it goes, so that their next apply is refused too.",
+    lesson: "A version check only makes the third controller read again; it still writes the whole status.\nIt also takes ownership of the others' fields, so their next apply is refused.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(unowned(ctx)),
 };
 
 pub(super) const OWNED: Scenario = Scenario {
     name: "third-controller-owned",
-    title: "A third controller with a field manager and a condition of its own disturbs no other writer",
+    title: "A third controller with its own field manager and its own condition causes no conflict",
     rows: &[],
     refutes: &[],
-    lesson: "One field manager for each controller, one owner for each field and each condition type, and only apply.\nThen managedFields is the contract, and the server refuses what breaks it.",
+    lesson: "Use one field manager for each controller, one owner for each field and each condition type, and only server-side apply.\nThen managedFields is the contract, and the server refuses an apply that breaks it.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(owned(ctx)),
 };

@@ -15,10 +15,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "third-controller-wakes",
-    title: "A report is an event for every watcher: who compares what it reads makes no pass for another's report",
+    title: "A status update of one controller triggers the others: how to avoid the extra reconciles",
     rows: &[],
     refutes: &[],
-    lesson: "Compare what a pass reads, before and after: the generation, and your own part of the status.\nThe generation alone is too little: what another writer changed in the status is then never put right.",
+    lesson: "Compare what your reconcile reads, before and after an event: the generation, and your own part of the status.\nThe generation alone is not enough: if another writer overwrites your status, you never restore it.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

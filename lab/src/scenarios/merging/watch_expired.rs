@@ -23,10 +23,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "watch-expired",
-    title: "410 Expired: the version to resume a watch from is gone, and deletions have to be found by listing again",
+    title: "410 Expired, too old resource version: list again to find what was deleted",
     rows: &["4h"],
     refutes: &["watch-misses-nothing"],
-    lesson: "Look at the type of each event: an ERROR event has a Status, not your object. After a 410 list again, and take what the list lacks for deleted; then watch from the list's version.\nA watch that starts from now instead never shows what was deleted in between.",
+    lesson: "Check the type of each event: an ERROR event contains a Status, not your object. After a 410 list again, treat what the list lacks as deleted, and watch from the list's version.\nA new watch without a version never shows what was deleted in between.",
     needs: Needs::Embedded,
     run: |ctx| Box::pin(run(ctx)),
 };

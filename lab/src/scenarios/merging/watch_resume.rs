@@ -17,10 +17,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "watch-resume",
-    title: "Resume a watch from its last version: while the server still has it, nothing is missed; a watch from now misses deletions",
+    title: "Resume a watch from its last resourceVersion; a watch without a version misses deletions",
     rows: &["4h"],
     refutes: &[],
-    lesson: "Keep the version of the last event, bookmarks included, and resume the watch from there after a disconnect; be ready for 410 when the server has it no more (watch-expired).\nA watch without a version tells what exists, never what was deleted: a cache fed by it keeps ghosts.",
+    lesson: "Keep the version of the last event, bookmarks included, and resume the watch from there after a disconnect; expect 410 when the server no longer has it (watch-expired).\nA watch without a version shows what exists, never what was deleted: a cache fed by it keeps deleted objects.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

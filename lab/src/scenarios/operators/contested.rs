@@ -22,10 +22,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "contested",
-    title: "A person scales a pool that the Autoscaler scales",
+    title: "kubectl scale against an autoscaler: two writers of spec.replicas",
     rows: &["0f", "2c"],
     refutes: &["both-intentions"],
-    lesson: "One field with two writers has the value of the last write, unless one of them yields: versions and guards keep writes apart, not intentions.\nSay what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
+    lesson: "A field with two writers has the value of the last write, unless one of them yields: versions and guards cannot merge two intentions.\nState what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };

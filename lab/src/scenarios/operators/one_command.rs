@@ -19,7 +19,7 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "one-command",
-    title: "A cluster with one command",
+    title: "Start a local Kubernetes control plane with one command",
     rows: &["2k"],
     refutes: &[],
     lesson: "`cargo xtask dev up` starts it and keeps it; every scenario and every test starts its own.\nThe API server is the real one; conflicts need nothing else, and controllers, scheduler and nodes are there when a scenario needs them.",

@@ -25,10 +25,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "race",
-    title: "Two operators race: the pass again, or the write again",
+    title: "Two operators race: requeue the reconcile, or retry the write",
     rows: &["2e", "2f", "2g"],
     refutes: &[],
-    lesson: "Lazy throws a pass away for each 409; the retry keeps the pass, and pays a pause and a read for it.\nBoth are right, because both decide again from what is there: neither sends its old decision a second time.",
+    lesson: "Lazy discards a reconcile for each 409; the retry keeps the reconcile, and costs a pause and a read.\nBoth are correct, because both decide again from the stored object: neither sends its old decision a second time.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

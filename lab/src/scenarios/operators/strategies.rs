@@ -26,10 +26,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "strategies",
-    title: "Four ways to write, under a storm of foreign writes",
+    title: "Four ways to write while other writers are busy: update, retry, patch, apply",
     rows: &["2f", "2g", "2j"],
     refutes: &["always-retry", "conflicts-are-certain"],
-    lesson: "All four end in the same nodes and lose nothing; they differ in what a race costs: passes made again, reads, attempts, or nothing.\nWrite your own fields alone, guard the one value that you share, and there is nothing left to retry.",
+    lesson: "All four end with the same nodes and lose nothing; they differ in what a race costs: repeated reconciles, reads, attempts, or nothing.\nWrite only your own fields, guard the one value that you share, and there is nothing left to retry.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };

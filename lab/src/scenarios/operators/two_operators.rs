@@ -25,7 +25,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Two operators write one object, and neither loses a write",
     rows: &["2b", "2c", "2e"],
     refutes: &[],
-    lesson: "Two writers of one object need a contract: each field has one owner, one endpoint, and one thing that protects it.\nThe server keeps records: managedFields names the writer of each field, and generation moves with the spec alone.",
+    lesson: "Two writers of one object need a contract: each field has one owner, one endpoint, and one protection.\nThe server keeps records: managedFields names the writer of each field, and generation changes with the spec alone.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };

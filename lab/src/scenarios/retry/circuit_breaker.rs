@@ -26,7 +26,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A circuit breaker opens when the server does not answer, not when another write came first",
     rows: &["3j"],
     refutes: &["breaker-on-every-error"],
-    lesson: "A conflict is the answer of a healthy server: a breaker that counts it stops writes that nothing is wrong with.\nOpen after faults in a row, then let one probe through, and let its result decide.",
+    lesson: "A conflict is the answer of a healthy server: a circuit breaker that counts conflicts blocks healthy writes.\nOpen it after several faults in a row, then let one probe through; the probe's result decides.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

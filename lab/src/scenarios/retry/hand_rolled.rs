@@ -20,10 +20,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "hand-rolled",
-    title: "A loop by hand: 100 ms, doubled up to 10 s, 10 % jitter, ten attempts",
+    title: "A hand-written retry loop: 100 ms, doubled up to 10 s, 10 % jitter, ten attempts",
     rows: &["3b"],
     refutes: &["hand-rolled-loop"],
-    lesson: "A pause belongs between two attempts: none after the last, and none once the work is told to end.\nA loop by hand that sleeps after each failure gets both wrong, and blocks its worker for 42.7 s or more.",
+    lesson: "A pause belongs between two attempts: not after the last one, and not after the work is cancelled.\nA hand-written loop that sleeps after each failure gets both wrong, and blocks its worker for 42.7 s or more.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

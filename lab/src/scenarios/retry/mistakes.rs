@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Five ways to get a retry loop wrong",
     rows: &["3m", "4j"],
     refutes: &["exhaustion-unchecked"],
-    lesson: "Read inside the loop, decide inside the loop, retry conflicts only, end, and tell when it ended without a write.\nNone of it has to be written by hand.",
+    lesson: "Read and decide inside the loop, retry only conflicts, limit the attempts, and return an error when nothing was written.\nYou need not write any of this by hand.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -27,10 +27,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "rate-limiter",
-    title: "A rate limiter in the loop: 10 a second, 20 at once",
+    title: "A rate limiter in the retry loop: 10 requests a second, burst 20",
     rows: &["3i"],
     refutes: &[],
-    lesson: "A limiter paces all requests, first attempts too. It prevents no conflict; where it makes a writer wait between its read and its PUT, it brings conflicts about.\nThe one who waits must be able to stop waiting: when told to end, and when its time is up.",
+    lesson: "A rate limiter delays all requests, first attempts too. It prevents no conflict; if it makes a writer wait between its read and its PUT, it causes conflicts.\nA waiting writer must be able to stop: when it is cancelled, and when its deadline has passed.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

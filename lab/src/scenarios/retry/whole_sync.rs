@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A retry around the whole sync repeats everything in it",
     rows: &["3f"],
     refutes: &["wrap-the-reconcile"],
-    lesson: "Retry one write, with the decision inside; what has an effect of its own comes once, under a name of its own.\nWhen all of it must be decided again, return to the work queue instead.",
+    lesson: "Retry one write, with the decision inside; make each side effect once, under a name of its own.\nIf the whole sync must be decided again, return the error to the work queue instead.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -17,10 +17,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "empty-version",
-    title: "A PUT without a version: a ConfigMap takes it, a Lease and a custom resource refuse it, /scale takes it",
+    title: "An update without a resourceVersion: ConfigMaps and /scale accept it, Leases and custom resources refuse it",
     rows: &["4i"],
     refutes: &["empty-version-ignores"],
-    lesson: "What an empty resourceVersion means depends on the kind and the endpoint, so do not rely on either.\nSend the version that was read; if the value is yours alone, patch or apply it instead.",
+    lesson: "What an empty resourceVersion means depends on the kind and the endpoint, so do not rely on it.\nSend the version that you read; if only you write the value, patch or apply it instead.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

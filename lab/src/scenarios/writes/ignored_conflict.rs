@@ -11,10 +11,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "ignored-conflict",
-    title: "A conflict that is ignored is a change that is lost without a word",
+    title: "An ignored conflict is a silently lost change",
     rows: &["4k"],
     refutes: &[],
-    lesson: "A write is done when its answer says so: look at every answer, and report what it says.\nconflict_retry's Outcome is must_use: a conflict that is dropped is a warning of the compiler.",
+    lesson: "A write is done only when its answer says so: check every answer, and report it.\nconflict_retry's Outcome is must_use: the compiler warns about a dropped conflict.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "lost-update",
-    title: "A version shows that something would be lost; only deciding again saves it",
+    title: "The lost update: a version check detects it, only deciding again prevents it",
     rows: &["4a"],
     refutes: &["both-intentions"],
-    lesson: "Without a version the last writer wins and no error is returned; with one the loser gets an error, and that is all.\nDecide again from the newest object, and state a goal instead of counting; where two want one field, one wins, and the other must learn of it.",
+    lesson: "Without a version the last writer wins and there is no error; with a version the loser gets an error, and nothing more.\nDecide again from the newest object, and state a goal instead of counting; if two writers want one field, one wins, and the other must be told.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -22,10 +22,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "no-op",
-    title: "A no-op update is no write, unless managedFields or the way it is stored change",
+    title: "A no-op update writes nothing, unless managedFields or the stored encoding changes",
     rows: &["3g"],
     refutes: &["no-op-moves-version"],
-    lesson: "An equal PUT, patch or apply moves no version and sends no event, yet costs a request: do not send it.\nThe exceptions: what changes only managedFields is a write, and so is what the server stores in another way than it did.",
+    lesson: "An equal PUT, patch or apply changes no version and sends no event, but costs a request: do not send it.\nTwo exceptions: a change of managedFields alone is a write, and so is an object that the server now encodes differently.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

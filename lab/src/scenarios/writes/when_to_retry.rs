@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "when-to-retry",
-    title: "After a conflict the decision is made again, not only the write",
+    title: "After a conflict, make the decision again, not only the write",
     rows: &["2j"],
     refutes: &["lazy-is-wasteful", "always-retry"],
-    lesson: "Decided from this object alone: decide again from the fresh one, inside the retry. From more: give the conflict\nback to the queue and look at everything again. A field of one's own: apply it, and no retry is needed.",
+    lesson: "If you decide from this object alone, decide again from the fresh copy, inside the retry. If you decide from more, return the conflict\nto the work queue and read everything again. If the field is your own, apply it: no retry is needed.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "wrapped-error",
-    title: "A conflict is still known when it is wrapped, if one asks the error inside",
+    title: "A wrapped error is still a conflict: check its cause, not its text",
     rows: &["0i"],
     refutes: &[],
-    lesson: "Wrap errors with context, keep the cause as source, and let the wrapper say whether it is a conflict.\nNever ask the text: it hides conflicts, and finds some where there are none.",
+    lesson: "Wrap errors with context, keep the cause as source, and let the wrapper say whether it is a conflict.\nNever search the text: it misses conflicts, and finds some where there are none.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -20,10 +20,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "machine-deployment",
-    title: "Two controllers, one MachineDeployment: the number is guarded, the machine is not",
+    title: "Two controllers scale one MachineDeployment: the count is guarded, the machine to delete is not",
     rows: &["5a", "0f", "4i"],
     refutes: &["marked-machine-goes"],
-    lesson: "A guard keeps two numbers apart; it says nothing of the machine that goes for the number.\nMark, then lower, and only in quiet times: while a MachineDeployment rolls out, its rollout chooses.",
+    lesson: "A guard protects the count; it does not decide which machine is deleted.\nAnnotate the machine, then lower the count, and only without a rollout: during a rollout, the MachineDeployment decides.",
     needs: Needs::ClusterApi,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "errors",
-    title: "What each class of error deserves: for most of them no retry",
+    title: "Which Kubernetes errors to retry: most of them not",
     rows: &["2h", "3e"],
     refutes: &["not-found-is-success"],
-    lesson: "Retry what can end otherwise: a stale version after a fresh read, a throttled or lost request after a wait.\nEverything else needs a person or another decision; and an object that is not there has not been written.",
+    lesson: "Retry what can succeed the next time: a stale version after a fresh read, a throttled or lost request after a wait.\nEverything else needs a person or another decision; and a write to an object that does not exist has not happened.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
