@@ -31,7 +31,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let bob = ctx.actor("bob").await?;
     ctx.set(&pool("workers", 3)).await?;
 
-    ctx.say("Alice reads the pool. The version in the answer goes back with her change: a PUT from the newest version is taken, and moves it.");
+    ctx.say("Alice reads the pool. She sends the version from the answer back with her change. A PUT from the newest version is accepted, and changes the version.");
     let pools = alice.api::<Pool>();
     let mut copy = pools.get("workers").await?;
     let before = copy.metadata.resource_version.clone().context("no version")?;

@@ -39,7 +39,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let same = run_until_idle(&mut controller, &mut counts).await?;
     ctx.check_eq("no event, no reconcile", &same.counts(), &(0, 0));
 
-    ctx.say("She changes it three times before the controller has time for it.");
+    ctx.say("She changes it three times before the controller reconciles it.");
     for step in ["one", "two", "three"] {
         label(&alice, "hello", json!(step)).await?;
     }

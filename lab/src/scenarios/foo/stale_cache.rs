@@ -115,7 +115,7 @@ impl Play<'_> {
     }
 
     async fn own_write_is_known(&self, written: &Foo) -> Result<()> {
-        self.ctx.say("The cache is older than the controller's own write now. Told of that write, `Watched` does not hand the copy out.");
+        self.ctx.say("The cache is now older than the controller's own write. Once `Watched` knows of that write, it does not return the old copy.");
         self.compare().await?;
         let reference = self.cache.reference("hello");
         let before = self.cache.watched().fresh(&reference, SHORT).await;
@@ -148,7 +148,7 @@ impl Play<'_> {
 
     /// The same loop with an up-to-date cache.
     async fn control(&self, newest: &str) -> Result<()> {
-        self.ctx.say("For comparison, the first retry once more, with nothing held back: the loop is the same, only the copy is new. Its four pauses make 40 ms together; with a watch that takes longer it fails as above.");
+        self.ctx.say("For comparison, the first retry once more, with no events held back: the loop is the same, only the copy is new. Its four pauses take 40 ms together; with a slower watch it fails as above.");
         let before = self.controller.counts();
         let written = self.cached_retry("from the cache").await?;
         let after = self.controller.counts();

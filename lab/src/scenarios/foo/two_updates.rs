@@ -46,7 +46,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     behind(ctx, &alice, &mut controller, &mut table).await?;
     at_speed(ctx, &alice, &mut controller).await?;
 
-    ctx.say("Another mistake gives conflicts without a cache that lags. It is not in the article. client-go's generated `Update` returns a new object and leaves the one it was given as it was. Whoever drops the returned one makes both PUTs from the copy that the reconcile began with. The first PUT makes that copy an old one, unless it changes nothing.");
+    ctx.say("Another mistake gives conflicts without a cache that lags. It is not in the article. client-go's generated `Update` returns a new object and leaves the one it was given as it was. If you drop the returned object, you make both PUTs from the copy that the reconcile began with. The first PUT makes that copy old, unless it changes nothing.");
     controller.care_for("one-copy");
     create(&alice, "one-copy").await?;
     let seen = look_at(&mut controller, Way::FromOneCopy).await?;
@@ -60,7 +60,9 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     goes_on(ctx, &seen);
     retried(ctx, &alice, &mut controller, &mut table).await?;
 
-    ctx.say("Last, one goal: the Foo says “Hello”, and `update` writes that where it is not so.");
+    ctx.say(
+        "Last, one goal: the Foo says “Hello”, and `update` writes it only if the Foo says something else.",
+    );
     controller.care_for("idempotent");
     create(&alice, "idempotent").await?;
     let seen = look_at(&mut controller, Way::OneGoal).await?;

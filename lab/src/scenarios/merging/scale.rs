@@ -33,13 +33,13 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 }
 
 async fn put(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
-    ctx.say("Alice reads the count through /scale. A controller reports to the status; the count is what it was. She PUTs hers with the version that she read.");
+    ctx.say("Alice reads the count through /scale. A controller updates the status; the count stays the same. She PUTs her count with the version that she read.");
     let seen = alice.api::<Pool>().get_scale(POOL).await?;
     report(bob, 1).await?;
     let answer = replace(alice, seen.metadata.resource_version.as_deref(), 5).await;
     ctx.check("the PUT is refused with 409, over a report", answer.is_err_and(|error| is_conflict(&error)));
 
-    ctx.say("So she leaves the version out. Before that Bob sets 7, of which she knows nothing.");
+    ctx.say("So she leaves the version out. Before that, Bob sets 7, which she does not know.");
     let bobs = scale_patch(bob, &Patch::Merge(json!({"spec": {"replicas": 7}}))).await?;
     let bobs = bobs.spec.and_then(|spec| spec.replicas);
     let answer = replace(alice, None, 5).await;

@@ -51,7 +51,7 @@ pub(super) async fn two(ctx: &ScenarioContext) -> Result<(Actor, Actor)> {
 async fn unowned(ctx: &ScenarioContext) -> Result<()> {
     let (provisioner, _scaler) = two(ctx).await?;
     let third = ctx.actor("budget").await?;
-    ctx.say("A third one is to say what the pool costs. It copies the status, sets its message and its list of conditions in the copy, and PUTs that. In the meantime the provisioner reports two nodes more.");
+    ctx.say("A third controller reports what the pool costs. It copies the status, sets its message and its list of conditions in the copy, and PUTs that. In the meantime the provisioner reports two nodes more.");
     let mut copy = third.api::<Pool>().get(POOL).await?;
     report(&provisioner, &provisioned(3)?).await?;
     let status = copy.status.get_or_insert_default();
@@ -60,7 +60,7 @@ async fn unowned(ctx: &ScenarioContext) -> Result<()> {
     status.conditions = vec![condition("WithinBudget", "True", "Shown")?];
     let refused = put(&third, copy.clone()).await;
     ctx.check("the first PUT is refused, as it should be", refused.is_err_and(|error| is_conflict(&error)));
-    ctx.say("So it is wrapped in a retry: read again, put in the status that was computed, PUT.");
+    ctx.say("So its code gets a retry: read again, insert the computed status, PUT.");
     let mut fresh = third.api::<Pool>().get(POOL).await?;
     let before = fresh.status.as_ref().and_then(|status| status.ready);
     fresh.status.clone_from(&copy.status);
@@ -141,7 +141,7 @@ async fn owned(ctx: &ScenarioContext) -> Result<()> {
 }
 
 async fn collision(ctx: &ScenarioContext, third: &Actor) -> Result<()> {
-    ctx.say("Had it chosen a condition type that is taken, it would have been told as soon as the two say different things:");
+    ctx.say("If it uses a condition type that another controller owns, it gets a conflict as soon as the two values differ:");
     let mut body = list("Ready")?;
     body["conditions"][0]["status"] = json!("False");
     let Err(error @ WriteError::FieldManager { .. }) = apply_status(third, POOL, &body, false).await else {

@@ -62,7 +62,7 @@ async fn shared(ctx: &ScenarioContext, provisioner: &Actor, budget: &Actor) -> R
     }
     ctx.check_eq("after none of the four reports was what both had said in the pool", &whole, &0);
     let conflicts = provisioner.counts().conflicts + budget.counts().conflicts;
-    ctx.check_eq("and none of the six met a 409: one owner has no dispute", &conflicts, &0);
+    ctx.check_eq("and none of the six got a 409: there is only one owner", &conflicts, &0);
     Ok(())
 }
 

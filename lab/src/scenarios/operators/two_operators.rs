@@ -110,7 +110,7 @@ async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -
 
 /// Compares `managedFields` with the ownership contract.
 fn whose_fields(ctx: &ScenarioContext, pool: &NodePool) -> Result<()> {
-    ctx.say("The API server keeps a book of who wrote which field, managedFields:");
+    ctx.say("The API server records in managedFields who wrote which field:");
     let mut table = Table::new(&["field manager", "through", "by", "fields"]);
     let book = account::managed(pool)?;
     for Managed { manager, subresource, operation, fields } in &book {

@@ -50,7 +50,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 
 fn on_paper(ctx: &ScenarioContext) {
     let rate = Rate::default();
-    ctx.say("The bucket holds 20 tokens, and gets a new one each 100 ms. What each of 25 requests has to wait that are made at once:");
+    ctx.say("The bucket holds 20 tokens, and gets a new one each 100 ms. How long each of 25 simultaneous requests has to wait:");
     let mut bucket = TokenBucket::new(rate);
     let waits: Vec<Duration> = (0..25).map(|_| bucket.reserve(Duration::ZERO)).collect();
     let lines: Vec<_> =
@@ -162,7 +162,7 @@ fn emptied_of(rate: Rate) -> RateLimiter {
 
 async fn first_attempt(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "quiet").await?;
-    ctx.say("A limiter does not ask what a request is for. A write that meets no conflict, when earlier requests have emptied the bucket:");
+    ctx.say("A rate limiter does not know what a request is for. A write without a conflict, after earlier requests have emptied the bucket:");
     let began = Instant::now();
     let options = WriteOptions::new("alice").with_protection(Protection::default().with_limiter(emptied()));
     let outcome = contest.update(&options).await?;
@@ -325,7 +325,7 @@ async fn leaving(ctx: &ScenarioContext) -> Result<()> {
     );
     ctx.check_eq("the PUT was not sent", &contest.alice.requests().len(), &1);
 
-    ctx.say("The same without a deadline, by a program that is told to end.");
+    ctx.say("The same without a deadline, in a program that is cancelled.");
     let token = CancellationToken::new();
     let patient = RetryPolicy::default().with_deadline(None);
     let options = WriteOptions::new("alice")

@@ -140,7 +140,7 @@ async fn single(ctx: &ScenarioContext) -> Result<Cost> {
     let contest = Contest::new(ctx, "painters").await?;
     let before = notices_so_far(ctx).await?;
     contest.interfere(2);
-    ctx.say("Each write by itself: `update_status` and `update` retry their own write and nothing else, and decide inside. The notice comes when it is true, under a name of its own, so that a second sync finds it there. Bob is faster twice, at `painters`.");
+    ctx.say("Each write by itself: `update_status` and `update` retry their own write and nothing else, and decide inside. The notice is sent only when it is true, under a name of its own, so that a second sync finds it. Bob is faster twice, at `painters`.");
     let options = WriteOptions::new("alice");
     sync_by_writes(&contest, &options).await?;
     let cost =

@@ -156,7 +156,7 @@ async fn with_put_once(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let status = once::put(&pools, NAME, Subresource::Status, &options, &copy).await;
     let object = once::put(&pools, NAME, Subresource::Main, &options, &copy).await;
     let scale = once::put_scale(&pools, NAME, &options, &view, 7).await;
-    ctx.check("put_once of the ConfigMap is refused", is_refused(&map));
+    ctx.check("once::put of the ConfigMap is refused", is_refused(&map));
     ctx.check(
         "put_once of the custom resource and of its status are refused",
         is_refused(&object) && is_refused(&status),

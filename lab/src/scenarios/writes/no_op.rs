@@ -209,7 +209,7 @@ async fn another_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
 
 /// A count that was set through the object, and then to the same value through `/scale`.
 async fn by_scale(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
-    ctx.say("And there is one that no manager means. The count 3 of a second pool was set through the object. Alice now PUTs 3 to /scale, three times.");
+    ctx.say("And there is one that no manager intends. The count 3 of a second pool was set through the object. Alice now PUTs 3 to /scale, three times.");
     let made = ctx.set(&pool("counted", 3)).await?;
     let made_version = made.resource_version().context("no version")?;
     let watcher = ctx.actor("watcher").await?;

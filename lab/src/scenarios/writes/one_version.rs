@@ -55,7 +55,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     }
     own_fields(ctx, &alice, &controller, &mut table).await?;
     ctx.table(table);
-    ctx.say("Which of these happens most in a cluster is a question of who writes how often; the table has each kind of write equally often.");
+    ctx.say("How often each of these happens in a cluster depends on how often each client writes; the table has each kind of write equally often.");
     Ok(())
 }
 

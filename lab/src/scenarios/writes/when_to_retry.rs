@@ -228,7 +228,7 @@ async fn the_decision(ctx: &ScenarioContext, person: &Actor, table: &mut Table) 
 }
 
 async fn nothing(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
-    ctx.say("And what is the controller's own, such as how many replicas it has counted, needs no retry: it is applied, whatever others have written.");
+    ctx.say("And a field that only the controller writes, such as how many replicas it has counted, needs no retry: the controller applies it, whatever others have written.");
     ctx.set(&pool("nothing", 3)).await?;
     let controller = ctx.actor("controller").await?;
     let pools = controller.api::<Pool>();

@@ -114,7 +114,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
         Table::new(&["what happened", "code", "class", "ends as", "requests", "what it deserves"]);
     ctx.say("First, what depends on the object. Each of these operations goes through conflict_retry, which sends as many requests as such an answer deserves.");
     object::all(ctx, &mut table, &old).await?;
-    ctx.say("Then, what depends on who asks: a token that the server has not issued, and a service account without any rights.");
+    ctx.say("Then, what depends on the client: a token that the server has not issued, and a service account without any rights.");
     identity::all(ctx, &mut table).await?;
     ctx.say("Last, what depends on the moment: an eviction that a disruption budget holds back, and a server that is not there, which is tried twice.");
     moment::all(ctx, &mut table).await?;
