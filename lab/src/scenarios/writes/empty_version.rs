@@ -158,10 +158,10 @@ async fn with_put_once(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let scale = once::put_scale(&pools, NAME, &options, &view, 7).await;
     ctx.check("once::put of the ConfigMap is refused", is_refused(&map));
     ctx.check(
-        "put_once of the custom resource and of its status are refused",
+        "once::put of the custom resource and of its status are refused",
         is_refused(&object) && is_refused(&status),
     );
-    ctx.check("scale_put_once is refused", is_refused(&scale));
+    ctx.check("once::put_scale is refused", is_refused(&scale));
     ctx.check_eq("no request was sent", &(alice.counts().requests - before), &0);
     let refusal = scale.err().context("it was not refused")?;
     ctx.quote(&refusal.to_string());
