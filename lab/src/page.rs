@@ -87,6 +87,8 @@ fn transcript(page: &mut String, events: &[TranscriptEvent], names: &Redactions)
             What::Table(table) => {
                 block.code(page, &columns(table, |cell| names.text(cell)).join("\n"));
             }
+            // They differ from run to run; `--bill` draws them.
+            What::Costs { .. } => {}
             What::Check { claim, holds } => {
                 let mark = if *holds { "✓" } else { "✗" };
                 block.item(page, &format!("- {mark} {}", names.text(claim)));
@@ -109,6 +111,9 @@ fn why(page: &mut String, notes: &PageNotes) {
     page.push_str("\n## Read next\n\n");
     for name in &notes.next {
         page.push_str(&format!("- [{}]({name}.md)\n", title(name)));
+    }
+    for link in &notes.documents {
+        page.push_str(&format!("- [{}]({})\n", link.title, link.url));
     }
     page.push_str("- To look up an error message: [first aid](../first-aid/README.md)\n");
     page.push_str(&format!("\n<sub>Search terms: {}.</sub>\n", notes.search.join("; ")));

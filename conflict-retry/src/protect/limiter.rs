@@ -242,6 +242,11 @@ impl RateLimiter {
         self.shared.with_bucket(|state, now| state.bucket.try_take_after(now, state.waiting))
     }
 
+    /// Takes a token without waiting for it: the bucket owes it, and later callers wait longer.
+    pub(crate) fn charge(&self) {
+        self.shared.with_bucket(|state, now| state.bucket.reserve(now));
+    }
+
     /// Number of callers waiting for a token, for a gauge.
     pub fn waiting(&self) -> u32 {
         lock(&self.shared.state).waiting

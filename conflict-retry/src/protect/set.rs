@@ -37,7 +37,9 @@ impl Protection {
         self
     }
 
-    /// Limits the requests per second, reads included. Requests wait for their turn.
+    /// Limits the requests per second, reads included. A read waits for its turn; the write that it leads to does not, since
+    /// the copy would be old when it is sent. That write still takes a token: the next read waits longer. So up to one
+    /// request for each running write may go beyond the burst.
     #[cfg(feature = "rate-limiter")]
     #[must_use]
     pub fn with_limiter(mut self, limiter: RateLimiter) -> Self {

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::time::Instant;
 
 use super::fault_tests::webhook_fault;
 use super::report_tests::recorded;
-use super::tests::{conflict, error, map, maps, ok, options, put_new, verbs, wants};
+use super::tests::{body, conflict, error, map, maps, object, ok, options, put_new, verbs, wants};
 use super::*;
+use crate::freshness::{CachedObject, Newer, Source};
 use crate::observe::Observer;
 use crate::options::WriteOptions;
 use crate::outcome::WriteError;
@@ -93,14 +95,69 @@ async fn every_change_of_the_circuit_is_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_wait_for_the_rate_limiter() {
+async fn the_limiter_holds_up_the_read_and_not_the_write_after_it() {
     let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
-    let options = protected(Protection::default().with_limiter(limiter));
-    let (api, seen) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
+    let options = protected(Protection::default().with_limiter(limiter.clone()));
+    let answers = || vec![ok(map("1", "old")), ok(map("2", "new"))];
+    let (api, seen) = maps(answers());
     let start = Instant::now();
     let _ = update(&api, "m", wants("new")).put().with(&options).outcome().await.unwrap();
     assert_eq!(verbs(&seen), ["GET", "PUT"]);
-    assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    // Both requests are paid for: the next read waits for two tokens.
+    let (api, _) = maps(answers());
+    let _ = update(&api, "m", wants("new")).put().with(&options).outcome().await.unwrap();
+    let elapsed = start.elapsed();
+    assert!(elapsed >= Duration::from_millis(199) && elapsed < Duration::from_millis(210), "{elapsed:?}");
+}
+
+/// A watch whose copy changes while a write waits.
+struct Cache(Mutex<ConfigMap>);
+
+impl CachedObject<ConfigMap> for Cache {
+    fn latest(&self) -> Option<ConfigMap> {
+        Some(self.0.lock().unwrap().clone())
+    }
+
+    fn newer(&self, _version: String) -> Newer<'_, ConfigMap> {
+        Box::pin(std::future::pending())
+    }
+
+    fn wrote(&self, written: &ConfigMap) {
+        *self.0.lock().unwrap() = written.clone();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watched_copy_that_waited_for_the_limiter_is_taken_again() {
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let options = protected(Protection::default().with_limiter(limiter.clone()));
+    limiter.acquire().await;
+    let cache = Cache(Mutex::new(object("5", "old")));
+    let (api, seen) = maps(vec![ok(map("7", "new"))]);
+    let write = update(&api, "m", wants("new")).put().with(&options).from(Source::Watched(&cache)).outcome();
+    let (result, ()) = tokio::join!(write, async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        *cache.0.lock().unwrap() = object("6", "old");
+    });
+    assert_eq!(result.unwrap().label(), "written");
+    assert_eq!(verbs(&seen), ["PUT"]);
+    assert_eq!(body(&seen, 0)["metadata"]["resourceVersion"], "6");
+    // One request, one token.
+    assert_eq!(limiter.try_take().unwrap_err(), Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watched_copy_that_is_as_wanted_does_not_wait_for_the_limiter() {
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let options = protected(Protection::default().with_limiter(limiter.clone()));
+    limiter.acquire().await;
+    let cache = Cache(Mutex::new(object("5", "new")));
+    let (api, seen) = maps(vec![]);
+    let start = Instant::now();
+    let same = update(&api, "m", wants("new")).put().with(&options).from(Source::Watched(&cache)).outcome();
+    assert_eq!(same.await.unwrap().label(), "unchanged");
+    assert_eq!((verbs(&seen).len(), start.elapsed()), (0, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,6 +166,7 @@ async fn waiting_for_permission_and_waiting_between_attempts_are_reported_separa
     let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
     let queue = KeyQueue::new();
     let (api, _) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
+    limiter.acquire().await;
     let held = queue.lock(format!("{}/m", api.resource_url())).await;
     let options = options.with_protection(Protection::default().with_limiter(limiter).with_queue(queue));
     let write = update(&api, "m", wants("new")).put().with(&options).outcome();
@@ -119,7 +177,7 @@ async fn waiting_for_permission_and_waiting_between_attempts_are_reported_separa
     assert_eq!(result.unwrap().label(), "written");
     let end = diary.ends.lock().unwrap().pop().unwrap();
     assert_eq!(end.waited, Duration::ZERO);
-    assert!(end.queued >= Duration::from_millis(139) && end.queued < Duration::from_millis(150), "{end:?}");
+    assert!(end.queued >= Duration::from_millis(99) && end.queued < Duration::from_millis(110), "{end:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,11 +185,11 @@ async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_confli
     let (diary, options) = recorded();
     let limiter = RateLimiter::new(Rate::new(0.5, 1).unwrap());
     let options = options.with_protection(Protection::default().with_limiter(limiter.clone()));
-    // The only token is taken, so the write waits two seconds for the next one.
+    // The only token is taken: the write waits two seconds for the next one, and so does the read after the conflict.
     let _ = limiter.acquire().await;
     let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
     let _ = put_new(&api, &options).await.unwrap();
     let end = diary.ends.lock().unwrap().pop().unwrap();
     // The scripted server answers at once: the window is one and a half times the shortest cycle, a millisecond.
-    assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_secs(5), "{end:?}");
+    assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_millis(3_900), "{end:?}");
 }

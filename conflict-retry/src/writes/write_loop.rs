@@ -190,6 +190,13 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
             WriteDecision::Fail(failure) => return Ok(Err(failure)),
             WriteDecision::ReadLive => continue,
         };
+        // A copy that waited for the rate limiter may be old.
+        if let (Source::Watched(cache), ReadSource::Watch) = (source, from)
+            && state.waited_to_write().await?
+        {
+            next = cache.latest().map(|seen| (W::Seen::of(seen), ReadSource::Watch));
+            continue;
+        }
         if let Some(path) = kind.overwritten() {
             state.overwrote(&path);
         }

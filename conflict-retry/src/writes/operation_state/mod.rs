@@ -2,6 +2,7 @@
 //! module each: requests, waits, protections, errors, reports.
 
 mod errors;
+mod pace;
 mod protections;
 mod reports;
 mod request;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::pace::Pace;
 use self::protections::Held;
 use super::Writable;
 use super::target::WriteTarget;
@@ -42,6 +44,7 @@ pub(super) struct OperationState<'a> {
     queued: Duration,
     maybe_written: bool,
     last: Option<Failed>,
+    pace: Pace,
     held: Held,
 }
 
@@ -59,6 +62,7 @@ impl<'a> OperationState<'a> {
             queued: Duration::ZERO,
             maybe_written: false,
             last: None,
+            pace: Pace::default(),
             held: Held::default(),
         }
     }

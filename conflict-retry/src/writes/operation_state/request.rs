@@ -13,11 +13,7 @@ impl OperationState<'_> {
         verb: Verb,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<Result<T, Failed>, WriteError> {
-        if let Some(limiter) = &self.options.protection().limiter {
-            let queued = self.queued;
-            self.await_permission(limiter.acquire()).await?;
-            self.attempts.throttled(self.queued.saturating_sub(queued));
-        }
+        self.pass_limiter(verb).await?;
         let Some(timeout) =
             self.options.time_left(verb).filter(|_| !self.options.policy().cancellation().is_cancelled())
         else {

@@ -30,7 +30,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A rate limiter in the retry loop: 10 requests a second, burst 20",
     rows: &["3i"],
     refutes: &[],
-    lesson: "A rate limiter delays all requests, first attempts too. It prevents no conflict; if it makes a writer wait between its read and its PUT, it causes conflicts.\nA waiting writer must be able to stop: when it is cancelled, and when its deadline has passed.",
+    lesson: "A rate limiter delays all requests, first attempts too. It prevents no conflict; if it makes a writer wait between its read and its PUT, it causes conflicts. So conflict-retry waits before the read, and counts the write afterwards.\nA waiting writer must be able to stop: when it is cancelled, and when its deadline has passed.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -65,9 +65,9 @@ fn on_paper(ctx: &ScenarioContext) {
     ctx.check_eq("the next five pass 100 ms after one another", &rest, &wanted);
 }
 
-/// Time until the tokens beyond the bucket's size are available.
+/// Time until the tokens beyond the bucket's size are available. The last PUT does not wait for its own.
 fn needed(rate: Rate) -> Duration {
-    rate.interval() * REQUESTS.saturating_sub(rate.burst())
+    rate.interval() * (REQUESTS - 1).saturating_sub(rate.burst())
 }
 
 /// The result of a contested write.
@@ -79,7 +79,7 @@ struct Paced {
 }
 
 async fn in_the_loop(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "A write that meets twelve conflicts, because Bob is made to write before each PUT, and pauses 1 ms after each: 26 requests. Once without a limiter, once with one, which each request passes, reads as well. (On a machine where 26 requests alone take longer than 300 ms new tokens come before they are needed; there the limiter, and the numbers below, are made slower until they do not.)";
+    let intro = "A write that meets twelve conflicts, because Bob is made to write before each PUT, and pauses 1 ms after each: 26 requests. Once without a limiter, once with one, in which each request costs a token, reads as well. (On a machine where 26 requests alone take longer than 300 ms new tokens come before they are needed; there the limiter, and the numbers below, are made slower until they do not.)";
     let (free, limited, rate) = ctx.racing(intro, both(ctx)).await?;
     let mut table = Table::new(&["", "requests", "of them 409"]);
     let mut live = Table::new(&["", "waited for tokens", "took"]);
@@ -91,7 +91,7 @@ async fn in_the_loop(ctx: &ScenarioContext) -> Result<()> {
     ctx.live_table(live);
     ctx.check_eq("without a limiter nothing waits for a token", &free.queued, &Duration::ZERO);
     ctx.check(
-        "with it, six tokens more than the bucket holds take six times 100 ms at least",
+        "with it, the last read needs five tokens more than the bucket holds: five times 100 ms at least",
         limited.took >= needed(rate),
     );
     ctx.check(
@@ -161,21 +161,20 @@ fn emptied_of(rate: Rate) -> RateLimiter {
 }
 
 async fn first_attempt(ctx: &ScenarioContext) -> Result<()> {
-    let contest = Contest::new(ctx, "quiet").await?;
-    ctx.say("A rate limiter does not know what a request is for. A write without a conflict, after earlier requests have emptied the bucket:");
+    let (one, other) = (Contest::new(ctx, "quiet").await?, Contest::new(ctx, "quiet-too").await?);
+    ctx.say("A rate limiter does not know what a request is for. Two writes without a conflict, one after the other, after earlier requests have emptied the bucket:");
     let began = Instant::now();
     let options = WriteOptions::new("alice").with_protection(Protection::default().with_limiter(emptied()));
-    let outcome = contest.update(&options).await?;
+    let outcomes = [one.update(&options).await?.label(), other.update(&options).await?.label()];
     let took = began.elapsed();
-    let counts = contest.alice.counts();
-    ctx.check_eq(
-        "it is written at the first attempt, with two requests",
-        &(outcome.label(), counts.requests, counts.conflicts),
-        &("written", 2, 0),
-    );
+    ctx.check_eq("both are written", &outcomes, &["written", "written"]);
+    let counts = [&one, &other]
+        .map(|contest| contest.alice.counts())
+        .map(|counts| (counts.requests, counts.conflicts));
+    ctx.check_eq("at the first attempt, with two requests each", &counts, &[(2, 0), (2, 0)]);
     ctx.check(
-        "and pays two tokens, for its read and its PUT: 200 ms at least, without any retry",
-        took >= Rate::default().interval() * 2,
+        "the first read waits for one token, and the second for two, because the first PUT was sent on credit: 300 ms at least, without any retry",
+        took >= Rate::default().interval() * 3,
     );
     Ok(())
 }
@@ -184,10 +183,10 @@ async fn first_attempt(ctx: &ScenarioContext) -> Result<()> {
 const RIVAL_PAUSE: Duration = Duration::from_millis(20);
 /// Tokens a second beside him: so few that he writes during each wait on a busy machine too.
 const BESIDE_PER_SECOND: f64 = 2.0;
-/// Attempts of the writer that pays a token for each request.
-const FEW: i32 = 5;
-/// Attempts of the writer that pays a token for each attempt, at most.
-const MANY: usize = 20;
+/// Attempts of the writer that waits before each request.
+const FEW: usize = 5;
+/// Attempts of the writer that waits before each read, at most.
+const MANY: i32 = 20;
 
 /// The result of a write beside a Bob who runs freely.
 struct Beside {
@@ -204,11 +203,11 @@ impl Beside {
 }
 
 async fn free_rival(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "Now Bob runs freely: he writes the pool every 20 ms, whatever Alice does. Her bucket is empty, and a token comes every 500 ms. She spends them in two ways. One token for each request, as above: then she waits between her read and her PUT as well; five attempts. And one token for each attempt, before its read; twenty attempts at most.";
-    let (by_request, by_attempt) = ctx.racing(intro, both_ways(ctx)).await?;
-    let mut table = Table::new(&["a token for each", "waits between read and PUT", "end"]);
-    let mut live = Table::new(&["a token for each", "attempts", "of them 409", "end"]);
-    for (what, waits, beside) in [("request", "500 ms", &by_request), ("attempt", "no", &by_attempt)] {
+    let intro = "Now Bob runs freely: he writes the pool every 20 ms, whatever Alice does. Her bucket is empty, and a token comes every 500 ms. She waits for them in two ways. Before each request, as the limiter in client-go's REST client does: then she waits between her read and her PUT as well; five attempts. And before each read only, as conflict-retry does: the PUT follows at once, and the next read waits for its token too; twenty attempts at most.";
+    let (by_request, by_read) = ctx.racing(intro, both_ways(ctx)).await?;
+    let mut table = Table::new(&["waits before each", "waits between read and PUT", "end"]);
+    let mut live = Table::new(&["waits before each", "attempts", "of them 409", "end"]);
+    for (what, waits, beside) in [("request", "500 ms", &by_request), ("read", "no", &by_read)] {
         let end = if beside.is_written { "written" } else { "given up" };
         table.row(&[&what, &waits, &end]);
         live.row(&[&what, &beside.attempts, &beside.conflicts, &end]);
@@ -216,28 +215,40 @@ async fn free_rival(ctx: &ScenarioContext) -> Result<()> {
     ctx.table(table);
     ctx.live_table(live);
     ctx.check_eq(
-        "a token for each request: five attempts, five conflicts, because Bob writes during each wait",
+        "before each request: five attempts, five conflicts, because Bob writes during each wait",
         &(by_request.attempts, by_request.conflicts, by_request.is_written),
         &(5, 5, false),
     );
-    ctx.check("a token for each attempt: written", by_attempt.is_written);
+    ctx.check("before each read: written", by_read.is_written);
     Ok(())
 }
 
-/// A write that pays for each request, and one that pays for each attempt.
+/// A write that waits before each request, and one that waits before each read.
 async fn both_ways(ctx: &ScenarioContext) -> Result<(Beside, Beside)> {
     let rival = Rival::start(ctx, "each-request").await?;
     let by_request = by_request(ctx, "each-request").await;
     rival.end().await?;
-    let rival = Rival::start(ctx, "each-attempt").await?;
-    let by_attempt = by_attempt(ctx, "each-attempt").await;
+    let rival = Rival::start(ctx, "each-read").await?;
+    let by_read = by_read(ctx, "each-read").await;
     rival.end().await?;
-    Ok((by_request?, by_attempt?))
+    Ok((by_request?, by_read?))
 }
 
 async fn by_request(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
+    let (alice, limiter) = (ctx.actor("alice").await?, emptied_of(slow_rate()?));
+    for _ in 0..FEW {
+        match attempt(&alice, name, &limiter).await {
+            Ok(_) => return Ok(Beside::of(&alice, true)),
+            Err(error) if is_conflict(&error) => {}
+            Err(error) => bail!(error),
+        }
+    }
+    Ok(Beside::of(&alice, false))
+}
+
+async fn by_read(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
     let alice = ctx.actor("alice").await?;
-    let quick = Backoff::new(FEW, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
+    let quick = Backoff::new(MANY, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
     let options = WriteOptions::new("alice")
         .with_policy(RetryPolicy::from_backoff(quick)?)
         .with_protection(Protection::default().with_limiter(emptied_of(slow_rate()?)));
@@ -249,24 +260,13 @@ async fn by_request(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
     Ok(Beside::of(&alice, is_written))
 }
 
-async fn by_attempt(ctx: &ScenarioContext, name: &str) -> Result<Beside> {
-    let (alice, limiter) = (ctx.actor("alice").await?, emptied_of(slow_rate()?));
-    for _ in 0..MANY {
-        limiter.acquire().await;
-        match attempt(&alice, name).await {
-            Ok(_) => return Ok(Beside::of(&alice, true)),
-            Err(error) if is_conflict(&error) => {}
-            Err(error) => bail!(error),
-        }
-    }
-    Ok(Beside::of(&alice, false))
-}
-
 #[expect(clippy::disallowed_methods, reason = "the parts of a hand-written loop")]
-async fn attempt(alice: &Actor, name: &str) -> Result<Pool, kube::Error> {
+async fn attempt(alice: &Actor, name: &str, limiter: &RateLimiter) -> Result<Pool, kube::Error> {
     let pools = alice.api::<Pool>();
+    limiter.acquire().await;
     let mut pool = pools.get(name).await?;
     pool.spec.replicas = Some(GOAL);
+    limiter.acquire().await;
     pools.replace(name, &PostParams::default(), &pool).await
 }
 
@@ -308,8 +308,9 @@ async fn keep_writing(
 
 async fn leaving(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "patient").await?;
-    ctx.say("A limiter that has one token an hour. The read takes it; the PUT waits for the next, under a policy that allows 200 ms in all.");
+    ctx.say("A limiter that has one token an hour, which another request has taken. The read waits for the next, under a policy that allows 200 ms in all.");
     let limiter = RateLimiter::new(Rate::new(1.0 / 3600.0, 1)?);
+    limiter.acquire().await;
     let protection = Protection::default().with_limiter(limiter.clone());
     let short = RetryPolicy::default()
         .with_max_attempts(NonZeroU32::MIN)
@@ -323,7 +324,7 @@ async fn leaving(ctx: &ScenarioContext) -> Result<()> {
         "its turn does not come: it is held back, and nothing is written",
         matches!(by, ThrottledBy::WaitTimeout(_)) && !maybe_written,
     );
-    ctx.check_eq("the PUT was not sent", &contest.alice.requests().len(), &1);
+    ctx.check_eq("no request was sent", &contest.alice.requests().len(), &0);
 
     ctx.say("The same without a deadline, in a program that is cancelled.");
     let token = CancellationToken::new();
@@ -346,6 +347,6 @@ async fn leaving(ctx: &ScenarioContext) -> Result<()> {
     waits?;
     ctx.check("it stops waiting", matches!(answer, Err(WriteError::Cancelled { .. })));
     ctx.check_eq("leaves the queue", &limiter.waiting(), &0);
-    ctx.check_eq("and sends nothing", &contest.alice.requests().len(), &1);
+    ctx.check_eq("and sends nothing", &contest.alice.requests().len(), &0);
     Ok(())
 }
