@@ -14,6 +14,7 @@ pub mod cost;
 pub mod cures;
 pub mod event;
 pub mod forgetting;
+pub mod guide;
 pub mod index;
 pub mod narrate;
 pub mod page;

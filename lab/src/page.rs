@@ -12,7 +12,7 @@ use crate::narrate::{columns, request_line};
 use crate::page_notes::PageNotes;
 use crate::redact::Redactions;
 use crate::scenario::Scenario;
-use crate::{checklist, cures, index, page_notes, picture, scenarios};
+use crate::{checklist, cures, guide, index, page_notes, picture, scenarios};
 
 /// The directory of all documents.
 fn documents() -> PathBuf {
@@ -172,6 +172,7 @@ pub fn written_without_a_run() -> Vec<(String, String)> {
         ("conflicts/README.md".to_owned(), index::page(&all)),
         ("cures/README.md".to_owned(), cures::page::index()),
         ("first-aid/README.md".to_owned(), first_aid::page::index()),
+        (guide::THIRD_CONTROLLER.to_owned(), guide::third_controller()),
     ];
     pages.extend(TASKS.iter().map(|task| (format!("cures/{}.md", task.id), cures::page::of_task(task))));
     let cure = |id: &str| task(id).map_or_else(|| id.to_owned(), |task| task.title.to_owned());
