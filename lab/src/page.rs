@@ -48,7 +48,7 @@ pub fn render(scenario: &Scenario, events: &[TranscriptEvent], namespace: &str) 
         ));
     }
     if !scenario.refutes.is_empty() {
-        page.push_str("\n## Often said, and wrong\n\n");
+        page.push_str("\n## Wrong claims\n\n");
         for id in scenario.refutes {
             if let Some(claim) = checklist::claim(id) {
                 page.push_str(&format!("- “{}” In fact: {}\n", claim.said, claim.fact));
@@ -115,8 +115,8 @@ fn why(page: &mut String, notes: &PageNotes) {
     for link in &notes.documents {
         page.push_str(&format!("- [{}]({})\n", link.title, link.url));
     }
-    page.push_str("- An error text of your own: [first aid](../first-aid/README.md)\n");
-    page.push_str(&format!("\n<sub>Searched for as: {}.</sub>\n", notes.search.join("; ")));
+    page.push_str("- To look up an error message: [first aid](../first-aid/README.md)\n");
+    page.push_str(&format!("\n<sub>Search terms: {}.</sub>\n", notes.search.join("; ")));
 }
 
 /// The rows of the checklist.
@@ -125,7 +125,7 @@ fn footer(page: &mut String, scenario: &Scenario) {
         let rows =
             scenario.rows.iter().map(|row| format!("**{row}** {}", checklist::row(row).unwrap_or_default()));
         page.push_str(&format!(
-            "\n<sub>Rows of the [checklist](README.md) that it shows: {}.</sub>\n",
+            "\n<sub>This page shows these rows of the [checklist](README.md): {}.</sub>\n",
             rows.collect::<Vec<_>>().join("; ")
         ));
     }

@@ -25,10 +25,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "strategies",
-    title: "Four ways to write, under a storm of foreign writes",
+    title: "Four ways to write while other writers are busy: update, retry, patch, apply",
     rows: &["2f", "2g", "2j"],
     refutes: &["always-retry", "conflicts-are-certain"],
-    lesson: "All four end in the same nodes and lose nothing; they differ in what a race costs: passes made again, reads, attempts, or nothing.\nWrite your own fields alone, guard the one value that you share, and there is nothing left to retry.",
+    lesson: "All four end with the same nodes and lose nothing; they differ in what a race costs: repeated reconciles, reads, attempts, or nothing.\nWrite only your own fields, guard the one value that you share, and there is nothing left to retry.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -57,7 +57,7 @@ struct Measured {
 }
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("Two operators write one pool: the NodePool operator its status, the Autoscaler its replicas and its own part of the status. A third party writes labels, annotations and bounds of the same pool, ten times a second. 8 pods come, which need 4 nodes, and go again; then the nodes go. This is played four times. lazy sends the object from its cache, and at a conflict gives up and lets the whole pass run again. retry reads, changes and PUTs, again and again until it is through. patch sends what changes with the version that it saw, and reads only to try again. guarded sends its own status fields and no version, and with the replicas the number that it decided from.");
+    ctx.say("Two operators write one pool: the NodePool operator its status, the Autoscaler its replicas and its own part of the status. A third party writes labels, annotations and bounds of the same pool, ten times a second. 8 pods are created, which need 4 nodes, and are deleted again; then the nodes are removed. This runs four times. lazy sends the object from its cache; after a conflict it gives up and the whole reconcile runs again. retry reads, changes and PUTs until it succeeds. patch sends only its changes, with the version that it read, and reads again only after a conflict. guarded sends its own status fields without a version, and guards the replicas with the generation that it decided from.");
     let mut all = Vec::new();
     let mut forms = Table::new(&["strategy", "status is written by", "replicas are written by"]);
     for (strategy, status, scale) in STRATEGIES {
@@ -74,11 +74,11 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
         );
         all.push(measured);
     }
-    ctx.say("Each has brought its 4 nodes and taken them away again. As the API server saw it:");
+    ctx.say("Each strategy has created its 4 nodes and removed them again. As the API server saw it:");
     ctx.table(forms);
     ctx.costs(all.iter().map(|played| played.cost.clone()).collect());
     ctx.say(&format!("Why does guarded meet no 409? {}", account::WHY_NO_409));
-    ctx.say("What each pays for the race differs from run to run, and so does how many 409s the third party causes; in a terminal all of it is shown. What always holds:");
+    ctx.say("The costs of the race differ from run to run, and so does the number of 409s that the third party causes; the terminal shows all of them. What always holds:");
     compare(ctx, &all);
     Ok(())
 }
@@ -125,7 +125,7 @@ fn compare(ctx: &ScenarioContext, all: &[Measured]) {
     table.row(&[&"retry", &"more than patch", &"some", &""]);
     table.row(&[&"patch", &"fewer than retry", &"as many as chance brings", &""]);
     table.row(&[&"guarded", &"fewer than lazy and retry", &"none", &""]);
-    ctx.say("The bill, as far as it is the same in each run; the numbers of this one are shown live:");
+    ctx.say("The costs that are the same in each run; the terminal also shows the numbers of this run:");
     ctx.table(table);
     ctx.check("lazy: more than one request for a granted write", is_less(Some(1.0), lazy));
     ctx.check("patch: fewer requests for a granted write than retry", is_less(patch, retry));
