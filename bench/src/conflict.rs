@@ -11,10 +11,10 @@ use e2e::control_plane::go::inform;
 use crate::client_go::ClientGo;
 use crate::load::{Amount, Load, starts};
 use crate::policy::Policy;
-use crate::row::{Row, table};
+use crate::row::{Row, markdown, table};
 use crate::session::{Report, Session};
 use crate::tandem::Writers;
-use crate::{counter, plot};
+use crate::{counter, page, plot};
 
 /// Pause before each burst, so that watches have delivered the end of the previous one.
 const GAP_MS: f64 = 10.0;
@@ -29,6 +29,10 @@ pub(crate) struct Args {
     /// Draw requests and p99 against the number of writers here
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+
+    /// Put the table into this file, between the marks there, with the plot if there is one
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
 
     /// Under a minute, for a first look
     #[arg(long)]
@@ -63,7 +67,7 @@ struct Cell {
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
-    let Args { json, plot, quick, writers, policies, without_client_go } = args;
+    let Args { json, plot, markdown: document, quick, writers, policies, without_client_go } = args;
     ensure!(writers.iter().all(|writers| *writers > 0), "0 writers write nothing; give at least 1");
     let wanted = |policy: &Policy| {
         (policies.is_empty() || policies.contains(policy))
@@ -85,9 +89,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         let text = serde_json::to_string_pretty(&rows)?;
         std::fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if let Some(path) = plot {
-        std::fs::write(&path, plot::svg(&rows))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(path) = &plot {
+        std::fs::write(path, plot::svg(&rows)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = document {
+        // The plot stands beside the page.
+        let picture = plot.as_ref().and_then(|plot| plot.file_name()?.to_str());
+        page::fill(&path, "conflict", &markdown(&rows, picture))?;
     }
     ensure!(failures.is_empty(), "these were not measured to the end:\n{}", failures.join("\n"));
     let wrong: Vec<String> = rows.iter().filter_map(Row::lost).collect();

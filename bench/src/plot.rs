@@ -49,18 +49,22 @@ impl Axis {
     }
 }
 
-/// Colour and dashes of a policy.
+/// Light, and dark where the reader's system is.
+const STYLE: &str = "text{fill:#24292f}.page{fill:#fff}.frame{fill:none;stroke:#888}.grid{stroke:#888;stroke-opacity:.3}\
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}}";
+
+/// Colour and dashes of a policy. The colours can be told from a white page and from a dark one.
 fn style(policy: Policy) -> (&'static str, &'static str) {
     match policy {
-        Policy::Watched => ("#0b6e4f", ""),
-        Policy::Live => ("#35a16b", "7 3"),
-        Policy::GoRetry => ("#c1121f", ""),
-        Policy::GoBackoff => ("#e07a00", ""),
-        Policy::CompatRetry => ("#c1121f", "2 3"),
-        Policy::CompatBackoff => ("#e07a00", "2 3"),
-        Policy::Guarded => ("#3a5ba0", ""),
-        Policy::Merge => ("#3a5ba0", "7 3"),
-        Policy::Apply => ("#3a5ba0", "2 3"),
+        Policy::Watched => ("#12855f", ""),
+        Policy::Live => ("#1f9d6b", "7 3"),
+        Policy::GoRetry => ("#d62839", ""),
+        Policy::GoBackoff => ("#c86d00", ""),
+        Policy::CompatRetry => ("#d62839", "2 3"),
+        Policy::CompatBackoff => ("#c86d00", "2 3"),
+        Policy::Guarded => ("#4a78d0", ""),
+        Policy::Merge => ("#4a78d0", "7 3"),
+        Policy::Apply => ("#4a78d0", "2 3"),
     }
 }
 
@@ -77,8 +81,9 @@ pub(crate) fn svg(rows: &[Row]) -> String {
     let (width, height) = (2.0 * cell.0 + LEGEND, loads.len().max(1) as f64 * cell.1 + 10.0);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-         height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+         height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"13\" role=\"img\" \
+         aria-label=\"Requests per success and p99 over the number of writers\">\n<style>{STYLE}</style>\n\
+         <rect class=\"page\" width=\"100%\" height=\"100%\"/>\n"
     );
     let mut top = 34.0;
     for load in loads {
@@ -109,14 +114,14 @@ fn panel(rows: &[&Row], policies: &[Policy], measure: Measure, load: Load, corne
     let mut text = format!("<g transform=\"translate({:.1} {:.1})\">\n", corner.0, corner.1);
     text += &format!(
         "<text x=\"0\" y=\"-12\" font-weight=\"bold\">{}: {}</text>\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"none\" stroke=\"#888\"/>\n",
+         <rect class=\"frame\" width=\"{width}\" height=\"{height}\"/>\n",
         load.name(),
         measure.title
     );
     for tick in y.ticks() {
         let at = height - y.at(tick);
         text += &format!(
-            "<line x1=\"0\" x2=\"{width}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#ddd\"/>\
+            "<line class=\"grid\" x1=\"0\" x2=\"{width}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
              <text x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{tick}</text>\n",
             at + 4.0
         );
@@ -128,7 +133,7 @@ fn panel(rows: &[&Row], policies: &[Policy], measure: Measure, load: Load, corne
         #[expect(clippy::cast_precision_loss, reason = "a number of writers is small")]
         let at = x.at(count as f64);
         text += &format!(
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{height}\" stroke=\"#ddd\"/>\
+            "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"0\" y2=\"{height}\"/>\
              <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{count}</text>\n",
             height + 18.0
         );
@@ -201,6 +206,11 @@ mod tests {
         assert_eq!(text.matches("<polyline").count(), 2 * 2 * 2);
         assert_eq!(text.matches("<circle").count(), 2 * 2 * 2 * 2);
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        for k in [2, 50] {
+            let tick = format!("text-anchor=\"middle\">{k}</text>");
+            assert_eq!(text.matches(&tick).count(), 2 * 2, "{k} writers in every panel");
+        }
+        assert!(text.contains("prefers-color-scheme:dark") && !text.contains("white"), "{text}");
     }
 
     #[test]

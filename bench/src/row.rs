@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::load::Load;
-use crate::numbers;
+use crate::numbers::{self, figure};
 use crate::policy::Policy;
 use crate::session::Report;
 
@@ -105,6 +105,51 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
+/// The share of calls that ended without a write, because the policy's attempts were used up.
+fn gave_up(row: &Row) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "thousands of calls at most")]
+    let (failed, made) = (row.give_ups as f64, row.expected as f64);
+    if row.give_ups == 0 { "0 %".to_owned() } else { format!("{:.1} %", 100.0 * failed / (failed + made)) }
+}
+
+/// The rows in Markdown: a table for each load, from which the site's script makes its bars. `picture` is the file of the
+/// plot, beside the page.
+pub(crate) fn markdown(rows: &[Row], picture: Option<&str>) -> String {
+    let mut text = String::new();
+    if let Some(picture) = picture {
+        text += &format!(
+            "![Requests per success, and p99 in milliseconds, over the number of writers; a line for each policy]({picture})\n\n"
+        );
+    }
+    for (load, title) in [
+        (Load::Burst, "All writers begin at once"),
+        (Load::Sustained, "Each writer begins in its own time, again and again"),
+    ] {
+        let mut of_load = rows.iter().filter(|row| row.load == load).peekable();
+        if of_load.peek().is_none() {
+            continue;
+        }
+        text += &format!(
+            "### {title}\n\n<!-- bill -->\n\n\
+             | writers | policy | requests per success | gave up | p50 ms | p99 ms |\n|---:|---|---:|---:|---:|---:|\n"
+        );
+        for row in of_load {
+            text += &format!(
+                "| {} | {}: {} | {:.2} | {} | {} | {} |\n",
+                row.k,
+                row.writer,
+                row.policy,
+                row.requests_per_success,
+                gave_up(row),
+                figure(row.p50_ms),
+                figure(row.p99_ms),
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +165,33 @@ mod tests {
                 format!("conflict-retry, default, watch-fed, 2 writers, burst: expected 40, found {total}")
             );
         }
+    }
+
+    #[test]
+    fn the_page_has_a_line_for_each_row_the_share_of_calls_that_gave_up_and_the_plot() {
+        let report = |give_ups| Report {
+            latencies_ms: vec![10.0, 1234.5],
+            requests: 9,
+            give_ups,
+            ..Report::default()
+        };
+        let rows = [
+            Row::new(Policy::Watched, 2, Load::Burst, &report(0), 30, 30),
+            Row::new(Policy::GoRetry, 50, Load::Burst, &report(10), 30, 30),
+        ];
+        let text = markdown(&rows, Some("conflict.svg"));
+        assert!(text.contains("](conflict.svg)"), "{text}");
+        assert!(
+            text.contains("| 2 | conflict-retry: default, watch-fed | 4.50 | 0 % | 10.0 | 1,235 |"),
+            "{text}"
+        );
+        assert!(text.contains("| 50 | client-go: DefaultRetry | 4.50 | 25.0 % | 10.0 | 1,235 |"), "{text}");
+        assert_eq!(
+            text.matches("<!-- bill -->").count(),
+            1,
+            "nothing was measured under the other load: {text}"
+        );
+        assert!(!markdown(&rows, None).contains("!["));
     }
 
     #[test]

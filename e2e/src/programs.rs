@@ -23,8 +23,8 @@ pub fn cargo() -> std::process::Command {
     command
 }
 
-/// The directory of the examples of `conflict-retry`, built once per process, in the profile of the calling binary. With the
-/// features of the whole workspace, so that nothing below them is built anew.
+/// The directory of the workspace's examples, `conflict-retry`'s and the lab's, built once per process, in the profile of the calling
+/// binary. With the features of the whole workspace, so that nothing below them is built anew.
 ///
 /// # Errors
 /// When Cargo cannot build them; the message contains Cargo's output.

@@ -16,7 +16,7 @@ use crate::event::{Table, What};
 use crate::narrate::{Narrator, columns};
 use crate::run::{Played, play};
 use crate::scenario::Scenario;
-use crate::{index, page, scenarios};
+use crate::{bill, index, page, scenarios};
 
 /// How the names of namespaces begin unless said otherwise.
 const PREFIX: &str = "tandem-lab";
@@ -58,11 +58,23 @@ struct Args {
     #[arg(long)]
     write_pages: bool,
     /// Build the documentation site in this directory, from the pages in docs/
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "all", "index", "json", "kubeconfig", "write_pages", "report"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["names", "all", "index", "json", "kubeconfig", "write_pages", "report", "bill", "markdown"])]
     site: Option<PathBuf>,
     /// Write a page with the timeline of what was played, from the control plane's audit log
     #[arg(long, value_name = "FILE", conflicts_with = "index")]
     report: Option<PathBuf>,
+    /// Draw what each write strategy cost, for the scenario strategies
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "index")]
+    bill: Option<PathBuf>,
+    /// Put the same figures into this page, between the marks there
+    #[arg(long, value_name = "FILE", conflicts_with = "index")]
+    markdown: Option<PathBuf>,
+}
+
+impl Args {
+    fn wants_bill(&self) -> bool {
+        self.bill.is_some() || self.markdown.is_some()
+    }
 }
 
 #[derive(Subcommand)]
@@ -107,7 +119,7 @@ async fn run(mut args: Args) -> Result<bool> {
     }
     let chosen = if args.all { scenarios::all() } else { choose(&args.names)? };
     if chosen.is_empty() {
-        if args.write_pages || args.report.is_some() || args.kubeconfig.is_some() {
+        if args.write_pages || args.report.is_some() || args.kubeconfig.is_some() || args.wants_bill() {
             bail!("there is nothing to play; name a scenario, or say --all");
         }
         return list(args.json).map(|()| true);
@@ -142,6 +154,9 @@ async fn run(mut args: Args) -> Result<bool> {
         Err(error) => error,
     })?;
     reported?;
+    if args.wants_bill() {
+        write_bill(&args, &played)?;
+    }
     Ok(played.iter().all(Played::passed))
 }
 
@@ -162,8 +177,14 @@ fn check(args: &Args, chosen: &[Scenario]) -> Result<()> {
     if args.write_pages && (args.kubeconfig.is_some() || args.namespace != PREFIX) {
         bail!("pages are written from the embedded control plane, in namespaces called {PREFIX}-NAME");
     }
-    if let Some(out) = &args.report {
+    for out in args.report.iter().chain(&args.bill) {
         timeline::check_writable(out)?;
+    }
+    if args.wants_bill() && chosen.iter().all(|scenario| scenario.name != bill::SCENARIO) {
+        bail!("--bill and --markdown are for the scenario {}", bill::SCENARIO);
+    }
+    if let Some(page) = &args.markdown {
+        bill::check_marks(page)?;
     }
     let longest = chosen.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
     let prefix = &args.namespace;
@@ -201,12 +222,23 @@ async fn write_report(clusters: &ClusterPool, played: &[Played], out: &Path) -> 
         title: &format!("cargo lab {}", names.join(" ")),
         source: "the embedded control plane's audit log",
         setup_user: logs.admin,
+        phases: played.iter().flat_map(|played| bill::phases(&played.events)).collect(),
     };
     let page = timeline::page_of_namespaces(wanted, out)?;
     print_warnings(&page)?;
     // Standard output may be the JSON of the run.
     writeln!(std::io::stderr(), "{page}")?;
     Ok(())
+}
+
+/// Writes the bill of the run, if it was played and held what it claims.
+fn write_bill(args: &Args, played: &[Played]) -> Result<()> {
+    let mut passed = played.iter().filter(|played| played.passed());
+    let Some(costs) = passed.find_map(|played| bill::costs(&played.events)) else {
+        writeln!(std::io::stderr(), "warning: {} has not passed, so there is no bill", bill::SCENARIO)?;
+        return Ok(());
+    };
+    bill::write(costs, args.bill.as_deref(), args.markdown.as_deref())
 }
 
 fn print_warnings(page: &PageFile) -> Result<()> {

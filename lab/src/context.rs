@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::cost::StrategyCost;
 use crate::event::{RecordedRequest, Table, TranscriptEvent, What};
 use crate::request_recorder::{OnRequest, RequestRecorder};
 
@@ -99,6 +100,11 @@ impl ScenarioContext {
     /// Adds a measurement that differs from run to run: shown live, not on the page.
     pub fn live_table(&self, table: Table) {
         self.transcript.add_as(What::Table(table), true);
+    }
+
+    /// Adds what each write strategy cost in this run: shown live, and drawn by `--bill`.
+    pub fn costs(&self, strategies: Vec<StrategyCost>) {
+        self.transcript.add_as(What::Costs { strategies }, true);
     }
 
     /// Adds the output of a program that is the same in every run.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::cost::StrategyCost;
+
 /// One event of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TranscriptEvent {
@@ -37,6 +39,11 @@ pub enum What {
     },
     /// A measurement.
     Table(Table),
+    /// What each write strategy cost. Always live.
+    Costs {
+        /// One for each strategy, in the order of the run.
+        strategies: Vec<StrategyCost>,
+    },
     /// The output of a program.
     Quote {
         /// Its lines.

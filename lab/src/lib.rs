@@ -4,14 +4,17 @@
 //! claims are checked. The result is a list of [`event`]s, from which the narration in the terminal, the page in
 //! `docs/conflicts/` and the JSON are made, and which `cargo test` checks.
 
+pub mod bill;
 pub mod cache;
 pub mod checklist;
 pub mod cli;
 pub mod cluster_pool;
 pub mod context;
+pub mod cost;
 pub mod cures;
 pub mod event;
 pub mod forgetting;
+pub mod guide;
 pub mod index;
 pub mod narrate;
 pub mod page;

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
+use crate::bill;
 use crate::event::{RecordedRequest, Table, TranscriptEvent, What};
 use crate::redact::plain;
 use crate::scenario::Scenario;
@@ -45,11 +46,8 @@ impl Narrator {
             What::Act { actor, text } => {
                 line(&format!("  {}  {}", self.paint("1", &format!("{actor:<12}")), plain(text)));
             }
-            What::Table(table) => {
-                for row in columns(table, plain) {
-                    line(&format!("  {row}"));
-                }
-            }
+            What::Table(table) => Self::table(table),
+            What::Costs { strategies } => Self::table(&bill::table(strategies)),
             What::Quote { text } => {
                 for quoted in plain(text).lines() {
                     line(&format!("  │ {quoted}"));
@@ -68,6 +66,12 @@ impl Narrator {
         line("");
         for wrapped in wrap(scenario.lesson, WIDTH) {
             line(&self.paint("1", &wrapped));
+        }
+    }
+
+    fn table(table: &Table) {
+        for row in columns(table, plain) {
+            line(&format!("  {row}"));
         }
     }
 

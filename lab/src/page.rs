@@ -12,7 +12,7 @@ use crate::narrate::{columns, request_line};
 use crate::page_notes::PageNotes;
 use crate::redact::Redactions;
 use crate::scenario::Scenario;
-use crate::{checklist, cures, index, page_notes, picture, scenarios};
+use crate::{checklist, cures, guide, index, page_notes, picture, scenarios};
 
 /// The directory of all documents.
 fn documents() -> PathBuf {
@@ -51,7 +51,7 @@ pub fn render(scenario: &Scenario, events: &[TranscriptEvent], namespace: &str) 
         ));
     }
     if !scenario.refutes.is_empty() {
-        page.push_str("\n## Often said, and wrong\n\n");
+        page.push_str("\n## Wrong claims\n\n");
         for id in scenario.refutes {
             if let Some(claim) = checklist::claim(id) {
                 page.push_str(&format!("- “{}” In fact: {}\n", claim.said, claim.fact));
@@ -90,6 +90,8 @@ fn transcript(page: &mut String, events: &[TranscriptEvent], names: &Redactions)
             What::Table(table) => {
                 block.code(page, &columns(table, |cell| names.text(cell)).join("\n"));
             }
+            // They differ from run to run; `--bill` draws them.
+            What::Costs { .. } => {}
             What::Check { claim, holds } => {
                 let mark = if *holds { "✓" } else { "✗" };
                 block.item(page, &format!("- {mark} {}", names.text(claim)));
@@ -113,8 +115,11 @@ fn why(page: &mut String, notes: &PageNotes) {
     for name in &notes.next {
         page.push_str(&format!("- [{}]({name}.md)\n", title(name)));
     }
-    page.push_str("- An error text of your own: [first aid](../first-aid/README.md)\n");
-    page.push_str(&format!("\n<sub>Searched for as: {}.</sub>\n", notes.search.join("; ")));
+    for link in &notes.documents {
+        page.push_str(&format!("- [{}]({})\n", link.title, link.url));
+    }
+    page.push_str("- To look up an error message: [first aid](../first-aid/README.md)\n");
+    page.push_str(&format!("\n<sub>Search terms: {}.</sub>\n", notes.search.join("; ")));
 }
 
 /// The rows of the checklist.
@@ -123,7 +128,7 @@ fn footer(page: &mut String, scenario: &Scenario) {
         let rows =
             scenario.rows.iter().map(|row| format!("**{row}** {}", checklist::row(row).unwrap_or_default()));
         page.push_str(&format!(
-            "\n<sub>Rows of the [checklist](README.md) that it shows: {}.</sub>\n",
+            "\n<sub>This page shows these rows of the [checklist](README.md): {}.</sub>\n",
             rows.collect::<Vec<_>>().join("; ")
         ));
     }
@@ -170,6 +175,7 @@ pub fn written_without_a_run() -> Vec<(String, String)> {
         ("conflicts/README.md".to_owned(), index::page(&all)),
         ("cures/README.md".to_owned(), cures::page::index()),
         ("first-aid/README.md".to_owned(), first_aid::page::index()),
+        (guide::THIRD_CONTROLLER.to_owned(), guide::third_controller()),
     ];
     pages.extend(TASKS.iter().map(|task| (format!("cures/{}.md", task.id), cures::page::of_task(task))));
     let cure = |id: &str| {

@@ -21,6 +21,9 @@ pub struct PageNotes {
     pub cure: Option<String>,
     /// Scenarios to read next.
     pub next: Vec<String>,
+    /// Other documents to read next, with paths from `docs/conflicts`.
+    #[serde(default)]
+    pub documents: Vec<Link>,
     /// The narrated part at which the picture begins; 1 is the first.
     #[serde(default = "first")]
     pub picture: usize,
@@ -53,6 +56,8 @@ pub fn of(name: &str) -> Option<&'static PageNotes> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::cures::task::task;
     use crate::scenarios;
@@ -73,6 +78,10 @@ mod tests {
                 notes.next
             );
             assert!(notes.cure.iter().all(|cure| task(cure).is_some()), "{name}: {:?}", notes.cure);
+            let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conflicts"));
+            for Link { url, .. } in &notes.documents {
+                assert!(directory.join(url).is_file(), "{name}: {url}");
+            }
         }
     }
 

@@ -97,6 +97,7 @@ fn texts(what: &What) -> Vec<&str> {
     match what {
         What::Say { text } | What::Act { text, .. } | What::Quote { text } => vec![text],
         What::Check { claim, .. } => vec![claim],
+        What::Costs { .. } => Vec::new(),
         What::Table(table) => table.rows.iter().flatten().map(String::as_str).collect(),
         What::Request(request) => {
             let RecordedRequest { message, from, .. } = &**request;

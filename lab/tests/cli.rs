@@ -186,6 +186,10 @@ async fn impossible_requests_are_refused_before_anything_is_started() {
         (&["conflict", "--namespace", "Foo_Bar"], "cannot begin the name of a namespace"),
         (&["conflict", "--namespace", &"x".repeat(60)], "is too long"),
         (&["--report", "page.html"], "name a scenario, or say --all"),
+        (&["--bill", "bill.svg"], "name a scenario, or say --all"),
+        (&["conflict", "--bill", "bill.svg"], "are for the scenario strategies"),
+        (&["strategies", "--markdown", "/nonexistent/page.md"], "cannot read /nonexistent/page.md"),
+        (&["strategies", "--markdown", "Cargo.toml"], "Cargo.toml has no marks"),
         (&["list"], "there is no scenario called \"list\" ("),
         (&["CONFLICT"], "did you mean conflict?"),
     ] {

@@ -19,55 +19,95 @@ pub struct Validation {
     pub message: String,
 }
 
+/// What one writer may change of a `NodePool`: all else is refused. [`Grant::of`] has an operator's from the contract. A controller
+/// of somebody else, for which the contract has no row, brings its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant<'a> {
+    /// The writer's name, for messages.
+    pub name: &'a str,
+    /// The fields directly below `spec`.
+    pub spec: Vec<&'a str>,
+    /// The paths of fields that it may change only while they are unset.
+    pub filled: Vec<&'a str>,
+    /// The finalizer that it may add and remove.
+    pub finalizer: Option<&'a str>,
+    /// The fields directly below `status`; `conditions` is not among them.
+    pub status: Vec<&'a str>,
+    /// The types of its conditions.
+    pub conditions: Vec<&'a str>,
+}
+
+impl Grant<'static> {
+    /// What the contract gives to `writer`.
+    pub fn of(writer: Owner) -> Self {
+        Self {
+            name: writer.field_manager().unwrap_or_default(),
+            spec: own_fields(writer, "spec"),
+            filled: filled_fields(writer).collect(),
+            finalizer: (writer == Owner::NodepoolOperator).then_some(POOL_FINALIZER),
+            status: own_fields(writer, "status"),
+            conditions: ownership::conditions(writer).map(ConditionType::as_str).collect(),
+        }
+    }
+}
+
+impl Grant<'_> {
+    /// What must hold of a change of a `NodePool` by this writer, through the object or its `/status`.
+    pub fn validations(&self) -> Vec<Validation> {
+        let name = self.name;
+        let mut validations = Vec::new();
+        let mut add = |endpoint: Endpoint, expression: String, what: &str| {
+            let endpoint = match endpoint {
+                Endpoint::Main => "",
+                Endpoint::Scale => "scale",
+                Endpoint::Status => "status",
+            };
+            // Absent for the object itself.
+            let elsewhere = format!("request.?subResource.orValue('') != '{endpoint}'");
+            validations.push(Validation {
+                expression: format!("{elsewhere} || ({expression})"),
+                message: format!(
+                    "{name} does not own {what} of a NodePool, see the contract in Tandem's README"
+                ),
+            });
+        };
+
+        add(Endpoint::Main, unchanged("spec", &self.spec), &all_but("spec", &self.spec));
+        for field in &self.filled {
+            let unset = format!("!has(oldObject.{field})");
+            let same = format!("has(object.{field}) && object.{field} == oldObject.{field}");
+            add(Endpoint::Main, format!("{unset} || ({same})"), &format!("a {field} that is set"));
+        }
+        for list in ["labels", "annotations", "ownerReferences"] {
+            let same = format!("object.metadata.?{list} == oldObject.metadata.?{list}");
+            add(Endpoint::Main, same, &format!("metadata.{list}"));
+        }
+        let finalizer = self.finalizer.unwrap_or_default();
+        let others =
+            |of: &str| format!("{of}.metadata.?finalizers.orValue([]).filter(f, f != '{finalizer}')");
+        add(
+            Endpoint::Main,
+            format!("{} == {}", others("object"), others("oldObject")),
+            "the finalizers of others",
+        );
+
+        let mut status = self.status.clone();
+        status.push("conditions");
+        add(Endpoint::Status, unchanged("status", &status), &all_but("status", &self.status));
+        let own = list(&self.conditions);
+        let others = |of: &str| format!("{of}.?status.conditions.orValue([]).filter(c, !(c.type in {own}))");
+        add(
+            Endpoint::Status,
+            format!("{} == {}", others("object"), others("oldObject")),
+            &format!("status.conditions but {}", self.conditions.join(", ")),
+        );
+        validations
+    }
+}
+
 /// What must hold of a change of a `NodePool` by this operator, through any of its endpoints.
 pub fn node_pool(writer: Owner) -> Vec<Validation> {
-    let name = writer.field_manager().unwrap_or_default();
-    let mut validations = Vec::new();
-    let mut add = |endpoint: Endpoint, expression: String, what: &str| {
-        let endpoint = match endpoint {
-            Endpoint::Main => "",
-            Endpoint::Scale => "scale",
-            Endpoint::Status => "status",
-        };
-        // Absent for the object itself.
-        let elsewhere = format!("request.?subResource.orValue('') != '{endpoint}'");
-        validations.push(Validation {
-            expression: format!("{elsewhere} || ({expression})"),
-            message: format!("{name} does not own {what} of a NodePool, see the contract in Tandem's README"),
-        });
-    };
-
-    let spec = own_fields(writer, "spec");
-    add(Endpoint::Main, unchanged("spec", &spec), &all_but("spec", &spec));
-    for field in filled_fields(writer) {
-        let unset = format!("!has(oldObject.{field})");
-        let same = format!("has(object.{field}) && object.{field} == oldObject.{field}");
-        add(Endpoint::Main, format!("{unset} || ({same})"), &format!("a {field} that is set"));
-    }
-    for list in ["labels", "annotations", "ownerReferences"] {
-        let same = format!("object.metadata.?{list} == oldObject.metadata.?{list}");
-        add(Endpoint::Main, same, &format!("metadata.{list}"));
-    }
-    let finalizers = if writer == Owner::NodepoolOperator { POOL_FINALIZER } else { "" };
-    let others = |of: &str| format!("{of}.metadata.?finalizers.orValue([]).filter(f, f != '{finalizers}')");
-    add(
-        Endpoint::Main,
-        format!("{} == {}", others("object"), others("oldObject")),
-        "the finalizers of others",
-    );
-
-    let mut status = own_fields(writer, "status");
-    status.push("conditions");
-    add(Endpoint::Status, unchanged("status", &status), &all_but("status", &own_fields(writer, "status")));
-    let own: Vec<&str> = ownership::conditions(writer).map(ConditionType::as_str).collect();
-    let others =
-        |of: &str| format!("{of}.?status.conditions.orValue([]).filter(c, !(c.type in {}))", list(&own));
-    add(
-        Endpoint::Status,
-        format!("{} == {}", others("object"), others("oldObject")),
-        &format!("status.conditions but {}", own.join(", ")),
-    );
-    validations
+    Grant::of(writer).validations()
 }
 
 /// What must hold of a change of a Node by the operator that makes nodes.
@@ -183,5 +223,24 @@ mod tests {
             }
         }
         assert!(node_pools.contains("tandem.dev/nodes") && !autoscaler.contains("tandem.dev/nodes"));
+    }
+
+    #[test]
+    fn a_writer_that_the_contract_does_not_name_may_change_what_it_brings_and_nothing_else() {
+        let grant = Grant { name: "third", conditions: vec!["example.com/Seen"], ..Grant::default() };
+        let validations = grant.validations();
+        // As many as an operator's that fills nothing.
+        assert_eq!(validations.len(), node_pool(Owner::AutoscalerOperator).len());
+        let said: Vec<&str> = validations.iter().map(|validation| validation.message.as_str()).collect();
+        for what in ["spec", "status", "status.conditions but example.com/Seen"] {
+            let message =
+                format!("third does not own {what} of a NodePool, see the contract in Tandem's README");
+            assert!(said.contains(&message.as_str()), "{said:?}");
+        }
+        let text: String = validations.iter().map(|validation| validation.expression.as_str()).collect();
+        assert!(
+            text.contains("k in ['conditions']") && text.contains("c.type in ['example.com/Seen']"),
+            "{text}"
+        );
     }
 }

@@ -54,7 +54,7 @@ if (aid && window.firstAid) {
         link.href = root + one.page;
         const p = document.createElement("p");
         p.append(link);
-        answer.replaceChildren(element("h3", one.title), paragraph("Cause.", one.cause), paragraph("Fix.", one.fix), paragraph("Send it again?", one.retry), p);
+        answer.replaceChildren(element("h3", one.title), paragraph("Cause.", one.cause), paragraph("Fix.", one.fix), paragraph("Retry?", one.retry), p);
     };
     const diagnose = () => {
         const text = field.value;

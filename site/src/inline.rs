@@ -1,5 +1,5 @@
-//! The parts of a page that a Markdown file only names: the picture that can be stepped through, the code of a cure, and
-//! the search for an error text.
+//! The parts of a page that a Markdown file only names: the picture that can be stepped through, the code of a cure, the
+//! search for an error text, and the bars over a table of figures.
 
 use std::path::Path;
 
@@ -23,6 +23,8 @@ pub(crate) fn expanded(root: &Path, document: &Document, text: &str) -> Result<S
             result.push_str(&cure(root, id)?);
         } else if trimmed == "<!-- first-aid: search -->" {
             result.push_str(SEARCH);
+        } else if trimmed == "<!-- bill -->" {
+            result.push_str(BILL);
         } else {
             result.push_str(line);
         }
@@ -80,6 +82,9 @@ fn cure(root: &Path, id: &str) -> Result<String> {
 /// The field for an error text. Without scripts it is not there, and the lists below lead to the case.
 const SEARCH: &str = "\n<div class=\"first-aid\" hidden>\n<label for=\"error-text\"><strong>Paste your error text</strong> (it stays in this page)</label>\n<textarea id=\"error-text\" rows=\"4\" spellcheck=\"false\" placeholder=\"Operation cannot be fulfilled on …: the object has been modified; please apply your changes to the latest version and try again\"></textarea>\n<div class=\"answer\" aria-live=\"polite\"></div>\n<p><button type=\"button\" class=\"ask\">I have no text: ask me</button></p>\n</div>\n\n";
 
+/// Where the script puts the bars of the table below it. Without scripts it is not there, and the table says the same.
+const BILL: &str = "\n<div class=\"bill\" hidden></div>\n\n";
+
 /// What the script of the front page reads.
 pub(crate) fn data(root: &Path) -> Result<Value> {
     let all = FirstAid::get();
@@ -102,6 +107,16 @@ pub(crate) fn data(root: &Path) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bars_of_a_table_have_a_place_above_it_and_the_table_stays() {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        let documents = crate::documents(root).unwrap();
+        let page = documents.iter().find(|one| one.source.ends_with("benchmarks/conflict.md")).unwrap();
+        let table = "| writers | policy | p99 ms |\n|---:|---|---:|\n| 2 | a | 1.50 |\n";
+        let text = expanded(root, page, &format!("<!-- bill -->\n\n{table}")).unwrap();
+        assert_eq!(text, format!("{BILL}\n{table}"));
+    }
 
     #[test]
     fn a_picture_is_a_line_of_its_own() {

@@ -17,6 +17,8 @@ pub use contents::{Document, documents};
 /// The style and the script of the site's own parts.
 const STYLE: &str = include_str!("../assets/site.css");
 const SCRIPT: &str = include_str!("../assets/site.js");
+/// The script of the bars over tables of figures.
+const BILL: &str = include_str!("../assets/bill.js");
 
 /// The file by which a site of this crate is known: another book is not to be replaced.
 const MARK: &str = ".tandem-site";
@@ -60,6 +62,7 @@ pub fn build(root: &Path, out: &Path) -> Result<Built> {
     write(&source.join("SUMMARY.md"), &contents::summary(&documents))?;
     write(&place.path().join("site.css"), STYLE)?;
     write(&place.path().join("site.js"), SCRIPT)?;
+    write(&place.path().join("bill.js"), BILL)?;
     let cases = serde_json::to_string(&inline::data(root)?)?;
     write(&place.path().join("first-aid.js"), &format!("window.firstAid = {cases};\n"))?;
     let book =
@@ -85,7 +88,7 @@ fn config(out: &Path) -> Result<Config> {
     html.preferred_dark_theme = Some("navy".to_owned());
     html.no_section_label = true;
     html.additional_css = vec![PathBuf::from("site.css")];
-    html.additional_js = vec![PathBuf::from("first-aid.js"), PathBuf::from("site.js")];
+    html.additional_js = ["first-aid.js", "site.js", "bill.js"].map(PathBuf::from).to_vec();
     html.fold.enable = true;
     // Each page prints by itself; the print of all of them is as long as a book.
     html.print.enable = false;

@@ -235,6 +235,19 @@ function curve(title, points, top, height) {
     texts);
 }
 
+/** Named stretches of time, where they are drawn: a band, and the name where there is room for it. */
+function phases(bottom) {
+  return model.phases.map(({ name, start, end }, index) => {
+    if (end < state.view[0] || start > state.view[1]) return null;
+    const [from, to] = [start, end].map((time) => Math.min(Math.max(drawn.x(time), 0), drawn.width));
+    const room = to - from > name.length * LETTER + 10;
+    return svg("g", { class: index % 2 ? "phase odd" : "phase" },
+      svg("rect", { x: from, y: 20, width: Math.max(to - from, 1), height: bottom - 20 }, svg("title", {}, name)),
+      svg("line", { x1: from, x2: from, y1: 20, y2: bottom }),
+      room ? svg("text", { x: from + 5, y: 34 }, name) : null);
+  });
+}
+
 function draw(shown) {
   const board = byId("drawing");
   const width = Math.max(280, board.clientWidth);
@@ -252,7 +265,7 @@ function draw(shown) {
   const lanes = [...writers.keys()].filter((key) => state.writers.has(key));
   const dense = lanes.length > 7;
   const size = dense ? { head: 32, track: 30, text: 24, dense } : { head: 34, track: 36, text: 40, dense };
-  let top = 26;
+  let top = model.phases.length ? 46 : 26;
   const parts = lanes.map((key) => {
     const indices = byWriter.get(key) ?? [];
     const made = lane(key, indices, top, size);
@@ -270,7 +283,7 @@ function draw(shown) {
     return svg("g", {}, svg("line", { class: "grid", x1: x, x2: x, y1: 20, y2: top }), svg("text", { class: "tick", x, y: 13, "text-anchor": anchor }, moment(at, digits)));
   });
   const drawing = svg("svg", { width, height: top + 4, viewBox: `0 0 ${width} ${top + 4}` },
-    svg("g", { "aria-hidden": "true" }, grid), svg("g", { "aria-hidden": "true" }, links(shown)), parts,
+    svg("g", { "aria-hidden": "true" }, phases(top)), svg("g", { "aria-hidden": "true" }, grid), svg("g", { "aria-hidden": "true" }, links(shown)), parts,
     svg("rect", { class: "brush", id: "brush", y: 20, height: top - 20, width: 0, x: 0 }));
   const hadFocus = board.contains(document.activeElement) && document.activeElement !== board;
   board.replaceChildren(drawing);

@@ -29,7 +29,8 @@ function redraw() {
   const conflicts = shownNow.filter((index) => requests[index].outcome === "conflict").length;
   byId("alternative").textContent =
     `A lane for each of ${many(state.writers.size, "writer")}, from ${moment(state.view[0])} to ${moment(state.view[1])}: ` +
-    `${many(shownNow.length, "request")}, ${conflicts} of them answered 409. The table of requests below lists the same.`;
+    `${many(shownNow.length, "request")}, ${conflicts} of them answered 409. The table of requests below lists the same.` +
+    (model.phases.length ? ` Phases: ${model.phases.map((phase) => `${phase.name} from ${moment(phase.start)} to ${moment(phase.end)}`).join(", ")}.` : "");
 }
 
 /** Chooses a request: marks it, announces it, and scrolls the drawing to it. */

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use crate::line::{Base, Left, Level, LoggedRequest};
-use crate::model::{Drawn, Model, Object, RequestOutcome, Shown, Writer};
+use crate::model::{Drawn, DrawnPhase, Model, Object, RequestOutcome, Shown, Writer};
 use crate::read::Log;
 use crate::spans::GAP;
-use crate::{aid, cost, names};
+use crate::{Phase, aid, cost, names};
 
 impl RequestOutcome {
     fn of(request: &LoggedRequest) -> Self {
@@ -22,8 +22,9 @@ impl RequestOutcome {
 }
 
 impl Model {
-    /// The model of a log with at least one request. `setup_user` is the user whose requests prepare the scenario.
-    pub(crate) fn of(log: Log, setup_user: Option<&str>) -> Self {
+    /// The model of a log with at least one request. `setup_user` is the user whose requests prepare the scenario; `phases`
+    /// are marked in the drawing.
+    pub(crate) fn of(log: Log, setup_user: Option<&str>, phases: &[Phase]) -> Self {
         let Log { mut requests, spans, counts, left_out, mut warnings, .. } = log;
         // A stable sort: lines of one moment stay in the order of the log.
         requests.sort_by_key(|request| request.completed);
@@ -79,6 +80,7 @@ impl Model {
             requests: shown,
             aids,
             spans: drawn,
+            phases: phases.iter().map(|phase| clock.phase(phase)).collect(),
             nodes: curve(counts.node_curve.points),
             pods: curve(counts.pod_curve.points),
             notes: warnings,
@@ -97,6 +99,10 @@ impl Clock {
         #[expect(clippy::cast_precision_loss, reason = "microseconds of a log are far below 2^52")]
         let micros = time.duration_since(self.start).as_micros() as f64;
         micros / 1000.0
+    }
+
+    fn phase(self, phase: &Phase) -> DrawnPhase {
+        DrawnPhase { name: phase.name.clone(), start: self.at(phase.began), end: self.at(phase.ended) }
     }
 
     fn shown(self, request: &LoggedRequest, (writer, object): (usize, usize)) -> Shown {
@@ -163,5 +169,28 @@ fn tally(shown: &[Shown], writers: &mut [Writer], objects: &mut [Object]) {
             writer.waited += cost.millis.unwrap_or_default();
             writer.unsettled += usize::from(cost.settled_by.is_none());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::json;
+
+    use super::*;
+    use crate::line::tests::{line, request};
+    use crate::select::Selection;
+
+    #[test]
+    fn phases_are_on_the_clock_of_the_first_request() {
+        let lines = [0, 100, 900].map(|at| line(at, "u", "update", 200, json!({})));
+        let began = request(&lines[1]).received;
+        let ended = began + SignedDuration::from_millis(750);
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let selection = Selection { objects: vec!["nodepools".parse().unwrap()], ..Selection::default() };
+        let mut log = Log::default();
+        log.read(text.as_bytes(), "test", &selection).unwrap();
+        let model = Model::of(log, None, &[Phase { name: "lazy".to_owned(), began, ended }]);
+        assert_eq!(model.phases, [DrawnPhase { name: "lazy".to_owned(), start: 100.0, end: 850.0 }]);
     }
 }

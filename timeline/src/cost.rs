@@ -147,7 +147,7 @@ mod tests {
         let selection = Selection { objects: vec!["nodepools".parse().unwrap()], ..Selection::default() };
         let mut log = Log::default();
         log.read(text.as_bytes(), "test", &selection).unwrap();
-        Model::of(log, None)
+        Model::of(log, None, &[])
     }
 
     fn wrote(at: i64, user: &str, base: &str, left: &str) -> Value {

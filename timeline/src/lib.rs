@@ -20,6 +20,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use jiff::Timestamp;
 use model::Model;
 use read::Log;
 use select::{Selection, Wanted};
@@ -59,6 +60,19 @@ pub struct NamespacePage<'a> {
     pub source: &'a str,
     /// The user whose requests without a user agent only prepare the scenario; they are hidden at first.
     pub setup_user: &'a str,
+    /// Named stretches of time, which are marked in the drawing.
+    pub phases: Vec<Phase>,
+}
+
+/// A named stretch of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// What was done in it, in a word or two.
+    pub name: String,
+    /// Its beginning.
+    pub began: Timestamp,
+    /// Its end.
+    pub ended: Timestamp,
 }
 
 /// The audit log of an API server.
@@ -103,7 +117,7 @@ pub fn page_of_objects(args: Args) -> Result<PageFile> {
     }
     log.check_found(&selection)?;
     let source = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    write(log, &selection.text(), &source, None, &out)
+    write(log, &selection.text(), &source, None, &[], &out)
 }
 
 /// Makes the page of some namespaces.
@@ -111,7 +125,7 @@ pub fn page_of_objects(args: Args) -> Result<PageFile> {
 /// # Errors
 /// When a log cannot be read, or has nothing of them.
 pub fn page_of_namespaces(wanted: NamespacePage<'_>, out: &Path) -> Result<PageFile> {
-    let NamespacePage { logs, namespaces, title, source, setup_user } = wanted;
+    let NamespacePage { logs, namespaces, title, source, setup_user, phases } = wanted;
     let mut log = Log::default();
     let mut selection = Selection { objects: Vec::new(), namespaces, whole_namespaces: true };
     for ServerLog { path, has_nodes } in logs {
@@ -120,7 +134,7 @@ pub fn page_of_namespaces(wanted: NamespacePage<'_>, out: &Path) -> Result<PageF
         log.read_file(&path, &selection)?;
     }
     log.check_found(&selection)?;
-    write(log, title, source, Some(setup_user), out)
+    write(log, title, source, Some(setup_user), &phases, out)
 }
 
 /// Checks that a file can be created there.
@@ -138,8 +152,15 @@ fn temporary(out: &Path) -> Result<tempfile::NamedTempFile> {
     tempfile::NamedTempFile::new_in(beside).with_context(|| format!("cannot write {}", out.display()))
 }
 
-fn write(log: Log, title: &str, source: &str, setup_user: Option<&str>, out: &Path) -> Result<PageFile> {
-    let model = Model::of(log, setup_user);
+fn write(
+    log: Log,
+    title: &str,
+    source: &str,
+    setup_user: Option<&str>,
+    phases: &[Phase],
+    out: &Path,
+) -> Result<PageFile> {
+    let model = Model::of(log, setup_user, phases);
     let text = page::render(&model, title, source)?;
     // In one step, so that an existing page is not replaced by a half-written one.
     let mut file = temporary(out)?;

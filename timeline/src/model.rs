@@ -17,6 +17,7 @@ pub(crate) struct Model {
     /// First aid for the refused requests.
     pub(crate) aids: Vec<Aid>,
     pub(crate) spans: Vec<Drawn>,
+    pub(crate) phases: Vec<DrawnPhase>,
     pub(crate) nodes: Vec<(f64, usize)>,
     pub(crate) pods: Vec<(f64, usize)>,
     /// Granted writes whose version is not in the log.
@@ -154,6 +155,14 @@ pub(crate) struct Drawn {
     pub(crate) start: f64,
     pub(crate) end: f64,
     pub(crate) requests: usize,
+}
+
+/// A named stretch of time.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct DrawnPhase {
+    pub(crate) name: String,
+    pub(crate) start: f64,
+    pub(crate) end: f64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -85,7 +85,7 @@ async fn under_load(strategy: &str) -> RequestCosts {
 }
 
 /// `managedFields` must agree with the ownership contract.
-fn managers_keep_to_their_fields(pool: &NodePool) {
+pub(super) fn managers_keep_to_their_fields(pool: &NodePool) {
     let mut seen = 0;
     for entry in pool.metadata.managed_fields.iter().flatten() {
         let owner = match entry.manager.as_deref() {

@@ -17,6 +17,7 @@ mod rehearsals;
 mod rendered;
 mod soak;
 mod start;
+mod third_controller;
 mod validation;
 mod versions;
 mod watched;

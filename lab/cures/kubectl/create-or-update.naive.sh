@@ -7,7 +7,7 @@ exec >/dev/null
 if kubectl get configmap fresh; then
     kubectl patch configmap fresh --type=merge --patch='{"data":{"colour":"blue"}}'
 else
-    # If somebody has created it since the read, this fails: AlreadyExists.
+    # If another client has created it since the read, this fails: AlreadyExists.
     kubectl create configmap fresh --from-literal=colour=blue
 fi
 # end

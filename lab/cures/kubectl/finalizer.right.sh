@@ -12,7 +12,7 @@ for _ in 1 2 3 4 5; do
     case $finalizers in
     *'"example.com/mine"'*) exit 0 ;;
     esac
-    # Refused if somebody has written since: then it reads again.
+    # Refused if another client has written since: then it reads again.
     if kubectl patch configmap settings --type=json --patch="[
         {\"op\":\"test\",\"path\":\"/metadata/resourceVersion\",\"value\":\"$version\"},
         {\"op\":\"add\",\"path\":\"/metadata/finalizers\",\"value\":[$finalizers\"example.com/mine\"]}

@@ -27,18 +27,17 @@ pub fn code(id: &str, language: Language, form: Form) -> Option<String> {
 
 fn region_of(file: &Path, id: &str, form: Form) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
-    region(&text, id, form)
+    region(&text, &format!("{}: {id}", form.name()))
 }
 
-/// The lines between the marks, without the indentation that all of them have.
-fn region(text: &str, id: &str, form: Form) -> Option<String> {
-    let mark = format!("{}: {id}", form.name());
+/// The lines between a comment with this mark and one with `end`, without the indentation that all of them have.
+pub(crate) fn region(text: &str, mark: &str) -> Option<String> {
     let is_mark = |line: &str, mark: &str| {
         line.trim().trim_start_matches(['/', '#']).trim() == mark && line.trim().starts_with(['/', '#'])
     };
     let lines: Vec<&str> = text
         .lines()
-        .skip_while(|line| !is_mark(line, &mark))
+        .skip_while(|line| !is_mark(line, mark))
         .skip(1)
         .take_while(|line| !is_mark(line, "end"))
         .collect();
@@ -57,9 +56,9 @@ mod tests {
     #[test]
     fn a_region_is_what_stands_between_its_marks() {
         let text = "use x;\n    // naive: a\n    fn f() {\n        g();\n    }\n    // end\n    // right: a\n    fn h() {}\n    // end\n";
-        assert_eq!(region(text, "a", Form::Naive).unwrap(), "fn f() {\n    g();\n}");
-        assert_eq!(region(text, "a", Form::Right).unwrap(), "fn h() {}");
-        assert_eq!(region("# naive: a\nx\n# end", "a", Form::Naive).unwrap(), "x");
-        assert!(region(text, "b", Form::Right).is_none());
+        assert_eq!(region(text, "naive: a").unwrap(), "fn f() {\n    g();\n}");
+        assert_eq!(region(text, "right: a").unwrap(), "fn h() {}");
+        assert_eq!(region("# naive: a\nx\n# end", "naive: a").unwrap(), "x");
+        assert!(region(text, "right: b").is_none());
     }
 }

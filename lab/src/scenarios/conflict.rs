@@ -11,10 +11,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "conflict",
-    title: "A write made from an old copy is refused",
+    title: "409 Conflict: the object has been modified, because the write was made from an old copy",
     rows: &["0a", "0b", "0d", "4b"],
     refutes: &[],
-    lesson: "A PUT says which version it was made from, and the server takes it only while that is the newest.\nA 409 is no fault: it says that another write came first, and nothing was written.",
+    lesson: "A PUT carries the resourceVersion that it was made from, and the server accepts it only while that version is the newest.\nA 409 is not a failure of the server: another write came first, and yours was not written.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -31,7 +31,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let bob = ctx.actor("bob").await?;
     ctx.set(&pool("workers", 3)).await?;
 
-    ctx.say("Alice reads the pool. The version in the answer goes back with her change: a PUT from the newest version is taken, and moves it.");
+    ctx.say("Alice reads the pool. She sends the version from the answer back with her change. A PUT from the newest version is accepted, and changes the version.");
     let pools = alice.api::<Pool>();
     let mut copy = pools.get("workers").await?;
     let before = copy.metadata.resource_version.clone().context("no version")?;

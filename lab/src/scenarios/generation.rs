@@ -14,7 +14,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "resourceVersion moves with every change, generation with the spec",
     rows: &["2a", "4b"],
     refutes: &["status-version", "no-op-moves-version"],
-    lesson: "generation says that what is wanted has changed; resourceVersion says that anything has.\nCompare generation with status.observedGeneration; guard writes with resourceVersion.",
+    lesson: "generation changes when the desired state changes; resourceVersion changes with every write.\nCompare generation with status.observedGeneration; guard writes with resourceVersion.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

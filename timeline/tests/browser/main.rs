@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Parser;
 use devtools::Page;
 use serde_json::{Value, json};
+use timeline::{NamespacePage, Phase, ServerLog};
 
 const ROWS: &str = "document.querySelectorAll('#table tbody tr').length";
 const SPOTS: &str = "document.querySelectorAll('.spot').length";
@@ -48,10 +49,16 @@ impl Log {
         }));
     }
 
+    /// The file of an API server.
+    fn written(&self, directory: &Path) -> Result<PathBuf> {
+        let log = directory.join("audit.log");
+        std::fs::write(&log, self.lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+        Ok(log)
+    }
+
     /// Makes the page, from the arguments that a user would give.
     fn page(&self, directory: &Path) -> Result<PathBuf> {
-        let (log, page) = (directory.join("audit.log"), directory.join("page.html"));
-        std::fs::write(&log, self.lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+        let (log, page) = (self.written(directory)?, directory.join("page.html"));
         let arguments = ["timeline", "--object", "pools", "--out"].map(Path::new).into_iter();
         let Command { args } = Command::try_parse_from(arguments.chain([page.as_path(), log.as_path()]))?;
         Ok(timeline::page_of_objects(args)?.path)
@@ -136,6 +143,31 @@ fn the_drawing_can_be_used_with_keys_and_read_aloud() -> Result<()> {
     assert_eq!(page.count("document.querySelectorAll('main, header, h1').length")?, 3);
     let told = page.eval("document.getElementById('alternative').textContent")?;
     assert!(told.as_str().is_some_and(|text| text.contains("6 requests, 1 of them answered 409")), "{told}");
+    page.close()
+}
+
+#[test]
+fn phases_are_named_in_the_drawing_and_read_aloud() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let second = "2026-01-01T00:00:00";
+    let phase = |name: &str, began: &str, ended: &str| -> Result<Phase> {
+        let [began, ended] = [began, ended].map(|part| format!("{second}.{part}Z"));
+        Ok(Phase { name: name.to_owned(), began: began.parse()?, ended: ended.parse()? })
+    };
+    let wanted = NamespacePage {
+        logs: vec![ServerLog { path: small().written(directory.path())?, has_nodes: false }],
+        namespaces: vec!["a".to_owned()],
+        title: "phases",
+        source: "a log",
+        setup_user: "admin",
+        phases: vec![phase("lazy", "000", "250")?, phase("guarded", "300", "504")?],
+    };
+    let written = timeline::page_of_namespaces(wanted, &directory.path().join("page.html"))?;
+    let mut page = Page::open(&written.path, 1400, "light")?;
+    let names = page.eval("[...document.querySelectorAll('.phase text')].map((one) => one.textContent)")?;
+    assert_eq!(names, json!(["lazy", "guarded"]));
+    let told = page.eval("document.getElementById('alternative').textContent")?;
+    assert!(told.as_str().is_some_and(|text| text.contains("lazy from +0.0 ms to +250.0 ms")), "{told}");
     page.close()
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod naive {
     pub(crate) async fn set_colour(maps: &Api<ConfigMap>) -> anyhow::Result<()> {
         let mut map = maps.get("settings").await?;
         map.data.get_or_insert_default().insert("colour".into(), "blue".into());
-        // If somebody has written since the read, this is a 409, and the colour stays.
+        // If another client has written since the read, this is a 409, and the colour stays.
         maps.replace("settings", &PostParams::default(), &map).await?;
         Ok(())
     }

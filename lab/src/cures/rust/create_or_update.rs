@@ -16,7 +16,7 @@ pub(crate) mod naive {
         if exists {
             maps.replace("fresh", &PostParams::default(), &map).await?;
         } else {
-            // If somebody has created it since the read, this is a 409: AlreadyExists.
+            // If another client has created it since the read, this is a 409: AlreadyExists.
             maps.create(&PostParams::default(), &map).await?;
         }
         Ok(())
@@ -33,7 +33,7 @@ pub(crate) mod right {
     pub(crate) async fn ensure(maps: &Api<ConfigMap>) -> anyhow::Result<()> {
         let mut initial = ConfigMap::default();
         initial.metadata.name = Some("fresh".into());
-        // If somebody creates it first, theirs is read, and the closure changes that one.
+        // If another client creates it first, that object is read, and the closure changes it.
         create_or_update(maps, &initial, |map| {
             map.data.get_or_insert_default().insert("colour".into(), "blue".into());
         })

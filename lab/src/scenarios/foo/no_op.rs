@@ -15,7 +15,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A reconcile that does nothing: one event, one reconcile, then quiet",
     rows: &["1a"],
     refutes: &["no-op-moves-version"],
-    lesson: "A reconcile is called because of an event, and there is an event because a write changed something.\nIt says that something is different, not what and how often: look at the object, do not count calls.",
+    lesson: "An event triggers a reconcile, and a write that changed something causes the event.\nThe reconcile learns that something changed, not what or how often: read the object, do not count calls.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -39,7 +39,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let same = run_until_idle(&mut controller, &mut counts).await?;
     ctx.check_eq("no event, no reconcile", &same.counts(), &(0, 0));
 
-    ctx.say("She changes it three times before the controller has time for it.");
+    ctx.say("She changes it three times before the controller reconciles it.");
     for step in ["one", "two", "three"] {
         label(&alice, "hello", json!(step)).await?;
     }

@@ -11,10 +11,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foo-one-update",
-    title: "One update in each reconcile: the second is called by one's own write",
+    title: "One update in each reconcile: the controller's own write triggers a second reconcile",
     rows: &["1b", "3g", "4b"],
     refutes: &["second-reconcile-by-cache", "no-op-moves-version", "each-update-reconciles"],
-    lesson: "One's own write is an event like any other, so each write costs a second reconcile.\nIt ends there because the second finds nothing to change: compare before you write, and it costs no request.",
+    lesson: "The controller's own write is an event like any other, so each write costs a second reconcile.\nIt ends there because the second reconcile finds nothing to change: compare before you write, and it costs no request.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -41,7 +41,7 @@ async fn puts_always(
     alice: &Actor,
     controller: &mut Controller<'_>,
 ) -> Result<Counts> {
-    ctx.say("Its first reconcile function sets the greeting to “Hello” and puts the object, each time. Alice makes a Foo for it. The events of the watch are held back until the first reconcile is over.");
+    ctx.say("Its first reconcile function sets the greeting to “Hello” and PUTs the object, each time. Alice creates a Foo. The events of the watch are held back until the first reconcile is over.");
     controller.care_for("always");
     create(alice, "always").await?;
     controller.catch_up().await?;
@@ -58,7 +58,7 @@ async fn puts_always(
     );
     ctx.check("and that calls no second reconcile: the queue is empty", controller.is_idle());
 
-    ctx.say("Now the event of the controller's own write is let through.");
+    ctx.say("Now the controller gets the event of its own write.");
     drop(gate);
     let second = controller.turn().await?;
     ctx.check_eq(
@@ -105,7 +105,7 @@ async fn compares_first(
 
 /// Several events for one object, while its reconcile is under way.
 async fn coalesced(ctx: &ScenarioContext, alice: &Actor, controller: &mut Controller<'_>) -> Result<Counts> {
-    ctx.say("“Each update triggers a reconcile.” Each is an event, but the queue has one place for an object. While a reconcile is under way, Alice writes three times.");
+    ctx.say("“Each update triggers a reconcile.” Each update is an event, but the work queue holds each object once. During a reconcile, Alice writes three times.");
     controller.care_for("busy");
     create(alice, "busy").await?;
     controller.turn().await?;

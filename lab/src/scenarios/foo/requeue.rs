@@ -14,17 +14,17 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "requeue",
-    title: "A conflict returned to the work queue",
+    title: "Return a conflict to the work queue",
     rows: &["0g"],
     refutes: &[],
-    lesson: "Return the conflict: the work queue requeues the object and repeats the whole reconcile, which is right whenever the decision needs more than this object. Do not count on the event of the write that won: a predicate may drop it.\nRetried by `update`, a conflict repeats one decision: enough where that is made from this object alone.",
+    lesson: "Return the conflict: the work queue requeues the object and repeats the whole reconcile, which is right whenever the decision needs more than this object. Do not count on the event of the write that won: a predicate may drop it.\n`update` repeats only one decision after a conflict: that is enough if the decision depends on this object alone.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
-    ctx.say("A controller greets by the name in a label. Each reconcile reads a pool first, which stands for all the rest that a reconcile looks at.");
+    ctx.say("A controller greets by the name in a label. Each reconcile reads a pool first, which stands for everything else that a reconcile reads.");
     let controller = Controller::start(ctx).await?;
     ctx.set(&pool("workers", 3)).await?;
     let mut play = Play { ctx, alice, bob, controller };
@@ -37,7 +37,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let (counts, reads) = play.retried().await?;
     row(&mut table, "retried by update", &counts, reads);
 
-    ctx.say("Now the controller drops every event that leaves the generation as it was, as controller-runtime's GenerationChangedPredicate does. A label is metadata and moves no generation.");
+    ctx.say("Now the controller drops every event that leaves the generation as it was, as controller-runtime's GenerationChangedPredicate does. A label is metadata and does not change the generation.");
     play.controller.compare_generations();
     let (counts, reads) = play.forgotten().await?;
     row(&mut table, "neither, with a generation predicate", &counts, reads);
@@ -103,7 +103,7 @@ impl Play<'_> {
     }
 
     async fn returned(&mut self) -> Result<(Counts, usize)> {
-        self.ctx.say("Way A. Alice makes a Foo and puts her name in the label. Before the controller comes to it, Bob puts in his, and the watch is slow: its events are held back. The controller decides from its cache and returns each conflict; its own work queue, no part of the server, calls it again, after 5 ms, 10 ms, 20 ms, …");
+        self.ctx.say("Way A. Alice makes a Foo and puts her name in the label. Before the controller comes to it, Bob puts in his, and the watch is slow: its events are held back. The controller decides from its cache and returns each conflict; its work queue, which is part of the controller, calls it again after 5 ms, 10 ms, 20 ms, …");
         let before = self.controller.actor.requests().len();
         let gate = self.begin("returned").await?;
         while self.controller.counts().reconciles < 3 && !self.controller.is_idle() {
@@ -125,7 +125,7 @@ impl Play<'_> {
     }
 
     async fn dropped(&mut self) -> Result<(Counts, usize)> {
-        self.ctx.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. Here every event calls a reconcile, and the write that won is an event which the watch has yet to bring.");
+        self.ctx.say("The same, but the reconcile drops the conflict and returns no error. Here every event triggers a reconcile, and the watch has yet to deliver the event of the write that won.");
         let before = self.controller.actor.requests().len();
         let gate = self.begin("dropped").await?;
         let copy = self.controller.next().await?;
@@ -201,7 +201,7 @@ impl Play<'_> {
         );
         self.controller.ended(Ok(()))?;
         self.ctx.check_eq("the rest of the reconcile was done once", &self.reads(before), &1);
-        self.ctx.say("The events come later, and find nothing to do.");
+        self.ctx.say("The events arrive later, and their reconcile finds nothing to do.");
         drop(gate);
         self.run_until_idle().await?;
         Ok((self.controller.counts(), self.reads(before)))

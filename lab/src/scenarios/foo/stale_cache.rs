@@ -18,10 +18,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "stale-cache",
-    title: "The cache is behind: a retry that reads from it fails each time",
+    title: "A stale cache: a retry that reads from it fails each time",
     rows: &["1d"],
     refutes: &["retry-with-cached-get"],
-    lesson: "After a conflict read from the server, or wait for the watch to bring the version that won; never take the same copy again.\nRemember your own writes, and do not decide from a copy that is older than they are.",
+    lesson: "After a conflict, read from the server, or wait until the watch delivers the newer version; never use the same copy again.\nRemember your own writes, and do not decide from a copy that is older than they are.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -115,7 +115,7 @@ impl Play<'_> {
     }
 
     async fn own_write_is_known(&self, written: &Foo) -> Result<()> {
-        self.ctx.say("The cache is older than the controller's own write now. Told of that write, `Watched` does not hand the copy out.");
+        self.ctx.say("The cache is now older than the controller's own write. Once `Watched` knows of that write, it does not return the old copy.");
         self.compare().await?;
         let reference = self.cache.reference("hello");
         let before = self.cache.watched().fresh(&reference, SHORT).await;
@@ -148,7 +148,7 @@ impl Play<'_> {
 
     /// The same loop with an up-to-date cache.
     async fn control(&self, newest: &str) -> Result<()> {
-        self.ctx.say("For comparison, the first retry once more, with nothing held back: the loop is the same, only the copy is new. Its four pauses make 40 ms together; with a watch that takes longer it fails as above.");
+        self.ctx.say("For comparison, the first retry once more, with no events held back: the loop is the same, only the copy is new. Its four pauses take 40 ms together; with a slower watch it fails as above.");
         let before = self.controller.counts();
         let written = self.cached_retry("from the cache").await?;
         let after = self.controller.counts();

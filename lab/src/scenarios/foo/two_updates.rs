@@ -15,10 +15,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foo-two-updates",
-    title: "Two updates in each reconcile that alternate: a loop without end",
+    title: "Two updates that alternate in each reconcile: an endless loop",
     rows: &["1c", "1e", "1f", "2l"],
     refutes: &["too-many-reconciles"],
-    lesson: "There are two faults: a desired state that alternates makes the endless loop, a stale copy makes the conflicts.\nA retry hides the second and keeps the first; one goal, and one write when it is not met, ends both.",
+    lesson: "There are two faults: a desired state that alternates causes the endless loop, and a stale copy causes the conflicts.\nA retry hides the conflicts and keeps the loop; one goal, and one write when it is not met, fixes both.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -46,7 +46,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     behind(ctx, &alice, &mut controller, &mut table).await?;
     at_speed(ctx, &alice, &mut controller).await?;
 
-    ctx.say("Another mistake gives conflicts without a cache that lags. It is not in the article. client-go's generated `Update` returns a new object and leaves the one it was given as it was. Whoever drops the returned one makes both PUTs from the copy that the reconcile began with. The first PUT makes that copy an old one, unless it changes nothing.");
+    ctx.say("Another mistake gives conflicts without a cache that lags. It is not in the article. client-go's generated `Update` returns a new object and leaves the one it was given as it was. If you drop the returned object, you make both PUTs from the copy that the reconcile began with. The first PUT makes that copy old, unless it changes nothing.");
     controller.care_for("one-copy");
     create(&alice, "one-copy").await?;
     let seen = look_at(&mut controller, Way::FromOneCopy).await?;
@@ -60,7 +60,9 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     goes_on(ctx, &seen);
     retried(ctx, &alice, &mut controller, &mut table).await?;
 
-    ctx.say("Last, one goal: the Foo says “Hello”, and `update` writes that where it is not so.");
+    ctx.say(
+        "Last, one goal: the Foo says “Hello”, and `update` writes it only if the Foo says something else.",
+    );
     controller.care_for("idempotent");
     create(&alice, "idempotent").await?;
     let seen = look_at(&mut controller, Way::OneGoal).await?;

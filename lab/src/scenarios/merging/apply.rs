@@ -12,10 +12,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "apply",
-    title: "Server-side apply: each field has an owner, and a dispute over one is a 409 that lasts as long as the ownership",
+    title: "Server-side apply: a 409 about a field's owner is not resolved by a retry",
     rows: &["4e"],
     refutes: &["apply-resolves"],
-    lesson: "Apply the fields that are yours, all of them and nothing else: no read, no version, no conflict.\nA 409 of an apply names the owner. The same apply succeeds when the owner gives the field up or agrees, and no retry makes that sooner: ask whose field it is, and force only what is yours.",
+    lesson: "Apply all of your own fields and nothing else: no read, no version, no conflict.\nThe 409 of an apply names the owner. The same apply succeeds only after the owner gives up the field or sets the same value; a retry does not help. Find out whose field it is, and force only your own.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -39,7 +39,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 
 async fn apart(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
     ctx.say(
-        "Alice applies the machine type, Bob the count. Neither reads first, and neither sends a version.",
+        "Alice applies the machine type, and Bob applies the count. Neither reads first, and neither sends a version.",
     );
     met(apply_spec(alice, POOL, &json!({"machine": "small"}), false).await?)?;
     met(apply_spec(bob, POOL, &json!({"replicas": 3}), false).await?)?;
@@ -83,7 +83,7 @@ async fn apart(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> 
 
 async fn disputed(ctx: &ScenarioContext, carol: &Actor) -> Result<()> {
     ctx.say(
-        "Carol applies another count, and takes the 409 for one that a retry resolves: she tries five times at once.",
+        "Carol applies another count. She thinks that a retry resolves the 409, and tries five times at once.",
     );
     let errors = insist(carol).await?;
     ctx.check_eq("five attempts, five 409s", &errors.len(), &ATTEMPTS);
@@ -102,7 +102,7 @@ async fn disputed(ctx: &ScenarioContext, carol: &Actor) -> Result<()> {
         &vec![("bob", ".spec.replicas")],
     );
 
-    ctx.say("conflict_retry::apply tells this 409 from the others, and sends one request:");
+    ctx.say("conflict_retry::apply recognises this kind of 409, and sends only one request:");
     let before = carol.counts().requests;
     let Err(error @ WriteError::FieldManager { .. }) =
         apply_spec(carol, POOL, &json!({"replicas": 9}), false).await
@@ -181,14 +181,14 @@ async fn taken(ctx: &ScenarioContext, bob: &Actor, carol: &Actor) -> Result<()> 
             && owns(&pool.metadata, "carol", "spec.replicas")
             && !owners(&pool.metadata).contains_key("bob"),
     );
-    ctx.say("Bob is not told. He finds out when he applies again what he has applied all along: now it is he who meets the 409.");
+    ctx.say("Bob gets no message. He notices when he applies the same fields again: now he gets the 409.");
     let owner = owner_in_the_way(apply_spec(bob, POOL, &json!({"replicas": 3}), false).await)?;
     ctx.check_eq("the loser's own apply is refused, and names carol", &owner.as_deref(), &Some("carol"));
     Ok(())
 }
 
 async fn given_up(ctx: &ScenarioContext, bob: &Actor, carol: &Actor) -> Result<()> {
-    ctx.say("Two may own one field as long as they agree. Bob applies Carol's count, then she leaves the field out of her apply.");
+    ctx.say("Two managers may own one field as long as they set the same value. Bob applies Carol's count, then she leaves the field out of her apply.");
     met(apply_spec(bob, POOL, &json!({"replicas": 9}), false).await?)?;
     let shared = ctx.stored::<Pool>(POOL).await?;
     ctx.check(

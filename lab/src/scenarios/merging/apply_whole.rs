@@ -13,10 +13,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "apply-whole",
-    title: "Applying a whole object takes fields that one never meant",
+    title: "Applying a whole object takes ownership of fields that you did not mean to set",
     rows: &["4e"],
     refutes: &["apply-resolves"],
-    lesson: "Whatever stands in an apply is claimed, a copied value and a default as much as a decision.\nBuild the body from the fields that are yours; never from the object that was read, nor from a type full of defaults.",
+    lesson: "An apply takes ownership of every field in its body, including copied values and defaults.\nBuild the body only from your own fields; never from the object that you read, nor from a type that fills in defaults.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -33,7 +33,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let alice = ctx.actor("alice").await?;
     let bob = ctx.actor("bob").await?;
     let dave = ctx.actor("dave").await?;
-    ctx.say("Three pools alike: Alice owns the machine type, Bob the count. In each of them Dave wants to leave a note, and nothing else.");
+    ctx.say("There are three equal pools: Alice owns the machine type, Bob the count. In each of them Dave wants to set a note, and nothing else.");
     for name in ["copied", "defaulted", "meant"] {
         owned(&alice, name, &json!({"machine": "small"})).await?;
         owned(&bob, name, &json!({"replicas": 3})).await?;
@@ -95,7 +95,7 @@ async fn defaulted(ctx: &ScenarioContext, dave: &Actor) -> Result<()> {
         &named,
         &vec![("alice", ".spec.machine"), ("bob", ".spec.replicas")],
     );
-    ctx.say("The message is about conflicts, so he adds force.");
+    ctx.say("The message suggests force, so he adds it.");
     apply_defaults(dave, true).await?;
     let pool = ctx.stored::<Pool>("defaulted").await?;
     ctx.check_eq(
@@ -118,7 +118,7 @@ async fn apply_defaults(dave: &Actor, force: bool) -> Result<Pool, kube::Error> 
 }
 
 async fn meant(ctx: &ScenarioContext, bob: &Actor, dave: &Actor) -> Result<()> {
-    ctx.say("In the third he applies what he means, and Bob changes his count after that.");
+    ctx.say("In the third pool he applies only his note, and Bob changes his count after that.");
     owned(dave, "meant", &json!({"note": "from dave"})).await?;
     owned(bob, "meant", &json!({"replicas": 4})).await?;
     let pool = ctx.stored::<Pool>("meant").await?;

@@ -13,10 +13,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "conditions",
-    title: "Two controllers, one list of conditions: an atomic list has one owner, a map by type one for each entry",
+    title: "Two controllers, one list of conditions: an atomic list has one owner, a map keyed by type has one owner per entry",
     rows: &["4e"],
     refutes: &[],
-    lesson: "Declare conditions as a map keyed by type, and let each controller apply its own types under its own name.\nOnly apply looks at that: a merge patch replaces any list as a whole.",
+    lesson: "Declare conditions as a map keyed by type, and let each controller apply its own types under its own field manager.\nOnly server-side apply respects that: a merge patch replaces the whole list.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

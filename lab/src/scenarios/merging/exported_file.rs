@@ -19,7 +19,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "kubectl replace, apply and edit of an exported file: the object has been modified",
     rows: &[],
     refutes: &["force-the-apply"],
-    lesson: "An exported file carries the version of its export: after any write, replace and apply of it are refused, however often they are tried.\nKeep a file that has your own fields only, and apply that server-side; set one value with kubectl patch or kubectl scale.",
+    lesson: "An exported file contains its old resourceVersion: after any other write, replace and apply of the file are refused, however often you try.\nKeep a file with only your own fields, and apply it server-side; to set one value, use kubectl patch or kubectl scale.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -65,7 +65,7 @@ async fn replaced(shell: &Shell<'_>, bob: &Actor) -> Result<()> {
     let stored = spec_of(ctx, "replaced").await?;
     ctx.check_eq("nothing of it was written", &stored, &of(5, "small"));
 
-    ctx.say("A common advice: delete the line with the resourceVersion from the file. kubectl replace then reads the newest version, and sends the file with that.");
+    ctx.say("Common advice: delete the line with the resourceVersion from the file. kubectl replace then reads the newest version, and sends the file with that.");
     shell.without_version("replaced.yaml")?;
     shell.kubectl("replace -f replaced.yaml").await?.done()?;
     let stored = spec_of(ctx, "replaced").await?;
@@ -111,7 +111,7 @@ async fn applied(shell: &Shell<'_>, bob: &Actor) -> Result<()> {
 
 async fn forced(shell: &Shell<'_>, bob: &Actor) -> Result<()> {
     let ctx = shell.ctx;
-    ctx.say("Another advice: force. There are two flags of that name. An exported file again, and Bob's 5 after it.");
+    ctx.say("Other advice: force. There are two flags with that word. Alice exports a file again, and Bob sets 5 after that.");
     exported_and_outdated(shell, bob, "forced").await?;
     let uid = ctx.stored::<Pool>("forced").await?.uid();
     let refused = shell.kubectl("apply --force-conflicts -f forced.yaml").await?;
@@ -147,7 +147,7 @@ async fn edited(shell: &Shell<'_>, bob: &Actor) -> Result<()> {
     shell.edit("edited", ("small", "large"), bob, &json!({"spec": {"replicas": 5}})).await?;
     let stored = spec_of(ctx, "edited").await?;
     ctx.check_eq("her change and Bob's are both there: no conflict", &stored, &of(5, "large"));
-    ctx.say("The other side of it: Bob changes the same line while her editor is open.");
+    ctx.say("The drawback: Bob changes the same line while her editor is open.");
     let between =
         shell.edit("edited", ("large", "huge"), bob, &json!({"spec": {"machine": "medium"}})).await?;
     let stored = spec_of(ctx, "edited").await?;
@@ -158,7 +158,7 @@ async fn edited(shell: &Shell<'_>, bob: &Actor) -> Result<()> {
 
 async fn own_fields(shell: &Shell<'_>, bob: &Actor) -> Result<()> {
     let ctx = shell.ctx;
-    ctx.say("The cure: a file that has what she decides, and nothing else.");
+    ctx.say("The cure: a file with only the fields that she decides.");
     shell.write("mine.yaml", MINE)?;
     ctx.quote(MINE);
     shell.kubectl("apply --server-side -f mine.yaml").await?.done()?;

@@ -17,7 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A chart that sets replicas, and an autoscaler that changes them: who wins at the next upgrade",
     rows: &[],
     refutes: &[],
-    lesson: "A chart leaves out what another writer sets: then an upgrade neither fails over it nor resets it.\nLeave it out when the other owns it already; a field that its last owner leaves out is removed.",
+    lesson: "Leave a field that another writer sets out of the chart: then an upgrade neither fails on it nor resets it.\nLeave it out only when the other writer owns it already: a field that its last owner leaves out is removed.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

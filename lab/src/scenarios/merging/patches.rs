@@ -16,10 +16,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "patches",
-    title: "A patch is guarded by what one puts into it: nothing, a value, the generation, the version",
+    title: "Guards for a patch: none, a value, the generation, or the resourceVersion",
     rows: &["4g"],
     refutes: &["never-set-version"],
-    lesson: "Guard what the decision was made from: one value by a test of it, the spec by generation, everything by the version.\nEcho the version that was read, never one of your own; a failed test is a 422, which means the same as a 409.",
+    lesson: "Guard what you decided from: one value by a test of it, the spec by generation, the whole object by resourceVersion.\nSend the version that you read, never one that you made up; a failed test is a 422, which means the same as a 409.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -39,7 +39,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 }
 
 async fn blind(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
-    ctx.say("Alice reads 3 and decides: two more. Bob, who needs fewer, sets 2 in the meantime. Her JSON Patch says nothing of what she read.");
+    ctx.say("Alice reads 3 and decides: two more. Bob, who needs fewer, sets 2 in the meantime. Her JSON Patch does not say what she read.");
     alice.api::<Pool>().get(POOL).await?;
     let bobs = merge(bob, &json!({"spec": {"replicas": 2}})).await?.spec.replicas;
     let granted = json_patch(alice, &json!([{"op": "replace", "path": "/spec/replicas", "value": 5}])).await;
@@ -156,9 +156,7 @@ async fn versioned(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<
 /// With the unrecorded client, because a version that never existed has no replacement on the page.
 #[expect(clippy::disallowed_methods, reason = "each kind of patch is shown bare, by itself")]
 async fn invented(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say(
-        "So the version in a body is set by hand, and has to be. What must not be done is to make one up.",
-    );
+    ctx.say("So you set the version in a patch body yourself, and have to. But never make one up.");
     let pools = Api::<Pool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let stored = pools.get(POOL).await?.metadata.resource_version.context("no version")?;
     let next = stored.parse::<u128>().context("the version is no number")? + 1;

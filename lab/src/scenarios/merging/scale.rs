@@ -13,10 +13,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "scale",
-    title: "A count through /scale: guard the count, not the object",
+    title: "Set replicas through /scale: guard the count, not the object",
     rows: &["4g", "4i"],
     refutes: &["empty-version-ignores", "no-spec-writes"],
-    lesson: "A version guards the whole object: every report to the status refuses the PUT of a count.\nA test of the count is refused only when the count has changed, which is when the decision has to be made again.",
+    lesson: "A resourceVersion guards the whole object: every status update makes the PUT of a count fail.\nA test of the count fails only when the count has changed, and then the decision must be made again anyway.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -33,13 +33,13 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 }
 
 async fn put(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
-    ctx.say("Alice reads the count through /scale. A controller reports to the status; the count is what it was. She PUTs hers with the version that she read.");
+    ctx.say("Alice reads the count through /scale. A controller updates the status; the count stays the same. She PUTs her count with the version that she read.");
     let seen = alice.api::<Pool>().get_scale(POOL).await?;
     report(bob, 1).await?;
     let answer = replace(alice, seen.metadata.resource_version.as_deref(), 5).await;
     ctx.check("the PUT is refused with 409, over a report", answer.is_err_and(|error| is_conflict(&error)));
 
-    ctx.say("So she leaves the version out. Before that Bob sets 7, of which she knows nothing.");
+    ctx.say("So she leaves the version out. Before that, Bob sets 7, which she does not know.");
     let bobs = scale_patch(bob, &Patch::Merge(json!({"spec": {"replicas": 7}}))).await?;
     let bobs = bobs.spec.and_then(|spec| spec.replicas);
     let answer = replace(alice, None, 5).await;

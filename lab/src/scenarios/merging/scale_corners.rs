@@ -14,10 +14,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "scale-corners",
-    title: "/scale leaves a zero out and forgets who wrote it, fails for an unset count, and is no place for an apply",
+    title: "Corner cases of /scale: zero replicas, an unset count, server-side apply, and managedFields",
     rows: &[],
     refutes: &[],
-    lesson: "A test for a count of zero is a test for an empty spec, and one for an unset count names the smallest integer.\nconflict_retry::scale knows both. Who must know another writer's count remembers the number: once a zero went through /scale, managedFields names nobody.",
+    lesson: "To test for zero replicas, test for an empty spec; to test for an unset count, test for the smallest int32.\nconflict_retry::scale knows both. To detect another writer's count, remember the number: after a zero through /scale, managedFields names no owner.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

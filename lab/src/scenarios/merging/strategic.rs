@@ -13,10 +13,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "strategic-merge",
-    title: "A strategic merge patch is for built-in kinds; a custom resource answers 415",
+    title: "A strategic merge patch works on built-in kinds only; a custom resource answers 415",
     rows: &["4g"],
     refutes: &["strategic-merge"],
-    lesson: "For a custom resource, a merge patch that carries the version does what the strategic one is recommended for.\nOn a built-in kind both honour the version alike.",
+    lesson: "For a custom resource, use a merge patch with the resourceVersion instead of a strategic merge patch.\nOn a built-in kind both check the version in the same way.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

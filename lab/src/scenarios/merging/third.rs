@@ -14,20 +14,20 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const UNOWNED: Scenario = Scenario {
     name: "third-controller-unowned",
-    title: "A third controller that PUTs the whole status writes over the other two, retry or no retry",
+    title: "A third controller that PUTs the whole status overwrites the other two, with or without a retry",
     rows: &[],
     refutes: &[],
-    lesson: "A version check only makes the third controller read again; what it then writes is still the whole status.\nIt takes the others' fields as it goes, so that their next apply is refused too.",
+    lesson: "A version check only makes the third controller read again; it still writes the whole status.\nIt also takes ownership of the others' fields, so their next apply is refused.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(unowned(ctx)),
 };
 
 pub(super) const OWNED: Scenario = Scenario {
     name: "third-controller-owned",
-    title: "A third controller with a field manager and a condition of its own disturbs no other writer",
+    title: "A third controller with its own field manager and its own condition causes no conflict",
     rows: &[],
     refutes: &[],
-    lesson: "One field manager for each controller, one owner for each field and each condition type, and only apply.\nThen managedFields is the contract, and the server refuses what breaks it.",
+    lesson: "Use one field manager for each controller, one owner for each field and each condition type, and only server-side apply.\nThen managedFields is the contract, and the server refuses an apply that breaks it.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(owned(ctx)),
 };
@@ -51,7 +51,7 @@ pub(super) async fn two(ctx: &ScenarioContext) -> Result<(Actor, Actor)> {
 async fn unowned(ctx: &ScenarioContext) -> Result<()> {
     let (provisioner, _scaler) = two(ctx).await?;
     let third = ctx.actor("budget").await?;
-    ctx.say("A third one is to say what the pool costs. It copies the status, sets its message and its list of conditions in the copy, and PUTs that. In the meantime the provisioner reports two nodes more.");
+    ctx.say("A third controller reports what the pool costs. It copies the status, sets its message and its list of conditions in the copy, and PUTs that. In the meantime the provisioner reports two nodes more.");
     let mut copy = third.api::<Pool>().get(POOL).await?;
     report(&provisioner, &provisioned(3)?).await?;
     let status = copy.status.get_or_insert_default();
@@ -60,7 +60,7 @@ async fn unowned(ctx: &ScenarioContext) -> Result<()> {
     status.conditions = vec![condition("WithinBudget", "True", "Shown")?];
     let refused = put(&third, copy.clone()).await;
     ctx.check("the first PUT is refused, as it should be", refused.is_err_and(|error| is_conflict(&error)));
-    ctx.say("So it is wrapped in a retry: read again, put in the status that was computed, PUT.");
+    ctx.say("So its code gets a retry: read again, insert the computed status, PUT.");
     let mut fresh = third.api::<Pool>().get(POOL).await?;
     let before = fresh.status.as_ref().and_then(|status| status.ready);
     fresh.status.clone_from(&copy.status);
@@ -141,7 +141,7 @@ async fn owned(ctx: &ScenarioContext) -> Result<()> {
 }
 
 async fn collision(ctx: &ScenarioContext, third: &Actor) -> Result<()> {
-    ctx.say("Had it chosen a condition type that is taken, it would have been told as soon as the two say different things:");
+    ctx.say("If it uses a condition type that another controller owns, it gets a conflict as soon as the two values differ:");
     let mut body = list("Ready")?;
     body["conditions"][0]["status"] = json!("False");
     let Err(error @ WriteError::FieldManager { .. }) = apply_status(third, POOL, &body, false).await else {

@@ -22,10 +22,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "third-controller-rights",
-    title: "A Role for pools/status alone keeps the spec and the finalizers out of reach, and no field of the status",
+    title: "A Role for pools/status only protects the spec and the finalizers, but no field of the status",
     rows: &[],
     refutes: &[],
-    lesson: "Grant a reporter its endpoint and nothing else: what it may not send, no bug in it can write.\nRBAC knows endpoints, not fields: within the status, only apply under a name of one's own keeps the owners apart.",
+    lesson: "Grant a status reporter only pools/status: then no bug in it can write the spec or the finalizers.\nRBAC knows subresources, not fields: within the status, only server-side apply with separate field managers keeps the owners apart.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -12,10 +12,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "third-controller-same-name",
-    title: "Two controllers that apply under one field manager remove each other's fields, and no 409 says so",
+    title: "Two controllers with the same field manager remove each other's fields, without a 409",
     rows: &[],
     refutes: &[],
-    lesson: "An apply says all that its manager wants; the server cannot tell which process left a field out.\nOne field manager for each controller: then what one leaves out is no matter of the other's.",
+    lesson: "An apply is the complete set of fields that its manager wants; the server cannot tell which process left a field out.\nUse one field manager for each controller: then a field that one leaves out does not affect the other's.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -62,7 +62,7 @@ async fn shared(ctx: &ScenarioContext, provisioner: &Actor, budget: &Actor) -> R
     }
     ctx.check_eq("after none of the four reports was what both had said in the pool", &whole, &0);
     let conflicts = provisioner.counts().conflicts + budget.counts().conflicts;
-    ctx.check_eq("and none of the six met a 409: one owner has no dispute", &conflicts, &0);
+    ctx.check_eq("and none of the six got a 409: there is only one owner", &conflicts, &0);
     Ok(())
 }
 

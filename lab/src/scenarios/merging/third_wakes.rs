@@ -15,10 +15,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "third-controller-wakes",
-    title: "A report is an event for every watcher: who compares what it reads makes no pass for another's report",
+    title: "A status update of one controller triggers the others: how to avoid the extra reconciles",
     rows: &[],
     refutes: &[],
-    lesson: "Compare what a pass reads, before and after: the generation, and your own part of the status.\nThe generation alone is too little: what another writer changed in the status is then never put right.",
+    lesson: "Compare what your reconcile reads, before and after an event: the generation, and your own part of the status.\nThe generation alone is not enough: if another writer overwrites your status, you never restore it.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -88,7 +88,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
         Watcher::start(ctx, "blind", "the generation", same_generation, &begin).await?,
         Watcher::start(ctx, "careful", "what a pass reads", same_read, &begin).await?,
     ];
-    ctx.say("A third controller, budget, reports a price, three times another one.");
+    ctx.say("A third controller, budget, reports a price, three times a different one.");
     for price in 1..=REPORTS {
         apply_status(&budget, POOL, &priced(price)?, false).await?.met().context("no report")?;
     }
@@ -105,7 +105,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("Alice leaves a note in the spec.");
     apply_spec(&alice, POOL, &json!({"note": "more to come"}), false).await?.met().context("no note")?;
     phase(ctx, &mut watchers).await?;
-    ctx.say("Then she writes over the provisioner's count of ready nodes.");
+    ctx.say("Then she overwrites the provisioner's count of ready nodes.");
     write_over(&alice).await?;
     phase(ctx, &mut watchers).await?;
     concluded(ctx, &watchers);

@@ -23,10 +23,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "watch-expired",
-    title: "410 Expired: the version to resume a watch from is gone, and deletions have to be found by listing again",
+    title: "410 Expired, too old resource version: list again to find what was deleted",
     rows: &["4h"],
     refutes: &["watch-misses-nothing"],
-    lesson: "Look at the type of each event: an ERROR event has a Status, not your object. After a 410 list again, and take what the list lacks for deleted; then watch from the list's version.\nA watch that starts from now instead never shows what was deleted in between.",
+    lesson: "Check the type of each event: an ERROR event contains a Status, not your object. After a 410 list again, treat what the list lacks as deleted, and watch from the list's version.\nA new watch without a version never shows what was deleted in between.",
     needs: Needs::Embedded,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -114,7 +114,7 @@ async fn refused(ctx: &ScenarioContext, relisting: &mut Watcher) -> Result<()> {
 
 /// A loop that does not check the type of events.
 async fn trusting(ctx: &ScenarioContext, from: &str) -> Result<()> {
-    ctx.say("Dave resumes from there too. His loop takes the object of every event for a pool, as many examples do (in Go: `event.Object.(*Pool)` without the `ok`), and panics where it is something else.");
+    ctx.say("Dave resumes from there too. His loop treats the object of every event as a pool, as many examples do (in Go: `event.Object.(*Pool)` without the `ok`), and panics if it is something else.");
     let dave = ctx.actor("dave").await?;
     let params = WatchParams { bookmarks: false, ..WatchParams::default() };
     let request = Request::new(Pool::url_path(&(), Some(ctx.namespace()))).watch(&params, from)?;
@@ -146,7 +146,7 @@ fn taken_for_a_pool(event: &Value) -> Pool {
 }
 
 async fn from_now(ctx: &ScenarioContext, naive: &mut Watcher) -> Result<()> {
-    ctx.say("Carol takes the other way: she forgets the version, and watches on from now.");
+    ctx.say("Carol does something else: she drops the version, and watches from now on.");
     let mut events = naive.watch("").await?;
     let mut seen = naive.take(ctx, &mut events, 2).await?;
     seen.sort();
@@ -165,7 +165,7 @@ async fn relisted(ctx: &ScenarioContext, relisting: &mut Watcher, bob: &Actor) -
     let gone = ctx.racing(what, relisting.relist()).await?;
     ctx.check_eq("the deletion is found", &gone, &vec!["second".to_owned()]);
     ctx.check_eq("her cache is what the server has", &relisting.names(), &vec!["first", "third"]);
-    ctx.say("From the version of the list she watches on.");
+    ctx.say("She continues to watch from the version of the list.");
     let mut events = relisting.watch(&relisting.version).await?;
     note(bob, "third", "changed").await?;
     let seen = relisting.take(ctx, &mut events, 1).await?;

@@ -17,10 +17,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "watch-resume",
-    title: "Resume a watch from its last version: while the server still has it, nothing is missed; a watch from now misses deletions",
+    title: "Resume a watch from its last resourceVersion; a watch without a version misses deletions",
     rows: &["4h"],
     refutes: &[],
-    lesson: "Keep the version of the last event, bookmarks included, and resume the watch from there after a disconnect; be ready for 410 when the server has it no more (watch-expired).\nA watch without a version tells what exists, never what was deleted: a cache fed by it keeps ghosts.",
+    lesson: "Keep the version of the last event, bookmarks included, and resume the watch from there after a disconnect; expect 410 when the server no longer has it (watch-expired).\nA watch without a version shows what exists, never what was deleted: a cache fed by it keeps deleted objects.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -94,11 +94,7 @@ async fn from_now(ctx: &ScenarioContext, naive: &mut Watcher) -> Result<()> {
     let mut events = naive.watch("").await?;
     let mut seen = naive.take(ctx, &mut events, 2).await?;
     seen.sort();
-    ctx.check_eq(
-        "she is told what exists, and of no deletion",
-        &seen,
-        &strings(&["ADDED first", "ADDED third"]),
-    );
+    ctx.check_eq("she gets what exists, and no deletion", &seen, &strings(&["ADDED first", "ADDED third"]));
     ctx.check_eq(
         "her cache keeps a ghost: the second pool, which no longer exists",
         &naive.names(),
@@ -109,7 +105,7 @@ async fn from_now(ctx: &ScenarioContext, naive: &mut Watcher) -> Result<()> {
 
 /// A watch without events, while the store's version advances.
 async fn bookmarks(ctx: &ScenarioContext, resuming: &Watcher, bob: &Actor) -> Result<()> {
-    ctx.say("A watch of a pool without any writer stays at its version while the store moves on, until the server no longer has it. Bookmarks carry it along: they say how far everything has been seen.");
+    ctx.say("A watch of a pool that nobody writes stays at its version while the store moves on, until the server no longer has that version. Bookmarks solve this: they say up to which version everything was sent.");
     let from = resuming.version.clone();
     let what = format!(
         "Alice watches the first pool only, from {}, with allowWatchBookmarks; Bob writes another one meanwhile.",

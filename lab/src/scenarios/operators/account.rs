@@ -6,6 +6,7 @@ use anyhow::Result;
 use e2e::audit::{Event, ObjectKey};
 use e2e::history;
 use e2e::history::Effect;
+use jiff::Timestamp;
 use serde_json::Value;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
@@ -281,6 +282,35 @@ pub(super) fn bill(events: &[Event], object: &ObjectKey) -> Bill {
     bill
 }
 
+/// How long each granted write of an operator to `object` took, in milliseconds and in ascending order: from the arrival
+/// of its first request, which is its first attempt or the read before that, to the answer that granted it. Attempts of one
+/// write are those of one operator to one endpoint since the last one that was granted there.
+pub(super) fn latencies(events: &[Event], object: &ObjectKey) -> Vec<f64> {
+    let is_ours = |event: &&Event| operator(event).is_some() && event.object.as_ref() == Some(object);
+    let mut requests: Vec<&Event> = events.iter().filter(is_ours).collect();
+    requests.sort_by_key(|event| event.completed);
+    // The read of an operator that no attempt has followed yet, and the beginnings of the writes under way.
+    let mut reads: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    let mut begun: BTreeMap<(&str, &str), Timestamp> = BTreeMap::new();
+    let mut all = Vec::new();
+    for event in requests {
+        let writer = event.writer();
+        if event.verb == "get" {
+            reads.insert(writer, event.received);
+        } else if event.is_write() {
+            let first = reads.remove(writer).unwrap_or(event.received).min(event.received);
+            let endpoint = (writer, event.subresource.as_str());
+            let first = *begun.entry(endpoint).or_insert(first);
+            if event.succeeded() {
+                begun.remove(&endpoint);
+                all.push(1000.0 * event.completed.duration_since(first).as_secs_f64());
+            }
+        }
+    }
+    all.sort_by(f64::total_cmp);
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -313,5 +343,19 @@ mod tests {
         assert_eq!(own_conflicts(&scaled, &pool), 1);
         let between = [put(other, 5, Some(7), 0), put(own, 7, Some(9), 1), put(own, 5, None, 2)];
         assert_eq!(own_conflicts(&between, &pool), 0, "the other one was first");
+    }
+
+    #[test]
+    fn a_write_takes_from_its_first_request_to_the_answer_that_grants_it() {
+        let pool = ObjectKey::node_pool("a", "p");
+        let (own, other) = (AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR);
+        let mut read = put(own, 0, None, 1);
+        (read.verb, read.code) = ("get".to_owned(), 200);
+        let tried_again = [read, put(own, 5, None, 2), put(other, 5, Some(7), 3), put(own, 7, Some(9), 4)];
+        let times =
+            |events: &[Event]| latencies(events, &pool).iter().map(f64::to_string).collect::<Vec<_>>();
+        assert_eq!(times(&tried_again), ["0", "3000"], "the other's at once, its own from the read on");
+        let given_up = [put(own, 5, None, 2)];
+        assert_eq!(times(&given_up), [""; 0], "nothing was granted");
     }
 }

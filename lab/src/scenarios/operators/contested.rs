@@ -22,10 +22,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "contested",
-    title: "A person scales a pool that the Autoscaler scales",
+    title: "kubectl scale against an autoscaler: two writers of spec.replicas",
     rows: &["0f", "2c"],
     refutes: &["both-intentions"],
-    lesson: "One field with two writers has the value of the last write, unless one of them yields: versions and guards keep writes apart, not intentions.\nSay what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
+    lesson: "A field with two writers has the value of the last write, unless one of them yields: versions and guards cannot merge two intentions.\nState what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -104,14 +104,14 @@ async fn overwritten(tandem: &Tandem<'_>) -> Result<()> {
         &Some(AUTOSCALER_OPERATOR),
     );
 
-    ctx.say("kubectl can guard the write by the number that she expects. That keeps her from writing over what she has not seen:");
+    ctx.say("kubectl can guard the write by the number that she expects. So she does not overwrite a count that she has not seen:");
     let said = scale(tandem, &["--current-replicas=3", "--replicas=5"]).await;
     let said = said.map_or_else(|error| format!("{error:#}"), |()| "scaled".to_owned());
     ctx.check(
         "a guard that does not hold ends it: “Expected replicas to be 3, was 2”",
         said.contains("Expected replicas to be 3, was 2"),
     );
-    ctx.say("It does not keep others from writing over hers:");
+    ctx.say("It does not prevent others from overwriting hers:");
     scale(tandem, &["--current-replicas=2", "--replicas=5"]).await?;
     let pool = tandem.settles("workers", 2).await?;
     ctx.check_eq("the pool is at 2 again", &pool.spec.replicas, &Some(2));

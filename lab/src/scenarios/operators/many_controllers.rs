@@ -27,7 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Many controllers write each other's objects",
     rows: &["2d", "0e", "0f"],
     refutes: &[],
-    lesson: "Few objects in a cluster have one writer: two controllers of one operator may write the same one, and a new node has four writers.\nA controller that sends only its own fields, under a field manager of its own, meets no conflict.",
+    lesson: "Few objects in a cluster have only one writer: two controllers of one operator may write the same one, and a new node has four writers.\nA controller that sends only its own fields, under a field manager of its own, meets no conflict.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };

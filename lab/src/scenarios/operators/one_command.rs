@@ -19,7 +19,7 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "one-command",
-    title: "A cluster with one command",
+    title: "Start a local Kubernetes control plane with one command",
     rows: &["2k"],
     refutes: &[],
     lesson: "`cargo xtask dev up` starts it and keeps it; every scenario and every test starts its own.\nThe API server is the real one; conflicts need nothing else, and controllers, scheduler and nodes are there when a scenario needs them.",
@@ -90,7 +90,7 @@ async fn kubectl(ctx: &ScenarioContext) -> Result<()> {
 
 /// Checks that a Deployment becomes available.
 async fn pod_runs(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("A node is an object that kwok plays the kubelet of. The scheduler places the pods of a Deployment on it, as in any cluster.");
+    ctx.say("A node is only an object, and kwok simulates its kubelet. The scheduler places the pods of a Deployment on it, as in any cluster.");
     let (name, node) = node(ctx);
     let applied = deploy(ctx, &node).await;
     // The node belongs to no namespace, so it is deleted separately.
@@ -153,7 +153,7 @@ async fn another(ctx: &ScenarioContext) -> Result<()> {
         here.is_ok() && there.is_err(),
     );
 
-    ctx.say("Then the second one is told to end.");
+    ctx.say("Then the lab stops the second one.");
     let (root, pids): (PathBuf, Vec<u32>) =
         (second.root().to_owned(), second.pids().into_iter().map(|(_, pid)| pid).collect());
     second.stop().await?;

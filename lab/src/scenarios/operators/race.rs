@@ -25,10 +25,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "race",
-    title: "Two operators race: the pass again, or the write again",
+    title: "Two operators race: requeue the reconcile, or retry the write",
     rows: &["2e", "2f", "2g"],
     refutes: &[],
-    lesson: "Lazy throws a pass away for each 409; the retry keeps the pass, and pays a pause and a read for it.\nBoth are right, because both decide again from what is there: neither sends its old decision a second time.",
+    lesson: "Lazy discards a reconcile for each 409; the retry keeps the reconcile, and costs a pause and a read.\nBoth are correct, because both decide again from the stored object: neither sends its old decision a second time.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -68,11 +68,11 @@ struct Bill {
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("Two operators write one pool. The Autoscaler sets spec.replicas through /scale, as many as the load needs. The NodePool operator reports in the status how many are wanted and how many are ready. Three times a node has become ready and the load has risen, so both begin a pass, and the Autoscaler's write is first.");
-    ctx.say("The lazy way: a pass decides from the operator's cache, which costs no request, and PUTs that copy with the change. At a 409 it ends, and the work queue starts it from the beginning when the cache has heard of the other write.");
+    ctx.say("The lazy way: a pass decides from the operator's cache, which costs no request, and PUTs that copy with the change. At a 409 it ends, and the work queue starts it from the beginning when the cache has the other write.");
     let lazy = races(ctx, Strategy::Lazy).await?;
     ctx.say("The same races with a retry, from the same caches. At a 409 the pass does not end: conflict-retry's update_status and scale wait 20 ms, and up to half of that again by chance, read live, and decide again from that.");
     let retry = races(ctx, Strategy::Retry).await?;
-    ctx.say("The bill, the caches' own list and watch apart. A pass costs no request here except its write; what passes of real operators cost is in the scenario strategies.");
+    ctx.say("The costs, without the caches' own list and watch. A pass costs no request here except its write; what passes of real operators cost is in the scenario strategies.");
     ctx.table(table(&[(Strategy::Lazy, lazy), (Strategy::Retry, retry)]));
     let races = RACES.len();
     ctx.check_eq("lazy: each race threw one pass of three away", &(lazy.passes, lazy.thrown), &(9, races));

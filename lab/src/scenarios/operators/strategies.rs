@@ -15,21 +15,20 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::AUTOSCALER_OPERATOR;
-use tokio::time::Instant;
 
 use super::account;
-use super::account::Bill;
 use super::tandem::{Tandem, passed};
 use crate::context::{PATIENCE, ScenarioContext};
+use crate::cost::StrategyCost;
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "strategies",
-    title: "Four ways to write, under a storm of foreign writes",
+    title: "Four ways to write while other writers are busy: update, retry, patch, apply",
     rows: &["2f", "2g", "2j"],
     refutes: &["always-retry", "conflicts-are-certain"],
-    lesson: "All four end in the same nodes and lose nothing; they differ in what a race costs: passes made again, reads, attempts, or nothing.\nWrite your own fields alone, guard the one value that you share, and there is nothing left to retry.",
+    lesson: "All four end with the same nodes and lose nothing; they differ in what a race costs: repeated reconciles, reads, attempts, or nothing.\nWrite only your own fields, guard the one value that you share, and there is nothing left to retry.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -48,87 +47,77 @@ const STORM: u64 = 10;
 /// stale.
 const ROUNDS: usize = 10;
 
-/// The costs of one strategy.
-struct Cost {
-    strategy: &'static str,
-    seconds: f64,
-    rounds: usize,
-    bill: Bill,
-    /// The 409s that an operator's own write caused.
-    own_conflicts: usize,
-    passes: f64,
-    thrown: f64,
+/// What one strategy cost, and what is only checked.
+struct Measured {
+    cost: StrategyCost,
+    /// Writes to `/status` and `/scale`, which both operators write.
+    shared_writes: usize,
     /// Guards that failed although their condition held.
     falsely: usize,
 }
 
-impl Cost {
-    /// Requests for each granted write, reads included.
-    fn per_write(&self) -> f64 {
-        count(self.bill.reads + self.bill.writes) / count(self.bill.granted.max(1))
-    }
-}
-
 async fn run(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("Two operators write one pool: the NodePool operator its status, the Autoscaler its replicas and its own part of the status. A third party writes labels, annotations and bounds of the same pool, ten times a second. 8 pods come, which need 4 nodes, and go again; then the nodes go. This is played four times. lazy sends the object from its cache, and at a conflict gives up and lets the whole pass run again. retry reads, changes and PUTs, again and again until it is through. patch sends what changes with the version that it saw, and reads only to try again. guarded sends its own status fields and no version, and with the replicas the number that it decided from.");
-    let mut costs = Vec::new();
+    ctx.say("Two operators write one pool: the NodePool operator its status, the Autoscaler its replicas and its own part of the status. A third party writes labels, annotations and bounds of the same pool, ten times a second. 8 pods are created, which need 4 nodes, and are deleted again; then the nodes are removed. This runs four times. lazy sends the object from its cache; after a conflict it gives up and the whole reconcile runs again. retry reads, changes and PUTs until it succeeds. patch sends only its changes, with the version that it read, and reads again only after a conflict. guarded sends its own status fields without a version, and guards the replicas with the generation that it decided from.");
+    let mut all = Vec::new();
     let mut forms = Table::new(&["strategy", "status is written by", "replicas are written by"]);
     for (strategy, status, scale) in STRATEGIES {
         let tandem = Tandem::begin(ctx, strategy).await?;
         let played = storm(&tandem, strategy).await;
         // The release is kept, because the next strategy upgrades it.
         let is_last = strategy == "guarded" || played.is_err();
-        let (cost, seen) = if is_last { tandem.end(played).await? } else { tandem.rest(played).await? };
+        let (measured, seen) = if is_last { tandem.end(played).await? } else { tandem.rest(played).await? };
         forms.row(&[&strategy, &seen.0, &seen.1]);
         ctx.check_eq(
             &format!("{strategy}: the API server saw what the name says"),
             &(seen.0.as_str(), seen.1.as_str()),
             &(status, scale),
         );
-        costs.push(cost);
+        all.push(measured);
     }
-    ctx.say("Each has brought its 4 nodes and taken them away again. As the API server saw it:");
+    ctx.say("Each strategy has created its 4 nodes and removed them again. As the API server saw it:");
     ctx.table(forms);
-    ctx.live_table(price(&costs));
+    ctx.costs(all.iter().map(|played| played.cost.clone()).collect());
     ctx.say(&format!("Why does guarded meet no 409? {}", account::WHY_NO_409));
-    ctx.say("What each pays for the race differs from run to run, and so does how many 409s the third party causes; in a terminal all of it is shown. What always holds:");
-    compare(ctx, &costs);
+    ctx.say("The costs of the race differ from run to run, and so does the number of 409s that the third party causes; the terminal shows all of them. What always holds:");
+    compare(ctx, &all);
     Ok(())
 }
 
 /// Checks what must hold between the costs.
-fn compare(ctx: &ScenarioContext, costs: &[Cost]) {
-    for Cost { strategy, bill, own_conflicts, thrown, falsely, .. } in costs {
-        let shared = bill.shared_writes;
-        match *strategy {
+fn compare(ctx: &ScenarioContext, all: &[Measured]) {
+    for Measured { cost, shared_writes, falsely } in all {
+        match cost.strategy {
             "lazy" => {
                 ctx.check(
                     "lazy: it met a 409 of its own making: a pass writes the replicas and then its report from one copy, which the first write has made old",
-                    *own_conflicts > 0,
+                    cost.own_conflicts > 0,
                 );
                 // Not one per 409: a pass may write the pool twice from one copy, and be refused both times.
                 ctx.check(
                     "lazy: for that, whole passes were thrown away; the operators' own metrics count their result, conflict",
-                    *thrown >= 1.0,
+                    cost.thrown >= 1.0,
                 );
             }
             "retry" => {
                 // Whether a pass ended in a conflict says nothing here: that may be one over a Node.
-                ctx.check("retry: it met a 409, so there was something to try again", bill.conflicts > 0);
-                ctx.check("retry: it paid a read for each of its PUTs", bill.reads >= shared);
+                ctx.check("retry: it met a 409, so there was something to try again", cost.conflicts > 0);
+                ctx.check("retry: it paid a read for each of its PUTs", cost.reads >= *shared_writes);
             }
             "guarded" => {
                 ctx.check_eq(
                     "guarded: no 409, although it is often said that you will hit conflict errors",
-                    &bill.conflicts,
+                    &cost.conflicts,
                     &0,
                 );
                 ctx.check_eq("guarded: no guard failed unless the spec had changed", falsely, &0);
             }
-            _ => ctx.check("patch: it read less often than it wrote", bill.reads < shared),
+            _ => ctx.check("patch: it read less often than it wrote", cost.reads < *shared_writes),
         }
     }
-    let price = |wanted: &str| costs.iter().find(|cost| cost.strategy == wanted).map(Cost::per_write);
+    let price = |wanted: &str| {
+        let found = all.iter().find(|played| played.cost.strategy == wanted);
+        found.map(|played| played.cost.per_write())
+    };
     let [lazy, retry, patch, guarded] = ["lazy", "retry", "patch", "guarded"].map(price);
     let is_less = |a: Option<f64>, b: Option<f64>| a.zip(b).is_some_and(|(a, b)| a < b);
     let mut table = Table::new(&["strategy", "requests for a granted write", "409s", "passes thrown away"]);
@@ -136,7 +125,7 @@ fn compare(ctx: &ScenarioContext, costs: &[Cost]) {
     table.row(&[&"retry", &"more than patch", &"some", &""]);
     table.row(&[&"patch", &"fewer than retry", &"as many as chance brings", &""]);
     table.row(&[&"guarded", &"fewer than lazy and retry", &"none", &""]);
-    ctx.say("The bill, as far as it is the same in each run; the numbers of this one are shown live:");
+    ctx.say("The costs that are the same in each run; the terminal also shows the numbers of this run:");
     ctx.table(table);
     ctx.check("lazy: more than one request for a granted write", is_less(Some(1.0), lazy));
     ctx.check("patch: fewer requests for a granted write than retry", is_less(patch, retry));
@@ -146,47 +135,9 @@ fn compare(ctx: &ScenarioContext, costs: &[Cost]) {
     );
 }
 
-/// The costs of all strategies, as a table.
-fn price(costs: &[Cost]) -> Table {
-    let mut table = Table::new(&[
-        "strategy",
-        "seconds",
-        "rounds",
-        "reads",
-        "writes",
-        "granted",
-        "409",
-        "of them by its own write",
-        "422",
-        "requests per granted write",
-        "passes",
-        "ended in conflict",
-    ]);
-    for cost in costs {
-        let Cost { strategy, seconds, rounds, bill, own_conflicts, passes, thrown, .. } = cost;
-        let per_write = cost.per_write();
-        table.row(&[
-            strategy,
-            &format!("{seconds:.1}"),
-            rounds,
-            &bill.reads,
-            &bill.writes,
-            &bill.granted,
-            &bill.conflicts,
-            own_conflicts,
-            &bill.invalid,
-            &format!("{per_write:.2}"),
-            passes,
-            thrown,
-        ]);
-    }
-    table
-}
-
 /// Load is added and removed while all writers write. Returns the costs, and the forms of the writes.
-async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (String, String))> {
+async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Measured, (String, String))> {
     let ctx = tandem.ctx;
-    let began = Instant::now();
     // A name for each strategy, so that a report has a row for each.
     let name = format!("busy-{strategy}");
     let name = name.as_str();
@@ -215,7 +166,6 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     }
     let report = writer.finish().await?;
     let pool = tandem.settles(name, 0).await?;
-    let seconds = began.elapsed().as_secs_f64();
 
     let (key, events) = (tandem.key(name), tandem.events(name).await?);
     ctx.check(
@@ -229,22 +179,27 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     );
     let (bill, own_conflicts) = (account::bill(&events, &key), account::own_conflicts(&events, &key));
     // Only under `lazy` does a pass end with `conflict` at its first 409; the others try again within the pass.
-    let expected = usize::from(strategy == "lazy" && bill.conflicts > 0);
+    let expected = if strategy == "lazy" && bill.conflicts > 0 { 1.0 } else { 0.0 };
     let (passes, thrown) = passes(tandem, expected).await?;
     let ours: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(&key)).collect();
-    Ok((
-        Cost {
-            strategy,
-            seconds,
-            rounds,
-            bill,
-            own_conflicts,
-            passes,
-            thrown,
-            falsely: guards::false_conflicts(&events, &key).len(),
-        },
-        (forms(&ours, is_status), forms(&ours, is_count)),
-    ))
+    let cost = StrategyCost {
+        strategy,
+        began: ours.iter().map(|event| event.received).min().unwrap_or_default(),
+        ended: ours.iter().map(|event| event.completed).max().unwrap_or_default(),
+        rounds,
+        reads: bill.reads,
+        writes: bill.writes,
+        granted: bill.granted,
+        conflicts: bill.conflicts,
+        own_conflicts,
+        invalid: bill.invalid,
+        passes,
+        thrown,
+        latencies: account::latencies(&events, &key),
+    };
+    let falsely = guards::false_conflicts(&events, &key).len();
+    let seen = (forms(&ours, is_status), forms(&ours, is_count));
+    Ok((Measured { cost, shared_writes: bill.shared_writes, falsely }, seen))
 }
 
 #[expect(
@@ -278,10 +233,10 @@ fn forms(events: &[&Event], is_part: impl Fn(&Event) -> bool) -> String {
 
 /// Number of passes of both operators, and of those that were discarded. Waits until at least `expected` are, or the time
 /// is over, because a pass that met a conflict may still be running.
-async fn passes(tandem: &Tandem<'_>, expected: usize) -> Result<(f64, f64)> {
+async fn passes(tandem: &Tandem<'_>, expected: f64) -> Result<(f64, f64)> {
     let counted = eventually(PATIENCE, "the passes are counted", || async {
         let thrown = ended(tandem, "conflict").await?;
-        if thrown >= count(expected) { Ok(Some(())) } else { bail!("{thrown} of {expected}") }
+        if thrown >= expected { Ok(Some(())) } else { bail!("{thrown} of {expected}") }
     });
     if let Err(error) = counted.await {
         tandem.ctx.live_quote(&format!("{error:#}"));
@@ -298,9 +253,4 @@ async fn ended(tandem: &Tandem<'_>, result: &str) -> Result<f64> {
         sum += operator.metric("tandem_reconcile_total", &[&label]).await?;
     }
     Ok(sum)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 requests")]
-fn count(number: usize) -> f64 {
-    number as f64
 }

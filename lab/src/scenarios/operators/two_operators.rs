@@ -25,7 +25,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Two operators write one object, and neither loses a write",
     rows: &["2b", "2c", "2e"],
     refutes: &[],
-    lesson: "Two writers of one object need a contract: each field has one owner, one endpoint, and one thing that protects it.\nThe server keeps records: managedFields names the writer of each field, and generation moves with the spec alone.",
+    lesson: "Two writers of one object need a contract: each field has one owner, one endpoint, and one protection.\nThe server keeps records: managedFields names the writer of each field, and generation changes with the spec alone.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -110,7 +110,7 @@ async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -
 
 /// Compares `managedFields` with the ownership contract.
 fn whose_fields(ctx: &ScenarioContext, pool: &NodePool) -> Result<()> {
-    ctx.say("The API server keeps a book of who wrote which field, managedFields:");
+    ctx.say("The API server records in managedFields who wrote which field:");
     let mut table = Table::new(&["field manager", "through", "by", "fields"]);
     let book = account::managed(pool)?;
     for Managed { manager, subresource, operation, fields } in &book {

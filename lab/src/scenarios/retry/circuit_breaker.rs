@@ -26,7 +26,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A circuit breaker opens when the server does not answer, not when another write came first",
     rows: &["3j"],
     refutes: &["breaker-on-every-error"],
-    lesson: "A conflict is the answer of a healthy server: a breaker that counts it stops writes that nothing is wrong with.\nOpen after faults in a row, then let one probe through, and let its result decide.",
+    lesson: "A conflict is the answer of a healthy server: a circuit breaker that counts conflicts blocks healthy writes.\nOpen it after several faults in a row, then let one probe through; the probe's result decides.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -49,7 +49,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 async fn counting_conflicts(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "busy").await?;
     ctx.set(&pool("quiet", 3)).await?;
-    ctx.say("A breaker as it is often written: every error counts, five in a row open it. Alice passes it before each attempt. Bob is faster five times.");
+    ctx.say("A breaker as it is often written: every error counts, five in a row open it. Alice's writes ask it before each attempt. Bob is faster five times.");
     let mut breaker = NaiveBreaker::new(FAILURES, OPEN_FOR);
     contest.interfere(FAILURES);
     for _ in 0..FAILURES {
@@ -104,7 +104,7 @@ fn options(breaker: &CircuitBreaker, policy: RetryPolicy) -> WriteOptions {
 
 /// Both breakers after their open time, without waiting: time is an argument.
 fn half_open(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("When the open time is over, ten workers ask at once, and the server is still away. Both breakers on paper, each opened by five failures:");
+    ctx.say("When the open time is over, ten workers ask at once, and the server is still down. Both breakers as a calculation, each opened by five failures:");
     let (late, mut naive, mut ours) =
         (OPEN_FOR, NaiveBreaker::new(FAILURES, OPEN_FOR), Breaker::new(settings(OPEN_FOR)?));
     for _ in 0..FAILURES {
@@ -164,7 +164,7 @@ async fn held_back(ctx: &ScenarioContext) -> Result<()> {
     let breaker = CircuitBreaker::new(settings(AN_HOUR)?);
     let options = options(&breaker, five_attempts());
 
-    ctx.say("The line to the API server breaks. Alice's `update` may try five times; her breaker stays open for an hour.");
+    ctx.say("The connection to the API server breaks. Alice's `update` may try five times; her breaker stays open for an hour.");
     connection.breaks_for(u32::MAX);
     let answer = goal(&connection.pools(), "workers", &options).await;
     ctx.check(
@@ -173,7 +173,7 @@ async fn held_back(ctx: &ScenarioContext) -> Result<()> {
     );
     ctx.check_eq("and the circuit is open", &breaker.state(), &BreakerState::Open);
 
-    ctx.say("The next write is answered at once, by the breaker.");
+    ctx.say("The breaker refuses the next write at once.");
     let answer = goal(&connection.pools(), "workers", &options).await;
     let is_held = matches!(
         answer,
@@ -196,7 +196,7 @@ async fn mended(ctx: &ScenarioContext) -> Result<()> {
     let intro = "Another pool and a breaker that stays open for two seconds: the same five requests open it, and then the line is mended.";
     let answer = ctx.racing(intro, goal(&pools, "builders", &options)).await;
     ctx.check("it gives up after five requests", is_given_up(&answer) && connection.sent() == 5);
-    ctx.say("Alice's worker asks again and again; until the open time is over nothing is sent. The first request after that is the probe, and its answer closes the circuit.");
+    ctx.say("Alice's worker asks again and again; until the open time is over, the breaker sends nothing. The first request after that is the probe, and its answer closes the circuit.");
     let outcome = eventually(PATIENCE, "the circuit closes", || async {
         match goal(&pools, "builders", &options).await {
             Err(WriteError::ClientThrottled { .. }) => Ok(None),

@@ -18,10 +18,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "custom-backoff",
-    title: "A backoff of one's own: Steps, Duration, Factor and Jitter",
+    title: "A custom wait.Backoff: Steps, Duration, Factor and Jitter",
     rows: &["3d", "2i"],
     refutes: &[],
-    lesson: "Steps decides who gives up, Duration and Factor how long a loser waits; Jitter keeps losers from meeting again.\nWith as many steps as writers none gives up: each conflict is the write of another one.",
+    lesson: "Steps decides who gives up, Duration and Factor how long a refused writer waits; Jitter keeps refused writers from colliding again.\nWith as many steps as writers nobody gives up: each conflict is another writer's write.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -20,10 +20,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "hand-rolled",
-    title: "A loop by hand: 100 ms, doubled up to 10 s, 10 % jitter, ten attempts",
+    title: "A hand-written retry loop: 100 ms, doubled up to 10 s, 10 % jitter, ten attempts",
     rows: &["3b"],
     refutes: &["hand-rolled-loop"],
-    lesson: "A pause belongs between two attempts: none after the last, and none once the work is told to end.\nA loop by hand that sleeps after each failure gets both wrong, and blocks its worker for 42.7 s or more.",
+    lesson: "A pause belongs between two attempts: not after the last one, and not after the work is cancelled.\nA hand-written loop that sleeps after each failure gets both wrong, and blocks its worker for 42.7 s or more.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -51,7 +51,7 @@ fn pause(attempt: u32, random: f64) -> Duration {
 }
 
 fn on_paper(ctx: &ScenarioContext) -> Vec<Duration> {
-    ctx.say("The loop as it is often written: ten attempts, after each conflict a sleep of 100 ms · 2ⁿ, at most 10 s, and up to 10 % more by chance. Its sleeps when nothing but conflicts come, without the chance:");
+    ctx.say("The loop as it is often written: ten attempts, after each conflict a sleep of 100 ms · 2ⁿ, at most 10 s, plus up to 10 % jitter. Its sleeps if every attempt conflicts, without the jitter:");
     let slept: Vec<Duration> = (0..ATTEMPTS).map(|attempt| pause(attempt, 0.0)).collect();
     let lines: Vec<_> =
         slept.iter().zip(1..).map(|(pause, attempt)| (format!("after attempt {attempt}"), *pause)).collect();
@@ -70,7 +70,7 @@ fn on_paper(ctx: &ScenarioContext) -> Vec<Duration> {
 }
 
 fn capped(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("The same numbers in client-go's `wait.Backoff` make another loop: there, reaching the cap ends the attempts. `Backoff` is conflict-retry's port of its arithmetic. (With this arithmetic client-go sleeps 6,400 ms more after the last attempt; a `RetryPolicy` does not.)");
+    ctx.say("The same numbers in client-go's `wait.Backoff` give a different loop: there, reaching the cap ends the attempts. `Backoff` is conflict-retry's port of its arithmetic. (With this arithmetic client-go sleeps 6,400 ms more after the last attempt; a `RetryPolicy` does not.)");
     let capped = RetryPolicy::from_backoff(Backoff::new(10, FIRST, 2.0, 0.1, LONGEST)?)?;
     let uncapped = RetryPolicy::from_backoff(Backoff::new(10, FIRST, 2.0, 0.1, Duration::ZERO)?)?;
     let mut table = Table::new(&["100 ms, doubled, ten attempts", "attempts", "pauses", "sum of the pauses"]);

@@ -62,7 +62,7 @@ type Line = (String, Waiting);
 
 /// Prints four charts, and checks their claims.
 pub(super) fn charts(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("Each knob turned by itself, the others as above: how long a writer waits in all, before it gives up, at least. Three charts on one logarithmic scale: ten blocks more are ten times as long.");
+    ctx.say("Each parameter varied by itself, the others as above: the shortest total time that a writer waits before it gives up. Three charts on one logarithmic scale: ten more blocks are ten times as long.");
     steps(ctx)?;
     durations(ctx)?;
     factors(ctx)?;
@@ -115,7 +115,9 @@ fn factors(ctx: &ScenarioContext) -> Result<()> {
 fn jitters(ctx: &ScenarioContext) -> Result<()> {
     let of = |jitter| Knobs { jitter, ..CUSTOM };
     let all = lines(&[0.0, 0.1, 0.5, 1.0], |jitter| format!("Jitter {jitter}"), of)?;
-    ctx.say("Jitter on a linear scale: the solid bar is the least that a writer waits, the light one what chance may add.");
+    ctx.say(
+        "Jitter on a linear scale: the solid bar is the shortest wait, the light one the possible jitter.",
+    );
     ctx.quote(&ranges(&all, 40));
     ctx.check("Jitter only lengthens: the least is the same", least_is_the_same(&all));
     ctx.check(

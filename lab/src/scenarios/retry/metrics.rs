@@ -21,10 +21,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "metrics",
-    title: "Retries that are counted, and attempts in the log",
+    title: "Metrics and logs for retry on conflict",
     rows: &["3k", "3l"],
     refutes: &[],
-    lesson: "A loop that succeeds at the fifth attempt looks like one that succeeds at the first, until attempts are counted.\nCount requests by class, conflicts by cause, and what was given up; log attempts at debug level, not as errors.",
+    lesson: "Without counting attempts, a loop that succeeds at the fifth attempt looks like one that succeeds at the first.\nCount requests by class, conflicts by cause, and writes that were given up; log attempts at debug level, not as errors.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Five ways to get a retry loop wrong",
     rows: &["3m", "4j"],
     refutes: &["exhaustion-unchecked"],
-    lesson: "Read inside the loop, decide inside the loop, retry conflicts only, end, and tell when it ended without a write.\nNone of it has to be written by hand.",
+    lesson: "Read and decide inside the loop, retry only conflicts, limit the attempts, and return an error when nothing was written.\nYou need not write any of this by hand.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -74,7 +74,7 @@ async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
     ctx.check("the loop reports success", answer.is_ok());
     ctx.check("and nothing of Alice's is written", !contest.is_written(ctx).await?);
 
-    ctx.say("In one text that loop is the good example, and goes on after every error, not only after a conflict. The same for a pool that does not exist:");
+    ctx.say("In one text that loop is the good example, and continues after every error, not only after a conflict. The same for a pool that does not exist:");
     let alice = ctx.actor("alice").await?;
     let answer = swallows(&alice.api(), "absent").await;
     ctx.check_eq("ten requests are answered 404", &answers(&alice, 404), &10);
@@ -154,7 +154,7 @@ async fn what_cannot_succeed(ctx: &ScenarioContext) -> Result<()> {
         "the fifth answer is the first one: 422, the object is not valid",
         answer.is_err_and(|error| is_invalid(&error)),
     );
-    ctx.say("`update` asks what the error means. This one needs another object, not another attempt.");
+    ctx.say("`update` checks what the error means. This one needs another object, not another attempt.");
     let options = WriteOptions::new("alice");
     let answer = update(&contest.pools(), contest.name, |pool| {
         pool.owner_references_mut().push(owner_without_uid());
@@ -191,7 +191,7 @@ async fn error_unread(ctx: &ScenarioContext) -> Result<()> {
     let answer = waits_for_it(&alice.api(), "deleted").await;
     let is_missing = |error: &kube::Error| Class::of(Verb::Get, error) == Class::NotFound;
     ctx.check("five times it is not there", answer.is_err_and(|error| is_missing(&error)));
-    ctx.say("For `update` a missing object is an outcome of its own: no success, and nothing to retry.");
+    ctx.say("For `update` a missing object is a separate outcome: no success, and nothing to retry.");
     let options = WriteOptions::new("alice");
     let outcome = update(&alice.api::<Pool>(), "deleted", |_| UpdateDecision::Write)
         .put()

@@ -22,10 +22,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "naive-loop",
-    title: "Five attempts without a pause are over while the others still write",
+    title: "Five retries without backoff fail while another writer is still busy",
     rows: &["3a", "3m"],
     refutes: &[],
-    lesson: "Without a pause five attempts last as long as ten requests: a writer that is busy for longer wins all five.\nThe same five with growing pauses outlast it; in a crowd the number of attempts decides who gives up.",
+    lesson: "Without a pause, five attempts take only as long as ten requests: a writer that is busy for longer wins all five.\nFive attempts with growing pauses outlast that writer; among many writers, the number of attempts decides who gives up.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -27,10 +27,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "rate-limiter",
-    title: "A rate limiter in the loop: 10 a second, 20 at once",
+    title: "A rate limiter in the retry loop: 10 requests a second, burst 20",
     rows: &["3i"],
     refutes: &[],
-    lesson: "A limiter paces all requests, first attempts too. It prevents no conflict; where it makes a writer wait between its read and its PUT, it brings conflicts about. So conflict-retry waits before the read, and pays for the write afterwards.\nThe one who waits must be able to stop waiting: when told to end, and when its time is up.",
+    lesson: "A rate limiter delays all requests, first attempts too. It prevents no conflict; if it makes a writer wait between its read and its PUT, it causes conflicts. So conflict-retry waits before the read, and counts the write afterwards.\nA waiting writer must be able to stop: when it is cancelled, and when its deadline has passed.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -50,7 +50,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 
 fn on_paper(ctx: &ScenarioContext) {
     let rate = Rate::default();
-    ctx.say("The bucket holds 20 tokens, and gets a new one each 100 ms. What each of 25 requests has to wait that are made at once:");
+    ctx.say("The bucket holds 20 tokens, and gets a new one each 100 ms. How long each of 25 simultaneous requests has to wait:");
     let mut bucket = TokenBucket::new(rate);
     let waits: Vec<Duration> = (0..25).map(|_| bucket.reserve(Duration::ZERO)).collect();
     let lines: Vec<_> =
@@ -162,7 +162,7 @@ fn emptied_of(rate: Rate) -> RateLimiter {
 
 async fn first_attempt(ctx: &ScenarioContext) -> Result<()> {
     let (one, other) = (Contest::new(ctx, "quiet").await?, Contest::new(ctx, "quiet-too").await?);
-    ctx.say("A limiter does not ask what a request is for. Two writes that meet no conflict, one after the other, when earlier requests have emptied the bucket:");
+    ctx.say("A rate limiter does not know what a request is for. Two writes without a conflict, one after the other, after earlier requests have emptied the bucket:");
     let began = Instant::now();
     let options = WriteOptions::new("alice").with_protection(Protection::default().with_limiter(emptied()));
     let outcomes = [one.update(&options).await?.label(), other.update(&options).await?.label()];
@@ -326,7 +326,7 @@ async fn leaving(ctx: &ScenarioContext) -> Result<()> {
     );
     ctx.check_eq("no request was sent", &contest.alice.requests().len(), &0);
 
-    ctx.say("The same without a deadline, by a program that is told to end.");
+    ctx.say("The same without a deadline, in a program that is cancelled.");
     let token = CancellationToken::new();
     let patient = RetryPolicy::default().with_deadline(None);
     let options = WriteOptions::new("alice")

@@ -20,7 +20,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "RetryOnConflict retries conflicts and nothing else",
     rows: &[],
     refutes: &["retry-handles-transient"],
-    lesson: "Whatever is no conflict ends RetryOnConflict at once, also what is gone a moment later.\nWhat an error means decides: give up, start over, or wait and try again. Only the last is a retry.",
+    lesson: "Any error other than a conflict ends RetryOnConflict at once, even one that would be gone a moment later.\nThe meaning of an error decides what to do: give up, start over, or wait and try again. Only the last is a retry.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

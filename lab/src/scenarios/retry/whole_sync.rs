@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A retry around the whole sync repeats everything in it",
     rows: &["3f"],
     refutes: &["wrap-the-reconcile"],
-    lesson: "Retry one write, with the decision inside; what has an effect of its own comes once, under a name of its own.\nWhen all of it must be decided again, return to the work queue instead.",
+    lesson: "Retry one write, with the decision inside; make each side effect once, under a name of its own.\nIf the whole sync must be decided again, return the error to the work queue instead.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -140,7 +140,7 @@ async fn single(ctx: &ScenarioContext) -> Result<Cost> {
     let contest = Contest::new(ctx, "painters").await?;
     let before = notices_so_far(ctx).await?;
     contest.interfere(2);
-    ctx.say("Each write by itself: `update_status` and `update` retry their own write and nothing else, and decide inside. The notice comes when it is true, under a name of its own, so that a second sync finds it there. Bob is faster twice, at `painters`.");
+    ctx.say("Each write by itself: `update_status` and `update` retry their own write and nothing else, and decide inside. The notice is sent only when it is true, under a name of its own, so that a second sync finds it. Bob is faster twice, at `painters`.");
     let options = WriteOptions::new("alice");
     sync_by_writes(&contest, &options).await?;
     let cost =

@@ -17,10 +17,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "empty-version",
-    title: "A PUT without a version: a ConfigMap takes it, a Lease and a custom resource refuse it, /scale takes it",
+    title: "An update without a resourceVersion: ConfigMaps and /scale accept it, Leases and custom resources refuse it",
     rows: &["4i"],
     refutes: &["empty-version-ignores"],
-    lesson: "What an empty resourceVersion means depends on the kind and the endpoint, so do not rely on either.\nSend the version that was read; if the value is yours alone, patch or apply it instead.",
+    lesson: "What an empty resourceVersion means depends on the kind and the endpoint, so do not rely on it.\nSend the version that you read; if only you write the value, patch or apply it instead.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -156,12 +156,12 @@ async fn with_put_once(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let status = once::put(&pools, NAME, Subresource::Status, &options, &copy).await;
     let object = once::put(&pools, NAME, Subresource::Main, &options, &copy).await;
     let scale = once::put_scale(&pools, NAME, &options, &view, 7).await;
-    ctx.check("put_once of the ConfigMap is refused", is_refused(&map));
+    ctx.check("once::put of the ConfigMap is refused", is_refused(&map));
     ctx.check(
-        "put_once of the custom resource and of its status are refused",
+        "once::put of the custom resource and of its status are refused",
         is_refused(&object) && is_refused(&status),
     );
-    ctx.check("scale_put_once is refused", is_refused(&scale));
+    ctx.check("once::put_scale is refused", is_refused(&scale));
     ctx.check_eq("no request was sent", &(alice.counts().requests - before), &0);
     let refusal = scale.err().context("it was not refused")?;
     ctx.quote(&refusal.to_string());

@@ -14,10 +14,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "etcd-revision",
-    title: "A resourceVersion is the revision of the whole store at the object's last write",
+    title: "A resourceVersion is the etcd revision of the object's last write",
     rows: &["0c"],
     refutes: &["revision-per-item"],
-    lesson: "One counter numbers every write to the store; an object's version is its number at the last write.\nSince Kubernetes 1.35 the larger of two versions is the later one; but gaps between them are the writes of others, so never compute the next one.",
+    lesson: "etcd numbers every write with one counter; an object's resourceVersion is that number at its last write.\nSince Kubernetes 1.35 the larger of two versions is the newer one. Writes to other objects leave gaps between them, so never compute the next one.",
     needs: Needs::Embedded,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -18,10 +18,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foreign-object",
-    title: "An object that its owner keeps writing: a PUT conflicts, a label of one's own does not",
+    title: "Label an object that another controller updates: a PUT conflicts, a patch does not",
     rows: &["0f"],
     refutes: &[],
-    lesson: "A PUT competes with every write of the owner, and sends the owner's fields back to it.\nAdd what is yours by an apply or a patch: it names one field, and the owner's writes do not matter.",
+    lesson: "A PUT conflicts with every write of the owner, and sends the owner's fields too.\nAdd your own field by an apply or a patch: it names one field, and the owner's writes do not matter.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -11,10 +11,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "ignored-conflict",
-    title: "A conflict that is ignored is a change that is lost without a word",
+    title: "An ignored conflict is a silently lost change",
     rows: &["4k"],
     refutes: &[],
-    lesson: "A write is done when its answer says so: look at every answer, and report what it says.\nconflict_retry's Outcome is must_use: a conflict that is dropped is a warning of the compiler.",
+    lesson: "A write is done only when its answer says so: check every answer, and report it.\nconflict_retry's Outcome is must_use: the compiler warns about a dropped conflict.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -26,7 +26,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
     ctx.set(&pool(NAME, 3)).await?;
 
-    ctx.say("Alice is to set 5 replicas. She reads; Bob changes the machine type; she PUTs, throws the answer away, and reports success.");
+    ctx.say("Alice wants to set 5 replicas. She reads; Bob changes the machine type; she PUTs, ignores the answer, and reports success.");
     let copy = alice.api::<Pool>().get(NAME).await?;
     interfere(&bob, "medium").await?;
     let reported = scale_carelessly(&alice, copy).await;
@@ -35,7 +35,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.check_eq("the answer was a 409", &alice.counts().conflicts, &1);
     ctx.check_eq("3 replicas are stored: her change is lost, and no error says so", &replicas, &Some(3));
 
-    ctx.say("The same with put_once. A conflict is no error here, so that the question mark lets it through; but the type Outcome is must_use, and the compiler warns where a statement drops it. The lab is built with warnings as errors, and this one line says that it expects exactly that warning.");
+    ctx.say("The same with once::put. A conflict is not an error here, so the question mark does not return it. But the type Outcome is must_use, and the compiler warns if a statement drops it. The lab is built with warnings as errors, and this one line says that it expects exactly that warning.");
     let copy = alice.api::<Pool>().get(NAME).await?;
     interfere(&bob, "large").await?;
     let reported = scale_against_the_warning(&alice, &copy).await;
@@ -43,7 +43,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let replicas = ctx.stored::<Pool>(NAME).await?.spec.replicas;
     ctx.check_eq("and once more 3 replicas are stored", &replicas, &Some(3));
 
-    ctx.say("Who looks at the outcome knows, and can say so or read again. Bob interferes as before.");
+    ctx.say("If you check the outcome, you notice the conflict, and can report it or read again. Bob writes in between as before.");
     let copy = alice.api::<Pool>().get(NAME).await?;
     interfere(&bob, "huge").await?;
     let report = scale_and_report(&alice, &copy).await?;

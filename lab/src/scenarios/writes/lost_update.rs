@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "lost-update",
-    title: "A version shows that something would be lost; only deciding again saves it",
+    title: "The lost update: a version check detects it, only deciding again prevents it",
     rows: &["4a"],
     refutes: &["both-intentions"],
-    lesson: "Without a version the last writer wins and no error is returned; with one the loser gets an error, and that is all.\nDecide again from the newest object, and state a goal instead of counting; where two want one field, one wins, and the other must learn of it.",
+    lesson: "Without a version the last writer wins and there is no error; with a version the loser gets an error, and nothing more.\nDecide again from the newest object, and state a goal instead of counting; if two writers want one field, one wins, and the other must be told.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -98,7 +98,7 @@ async fn with_versions(play: &mut Play<'_>) -> Result<()> {
 
 async fn blind_retry(play: &mut Play<'_>) -> Result<()> {
     let Play { ctx, alice, bob, table } = play;
-    ctx.say("With versions and a retry that assigns blindly: after the 409 Bob reads again, does not look, and sets his 2.");
+    ctx.say("With versions and a retry that assigns blindly: after the 409 Bob reads again, ignores the new count, and sets his 2.");
     ctx.set(&pool("blind", 3)).await?;
     let his = bob.api::<Pool>().get("blind").await?;
     raise(alice, "blind").await?;
@@ -177,7 +177,7 @@ async fn own_conflict(play: &mut Play<'_>) -> Result<()> {
 
 async fn counted_twice(play: &mut Play<'_>) -> Result<()> {
     let Play { ctx, bob, table, .. } = play;
-    ctx.say("Counting has a catch. Bob wants one less, is the only writer again, and the answer to his first PUT is lost. `update` cannot know, reads again, and has him count again.");
+    ctx.say("Counting has a problem. Bob wants one less, is the only writer again, and the answer to his first PUT is lost. `update` cannot know this, reads again, and calls his closure, which counts again.");
     ctx.set(&pool("twice", 3)).await?;
     let pools = deaf(bob, 1);
     let outcome = update(&pools, "twice", one_less).put().with(&WriteOptions::new("bob")).outcome().await?;

@@ -22,10 +22,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "no-op",
-    title: "A no-op update is no write, unless managedFields or the way it is stored change",
+    title: "A no-op update writes nothing, unless managedFields or the stored encoding changes",
     rows: &["3g"],
     refutes: &["no-op-moves-version"],
-    lesson: "An equal PUT, patch or apply moves no version and sends no event, yet costs a request: do not send it.\nThe exceptions: what changes only managedFields is a write, and so is what the server stores in another way than it did.",
+    lesson: "An equal PUT, patch or apply changes no version and sends no event, but costs a request: do not send it.\nTwo exceptions: a change of managedFields alone is a write, and so is an object that the server now encodes differently.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -209,7 +209,7 @@ async fn another_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
 
 /// A count that was set through the object, and then to the same value through `/scale`.
 async fn by_scale(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
-    ctx.say("And there is one that no manager means. The count 3 of a second pool was set through the object. Alice now PUTs 3 to /scale, three times.");
+    ctx.say("And there is one that no manager intends. The count 3 of a second pool was set through the object. Alice now PUTs 3 to /scale, three times.");
     let made = ctx.set(&pool("counted", 3)).await?;
     let made_version = made.resource_version().context("no version")?;
     let watcher = ctx.actor("watcher").await?;

@@ -13,10 +13,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "one-version",
-    title: "Object and status share one version: a write to either makes every copy old",
+    title: "Spec and status share one resourceVersion: a write to either makes every copy old",
     rows: &["0e"],
     refutes: &["status-conflicts", "status-version"],
-    lesson: "There is one version per object: writing /status instead of the object avoids no conflict.\nWhat avoids it is to send only fields of one's own, by an apply or a patch without a version.",
+    lesson: "There is one version per object: writing /status instead of the object avoids no conflict.\nTo avoid conflicts, send only your own fields, by an apply or a patch without a version.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -55,7 +55,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     }
     own_fields(ctx, &alice, &controller, &mut table).await?;
     ctx.table(table);
-    ctx.say("Which of these happens most in a cluster is a question of who writes how often; the table has each kind of write equally often.");
+    ctx.say("How often each of these happens in a cluster depends on how often each client writes; the table has each kind of write equally often.");
     Ok(())
 }
 

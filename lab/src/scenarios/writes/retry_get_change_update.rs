@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "retry-get-change-update",
-    title: "Read, change and write the status again after a conflict, a bounded number of times",
+    title: "Retry a status update on conflict: read, change and write again, a limited number of times",
     rows: &["0h", "3h", "4c", "4d", "4f"],
     refutes: &[],
-    lesson: "A right loop reads inside, changes what it has read, knows a conflict from other errors, waits, and ends.\nWhen it ends without a write it says so; update_status is that loop.",
+    lesson: "A correct loop reads in each attempt, changes what it has read, tells a conflict from other errors, waits, and has a limit.\nIf it ends without a write, it returns an error; update_status is such a loop.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };

@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "when-to-retry",
-    title: "After a conflict the decision is made again, not only the write",
+    title: "After a conflict, make the decision again, not only the write",
     rows: &["2j"],
     refutes: &["lazy-is-wasteful", "always-retry"],
-    lesson: "Decided from this object alone: decide again from the fresh one, inside the retry. From more: give the conflict\nback to the queue and look at everything again. A field of one's own: apply it, and no retry is needed.",
+    lesson: "If you decide from this object alone, decide again from the fresh copy, inside the retry. If you decide from more, return the conflict\nto the work queue and read everything again. If the field is your own, apply it: no retry is needed.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -228,7 +228,7 @@ async fn the_decision(ctx: &ScenarioContext, person: &Actor, table: &mut Table) 
 }
 
 async fn nothing(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
-    ctx.say("And what is the controller's own, such as how many replicas it has counted, needs no retry: it is applied, whatever others have written.");
+    ctx.say("And a field that only the controller writes, such as how many replicas it has counted, needs no retry: the controller applies it, whatever others have written.");
     ctx.set(&pool("nothing", 3)).await?;
     let controller = ctx.actor("controller").await?;
     let pools = controller.api::<Pool>();

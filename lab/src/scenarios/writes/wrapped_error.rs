@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "wrapped-error",
-    title: "A conflict is still known when it is wrapped, if one asks the error inside",
+    title: "A wrapped error is still a conflict: check its cause, not its text",
     rows: &["0i"],
     refutes: &[],
-    lesson: "Wrap errors with context, keep the cause as source, and let the wrapper say whether it is a conflict.\nNever ask the text: it hides conflicts, and finds some where there are none.",
+    lesson: "Wrap errors with context, keep the cause as source, and let the wrapper say whether it is a conflict.\nNever search the text: it misses conflicts, and finds some where there are none.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -103,7 +103,7 @@ fn attempts(actor: &Actor) -> usize {
 }
 
 async fn recognised(ctx: &ScenarioContext, bob: &Actor, table: &mut Table) -> Result<()> {
-    ctx.say("Alice's code wraps each error of the client with what it was about to do. Bob gets in between once. The wrapper implements MaybeConflict: it asks the error inside.");
+    ctx.say("Alice's code wraps each error of the client with what it was about to do. Bob gets in between once. The wrapper implements MaybeConflict: it checks the wrapped error.");
     let alice = ctx.actor("alice").await?;
     let interfere = once();
     let done = retry_on_conflict(&RetryPolicy::default(), || sync(&alice, NAME, bob, &interfere)).await;
@@ -114,7 +114,7 @@ async fn recognised(ctx: &ScenarioContext, bob: &Actor, table: &mut Table) -> Re
 }
 
 async fn overlooked(ctx: &ScenarioContext, bob: &Actor, table: &mut Table) -> Result<()> {
-    ctx.say("The same twice more, with classifiers that look at the outside: at the text of the error, and at its type.");
+    ctx.say("The same twice more, with classifiers that check only the wrapper: the text of the error, and its type.");
     let classifiers: [(&str, Classifier); 2] =
         [("the text", text_says_conflict), ("the outermost type", outermost_is_conflict)];
     for (what, classifier) in classifiers {
@@ -153,7 +153,7 @@ async fn imagined(ctx: &ScenarioContext, bob: &Actor, table: &mut Table) -> Resu
 }
 
 async fn exhausted(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
-    ctx.say("Giving up wraps too. Bob is first every time; the final error has the last conflict in its chain of sources, and a caller that gets it, in whatever wrapper, can find it.");
+    ctx.say("The error after the last attempt is wrapped too. Bob is first every time; the final error has the last conflict in its chain of sources, and a caller can find it in any wrapper.");
     let alice = ctx.actor("alice").await?;
     let twice = RetryPolicy::client_go_default_retry().with_max_attempts(NonZeroU32::MIN.saturating_add(1));
     let done = retry_on_conflict(&twice, || sync(&alice, NAME, bob, || true)).await;

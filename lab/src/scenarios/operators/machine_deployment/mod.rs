@@ -20,10 +20,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "machine-deployment",
-    title: "Two controllers, one MachineDeployment: the number is guarded, the machine is not",
+    title: "Two controllers scale one MachineDeployment: the count is guarded, the machine to delete is not",
     rows: &["5a", "0f", "4i"],
     refutes: &["marked-machine-goes"],
-    lesson: "A guard keeps two numbers apart; it says nothing of the machine that goes for the number.\nMark, then lower, and only in quiet times: while a MachineDeployment rolls out, its rollout chooses.",
+    lesson: "A guard protects the count; it does not decide which machine is deleted.\nAnnotate the machine, then lower the count, and only without a rollout: during a rollout, the MachineDeployment decides.",
     needs: Needs::ClusterApi,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -52,7 +52,7 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
     let ctx = tandem.ctx;
     let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
     let workers = Workers::create(tandem).await?;
-    ctx.say("The controllers of Cluster API run, and a MachineDeployment keeps 4 machines. It replaces them one by one: maxSurge 1, maxUnavailable 0. A machine counts as available once somebody has let it in, which is a readiness gate of its template, so the lab decides how far a rollout is.");
+    ctx.say("The controllers of Cluster API run, and a MachineDeployment keeps 4 machines. It replaces them one by one: maxSurge 1, maxUnavailable 0. A machine counts as available once the lab sets a readiness gate of its template. So the lab decides how far a rollout is.");
     ctx.say("3 pods run there, each on a node of its own. One node is empty.");
     workers.load(PODS).await?;
     in_quiet_times(&workers, &bob).await?;
@@ -64,7 +64,7 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
 /// The mark works while all machines are of one template.
 async fn in_quiet_times(workers: &Workers<'_>, bob: &Actor) -> Result<()> {
     let ctx = workers.tandem.ctx;
-    ctx.say("Bob scales down as Cluster Autoscaler does: drain a node, mark its Machine with cluster.x-k8s.io/delete-machine, lower the number by one. The number is guarded: the patch tests that it is the one that he decided from.");
+    ctx.say("Bob scales down as Cluster Autoscaler does: drain a node, annotate its Machine with cluster.x-k8s.io/delete-machine, lower replicas by one. The count is guarded: the patch tests that it is the one that he decided from.");
     let before = workers.machines().await?;
     let busy = workers.with_pod(&before).await?;
     // Without a mark, Cluster API takes the first of equal machines by name.
@@ -75,7 +75,7 @@ async fn in_quiet_times(workers: &Workers<'_>, bob: &Actor) -> Result<()> {
     lower(bob, 4).await?;
     let after = workers.settles(3).await?;
     ctx.check_eq(
-        "in quiet times exactly the marked machine goes",
+        "without a rollout exactly the annotated machine is deleted",
         &gone(&before, &after),
         &vec![chosen.name],
     );
@@ -119,7 +119,7 @@ async fn in_a_rollout(workers: &Workers<'_>, bob: &Actor) -> Result<()> {
     let unmarked: Vec<String> =
         before.iter().filter(|machine| !machine.is_marked).map(|machine| machine.name.clone()).collect();
     ctx.check(
-        "another machine goes, one that nobody marked or drained",
+        "another machine is deleted, one that nobody annotated or drained",
         lost.len() == 1 && lost.iter().all(|name| unmarked.contains(name)),
     );
     let had_pod = lost.iter().all(|name| busy.iter().any(|machine| machine.name == *name));
@@ -131,9 +131,9 @@ async fn in_a_rollout(workers: &Workers<'_>, bob: &Actor) -> Result<()> {
         table.row(&[set, had, has]);
     }
     ctx.table(table);
-    ctx.say("A mark chooses within one MachineSet. Which MachineSet shrinks, the rollout decides, and it shrinks the old one: it has what it wants of the new. The guard was right, 3 was the number, and does not help.");
+    ctx.say("The annotation only decides within one MachineSet. The rollout decides which MachineSet is scaled down, and chooses the old one, because the new one already has the size that it wants. The guard held, because the count was 3, but it does not help.");
 
-    ctx.say("The mark would take the machine later, whenever somebody lowers the number, with the pods that run there by then. Bob takes it off and uncordons the node.");
+    ctx.say("The next time that the count is lowered, the annotation would still delete that machine, with the pods that run there by then. Bob removes the annotation and uncordons the node.");
     workers.unmark_and_uncordon(&new).await?;
     workers.tandem.pods_run(PODS).await?;
     Ok(())

@@ -31,7 +31,7 @@ pub(super) async fn play(workers: &Workers<'_>) -> Result<()> {
 /// It does nothing to the machines while they are rolled out.
 async fn waits(workers: &Workers<'_>) -> Result<()> {
     let (tandem, ctx) = (workers.tandem, workers.tandem.ctx);
-    ctx.say("Now Tandem, in the same rollout. A NodePool names the MachineDeployment, whose number is 2, and takes over the 3 nodes that are there.");
+    ctx.say("Now Tandem, in the same rollout. A NodePool names the MachineDeployment, whose count is 2, and adopts the 3 existing nodes.");
     let mut pool = objects::pool(POOL, 0, 10);
     let machine_deployment_ref = MachineDeploymentReference { name: WORKERS.to_owned() };
     pool.spec.provider = ProviderSpec {
@@ -90,7 +90,7 @@ async fn removes_the_drained(workers: &Workers<'_>) -> Result<()> {
     let (marks, scaled): (Vec<&Event>, Vec<&Event>) =
         writes.iter().partition(|event| event.subresource.is_empty());
     ctx.check_eq(
-        "the operator has marked one machine and lowered the number once",
+        "the operator has annotated one machine and lowered the count once",
         &(marks.len(), scaled.len()),
         &(1, 1),
     );
@@ -116,7 +116,7 @@ async fn removes_the_drained(workers: &Workers<'_>) -> Result<()> {
 /// Another writer of the number is named.
 async fn names_another_writer(workers: &Workers<'_>) -> Result<()> {
     let (tandem, ctx) = (workers.tandem, workers.tandem.ctx);
-    ctx.say("Somebody scales the MachineDeployment behind the pool.");
+    ctx.say("A user scales the MachineDeployment behind the pool.");
     ctx.act("bob", "kubectl scale machinedeployment/workers --replicas=2");
     tandem.kubectl(&["scale", "machinedeployments.cluster.x-k8s.io/workers", "--replicas=2"]).await?;
     let is_named = |pool: &NodePool| {
@@ -132,7 +132,7 @@ async fn names_another_writer(workers: &Workers<'_>) -> Result<()> {
     );
     let pool = ctx.stored::<NodePool>(POOL).await?;
     ctx.check_eq(
-        "the number is kept, and the pool's own is nobody's to change",
+        "the count is kept, and nobody changes the pool's own count",
         &(workers.number().await?, pool.spec.replicas),
         &(2, Some(1)),
     );

@@ -16,7 +16,7 @@ const PAUSED: &str = "cluster.x-k8s.io/paused";
 /// Begins and ends with 3 machines.
 pub(super) async fn play(workers: &Workers<'_>, alice: &Actor, bob: &Actor) -> Result<()> {
     let ctx = workers.tandem.ctx;
-    ctx.say("Two scalers and one number. The MachineDeployment is paused meanwhile, so that no machine comes or goes for what follows. Alice reads the number, 3, and wants 5. Bob sets 4.");
+    ctx.say("Two clients scale one MachineDeployment. It is paused meanwhile, so that no machine is created or deleted. Alice reads the count, 3, and wants 5. Bob sets 4.");
     workers.annotate(PAUSED, Some("")).await?;
     let seen = deployments(alice).get_scale(WORKERS).await?;
     scale_from_to(bob, 3, 4).await?;

@@ -19,10 +19,10 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "errors",
-    title: "What each class of error deserves: for most of them no retry",
+    title: "Which Kubernetes errors to retry: most of them not",
     rows: &["2h", "3e"],
     refutes: &["not-found-is-success"],
-    lesson: "Retry what can end otherwise: a stale version after a fresh read, a throttled or lost request after a wait.\nEverything else needs a person or another decision; and an object that is not there has not been written.",
+    lesson: "Retry what can succeed the next time: a stale version after a fresh read, a throttled or lost request after a wait.\nEverything else needs a person or another decision; and a write to an object that does not exist has not happened.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -114,7 +114,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
         Table::new(&["what happened", "code", "class", "ends as", "requests", "what it deserves"]);
     ctx.say("First, what depends on the object. Each of these operations goes through conflict_retry, which sends as many requests as such an answer deserves.");
     object::all(ctx, &mut table, &old).await?;
-    ctx.say("Then, what depends on who asks: a token that the server has not issued, and a service account without any rights.");
+    ctx.say("Then, what depends on the client: a token that the server has not issued, and a service account without any rights.");
     identity::all(ctx, &mut table).await?;
     ctx.say("Last, what depends on the moment: an eviction that a disruption budget holds back, and a server that is not there, which is tried twice.");
     moment::all(ctx, &mut table).await?;
