@@ -17,7 +17,7 @@ const MOST_RESULTS: usize = 4;
 const SERVER: &str = "API server";
 /// Least distance between actors, and the distance between rows, in pixels.
 const LANE: usize = 112;
-const ROW: usize = 34;
+const ROW: usize = 38;
 /// Width of the arrows' labels, and of the answers.
 const LABELS: usize = 300;
 const ANSWERS: usize = 250;
@@ -26,7 +26,7 @@ const CHARACTER: usize = 7;
 const NAME_CHARACTER: usize = 8;
 /// Height of the actors' names.
 const HEAD: usize = 46;
-/// Characters of a result in one line.
+/// Most characters of a result in one line.
 const RESULT_WIDTH: usize = 96;
 
 /// The columns of tables of requests, which are drawn too: of an excerpt of a long run, and of the audit log.
@@ -216,8 +216,9 @@ impl Story {
         let lane = |actor: &str| place(actor).map_or(server, |place| between / 2 + between * place);
         let width = server + ANSWERS;
         let frame = Frame { labels: between * actors.len() - between / 2 + 10, server, width };
+        let most = RESULT_WIDTH.min((width - 30) / CHARACTER);
         let results: Vec<Vec<String>> =
-            self.results.iter().take(MOST_RESULTS).map(|(_, result)| wrap(result, RESULT_WIDTH)).collect();
+            self.results.iter().take(MOST_RESULTS).map(|(_, result)| wrap(result, most)).collect();
         let lines: usize = results.iter().map(Vec::len).sum::<usize>() + usize::from(self.more > 0);
         let bottom = HEAD + ROW * self.steps.len() + 16;
         let height = bottom + 20 * lines + 8;
