@@ -29,9 +29,9 @@ const HEAD: usize = 46;
 /// Most characters of a result in one line.
 const RESULT_WIDTH: usize = 96;
 
-/// The columns of tables of requests, which are drawn too: of an excerpt of a long run, and of the audit log.
+/// The columns of an excerpt of a long run. Such a table is drawn as its requests.
 const EXCERPT: [&str; 6] = ["attempt", "who", "sends", "to", "from", "answer"];
-/// See [`EXCERPT`].
+/// The columns of a table of requests from the audit log. It is drawn, too.
 pub const LOGGED: [&str; 4] = ["who", "sends", "to", "answer"];
 
 /// One row.

@@ -94,7 +94,7 @@ var cures = []cure{
 	{controllerRuntime, "delete-this-one", right, reconciler("settings", (*Reconciler).deleteThisOne)},
 	{controllerRuntime, "error-type", naive, reconciler("settings", printedByReconciler((*Reconciler).explainText))},
 	{controllerRuntime, "error-type", right, reconciler("settings", printedByReconciler((*Reconciler).explain))},
-	{controllerRuntime, "back-off", naive, reconciler("settings", (*Reconciler).setColourFiveTimes)},
+	{controllerRuntime, "back-off", naive, reconciler("settings", (*Reconciler).setColourByDefault)},
 	{controllerRuntime, "back-off", right, reconciler("settings", (*Reconciler).setColourPatiently)},
 	{controllerRuntime, "rate-limiter", naive, slowReconciler("settings", (*Reconciler).setColourSlowly)},
 	{controllerRuntime, "rate-limiter", right, reconciler("settings", pacedReconciler((*PacedReconciler).setColour))},

@@ -148,7 +148,7 @@ pub const TASKS: [Task; 17] = [
         id: "back-off",
         title: "Retry with exponential backoff and jitter",
         wanted: "Set `data.colour` to blue while other writers are faster six times in a row.",
-        naive: "Five attempts without a pause end before the other writers do: 409, and nothing is written.",
+        naive: "Five attempts, without a pause or with the 10 ms of DefaultRetry, end before the other writers do: 409, and nothing is written.",
         right: "Growing pauses with jitter and a limit: the write succeeds.",
         object: "/configmaps/settings",
         moment: Moment::EachRead(CROWD),
