@@ -43,8 +43,11 @@ pub fn render(scenario: &Scenario, events: &[TranscriptEvent], namespace: &str) 
     }
     if let Some(cure) = notes.and_then(|notes| task(notes.cure.as_deref()?)) {
         page.push_str(&format!(
-            "\n**Code to copy**, naive and right, in Go, Rust and for kubectl: [{}](../cures/{}.md)\n\n<!-- cure: {} -->\n",
-            cure.title, cure.id, cure.id
+            "\n**Code to copy**, naive and right, {}: [{}](../cures/{}.md)\n\n<!-- cure: {} -->\n",
+            cures::page::languages(cure),
+            cure.title,
+            cure.id,
+            cure.id
         ));
     }
     if !scenario.refutes.is_empty() {
@@ -175,7 +178,10 @@ pub fn written_without_a_run() -> Vec<(String, String)> {
         (guide::THIRD_CONTROLLER.to_owned(), guide::third_controller()),
     ];
     pages.extend(TASKS.iter().map(|task| (format!("cures/{}.md", task.id), cures::page::of_task(task))));
-    let cure = |id: &str| task(id).map_or_else(|| id.to_owned(), |task| task.title.to_owned());
+    let cure = |id: &str| {
+        let cure = task(id);
+        (cure.map_or("", cures::page::languages), cure.map_or(id, |task| task.title).to_owned())
+    };
     let title = |name: &str| {
         all.iter().find(|s| s.name == name).map_or_else(|| name.to_owned(), |s| s.title.to_owned())
     };

@@ -27,6 +27,8 @@ pub struct PageNotes {
     /// The narrated part at which the picture begins; 1 is the first.
     #[serde(default = "first")]
     pub picture: usize,
+    /// Why it has no picture, if it has none.
+    pub no_picture: Option<String>,
 }
 
 const fn first() -> usize {
@@ -82,6 +84,15 @@ mod tests {
             for Link { url, .. } in &notes.documents {
                 assert!(directory.join(url).is_file(), "{name}: {url}");
             }
+        }
+    }
+
+    #[test]
+    fn every_page_has_a_picture_or_says_why_it_has_none() {
+        let pictures = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conflicts/pictures");
+        for PageNotes { name, no_picture, .. } in all() {
+            let has_one = std::path::Path::new(pictures).join(format!("{name}.svg")).exists();
+            assert!(has_one != no_picture.is_some(), "{name}: picture {has_one}, reason {no_picture:?}");
         }
     }
 

@@ -7,28 +7,40 @@ use crate::event::{RecordedRequest, Table, TranscriptEvent, What};
 use crate::narrate::wrap;
 use crate::redact::Redactions;
 
-/// Most requests that one picture shows: about what fits on a screen.
+/// Most rows of a picture whose run is longer: about what fits on a screen.
 const MOST_STEPS: usize = 14;
+/// Rows more than that which are drawn all the same: one row says as much as "and 1 more request".
+const SLACK: usize = 2;
 /// Most results below the steps.
 const MOST_RESULTS: usize = 4;
 /// Whose lane is the last one, also for what it does by itself.
 const SERVER: &str = "API server";
-/// Distance between actors, and between rows, in pixels.
+/// Least distance between actors, and the distance between rows, in pixels.
 const LANE: usize = 112;
-const ROW: usize = 34;
+const ROW: usize = 38;
 /// Width of the arrows' labels, and of the answers.
 const LABELS: usize = 300;
 const ANSWERS: usize = 250;
+/// Width of a character, and of one in a name, which is bold: those of a wide font.
+const CHARACTER: usize = 7;
+const NAME_CHARACTER: usize = 8;
 /// Height of the actors' names.
 const HEAD: usize = 46;
-/// Characters of a result in one line.
+/// Most characters of a result in one line.
 const RESULT_WIDTH: usize = 96;
+
+/// The columns of an excerpt of a long run. Such a table is drawn as its requests.
+const EXCERPT: [&str; 6] = ["attempt", "who", "sends", "to", "from", "answer"];
+/// The columns of a table of requests from the audit log. It is drawn, too.
+pub const LOGGED: [&str; 4] = ["who", "sends", "to", "answer"];
 
 /// One row.
 struct Step {
     actor: String,
     /// What is sent, or done.
     label: String,
+    /// What a write begins from; empty where that is not said.
+    from: String,
     /// What comes back; empty for an act.
     answer: String,
     /// A second line of the answer: why it was refused.
@@ -63,7 +75,8 @@ struct Story {
     steps: Vec<Step>,
     /// Requests that did not fit.
     more: usize,
-    results: Vec<String>,
+    /// Each with the number of steps before it.
+    results: Vec<(usize, String)>,
     said: String,
     /// Who wrote the newest version of each object, and that version.
     newest: HashMap<String, (String, String)>,
@@ -80,7 +93,7 @@ pub fn draw(title: &str, events: &[TranscriptEvent], names: &Redactions, first: 
             is_counted = false;
             continue;
         }
-        let has_steps = matches!(&event.what, What::Request(_) | What::Act { .. }) || is_excerpt(&event.what);
+        let has_steps = matches!(&event.what, What::Request(_) | What::Act { .. }) || is_drawn(&event.what);
         if has_steps && !is_counted {
             part += 1;
             is_counted = true;
@@ -88,29 +101,32 @@ pub fn draw(title: &str, events: &[TranscriptEvent], names: &Redactions, first: 
         match &event.what {
             What::Request(request) => story.request(request, names, part >= first),
             What::Act { actor, text } if part >= first => story.act(actor, &names.text(text)),
-            What::Table(table) if is_excerpt(&event.what) && part >= first => story.excerpt(table, names),
-            What::Check { claim, .. } if part >= first && story.more == 0 && !story.steps.is_empty() => {
-                story.results.push(names.text(claim));
+            What::Table(table) if is_drawn(&event.what) && part >= first => story.excerpt(table, names),
+            What::Check { claim, .. } if part >= first && !story.steps.is_empty() => {
+                story.results.push((story.steps.len(), names.text(claim)));
             }
             _ => {}
         }
     }
+    story.cut();
     let has_requests = story.steps.iter().any(|step| step.kind != Kind::Act);
     has_requests.then(|| story.svg(title))
 }
 
-/// Whether it is the table of a long sequence of requests.
-fn is_excerpt(what: &What) -> bool {
-    matches!(what, What::Table(table) if table.head == ["attempt", "who", "sends", "to", "from", "answer"])
+/// Whether it is a table of requests.
+fn is_drawn(what: &What) -> bool {
+    matches!(what, What::Table(table) if table.head == EXCERPT || table.head == LOGGED)
 }
 
 impl Story {
-    fn push(&mut self, step: Step) {
-        if self.steps.len() < MOST_STEPS {
-            self.steps.push(step);
-        } else if step.kind != Kind::Act {
-            self.more += 1;
+    /// Leaves the end of a long run out, with what came of it.
+    fn cut(&mut self) {
+        if self.steps.len() > MOST_STEPS + SLACK {
+            let rest = self.steps.split_off(MOST_STEPS);
+            self.more = rest.iter().filter(|step| step.kind != Kind::Act).count();
         }
+        let drawn = self.steps.len();
+        self.results.retain(|(before, _)| *before <= drawn);
     }
 
     fn request(&mut self, request: &RecordedRequest, names: &Redactions, is_drawn: bool) {
@@ -152,30 +168,37 @@ impl Story {
                 _ if request.is_write() => Kind::Granted,
                 _ => Kind::Read,
             };
-            let label = format!("{verb} {target}{from}");
-            self.push(Step { actor: actor.clone(), label, answer, because, kind, said: self.said.clone() });
+            let (actor, label, said) = (actor.clone(), format!("{verb} {target}"), self.said.clone());
+            self.steps.push(Step { actor, label, from, answer, because, kind, said });
         }
     }
 
     fn act(&mut self, actor: &str, text: &str) {
-        let (actor, label) = (actor.to_owned(), text.to_owned());
-        let (answer, because) = (String::new(), String::new());
-        self.push(Step { actor, label, answer, because, kind: Kind::Act, said: self.said.clone() });
+        let label = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (from, answer, because) = (String::new(), String::new(), String::new());
+        let (actor, said) = (actor.to_owned(), self.said.clone());
+        self.steps.push(Step { actor, label, from, answer, because, kind: Kind::Act, said });
     }
 
     fn excerpt(&mut self, table: &Table, names: &Redactions) {
+        let place = |name: &str| table.head.iter().position(|head| head == name);
         for row in &table.rows {
-            let [_, actor, verb, target, from, answer] = &row[..] else { continue };
+            let column = |name: &str| place(name).and_then(|place| row.get(place)).map_or("", String::as_str);
+            let (verb, from, answer) = (column("sends"), column("from"), column("answer"));
+            if answer.is_empty() {
+                // It says that some are left out.
+                continue;
+            }
             let from = if from.is_empty() { String::new() } else { format!(" from {}", names.text(from)) };
-            let is_write = !matches!(verb.as_str(), "GET" | "LIST" | "WATCH");
+            let is_write = !matches!(verb, "GET" | "LIST" | "WATCH");
             let kind = match () {
                 () if !answer.starts_with('2') => Kind::Refused,
                 () if is_write => Kind::Granted,
                 () => Kind::Read,
             };
-            let label = format!("{verb} {target}{from}");
-            let (answer, because) = (names.text(answer), String::new());
-            self.push(Step { actor: actor.clone(), label, answer, because, kind, said: self.said.clone() });
+            let (label, answer) = (names.text(&format!("{verb} {}", column("to"))), names.text(answer));
+            let (actor, because, said) = (column("who").to_owned(), String::new(), self.said.clone());
+            self.steps.push(Step { actor, label, from, answer, because, kind, said });
         }
     }
 
@@ -186,13 +209,16 @@ impl Story {
                 actors.push(&step.actor);
             }
         }
-        let server = LANE * actors.len() + LABELS;
+        let longest = actors.iter().map(|actor| actor.chars().count()).max().unwrap_or_default();
+        let between = LANE.max(NAME_CHARACTER * (longest + 2));
+        let server = between * actors.len() + LABELS;
         let place = |actor: &str| actors.iter().position(|known| *known == actor);
-        let lane = |actor: &str| place(actor).map_or(server, |place| LANE / 2 + LANE * place);
-        let labels = LANE * actors.len() - LANE / 2 + 10;
+        let lane = |actor: &str| place(actor).map_or(server, |place| between / 2 + between * place);
         let width = server + ANSWERS;
+        let frame = Frame { labels: between * actors.len() - between / 2 + 10, server, width };
+        let most = RESULT_WIDTH.min((width - 30) / CHARACTER);
         let results: Vec<Vec<String>> =
-            self.results.iter().take(MOST_RESULTS).map(|result| wrap(result, RESULT_WIDTH)).collect();
+            self.results.iter().take(MOST_RESULTS).map(|(_, result)| wrap(result, most)).collect();
         let lines: usize = results.iter().map(Vec::len).sum::<usize>() + usize::from(self.more > 0);
         let bottom = HEAD + ROW * self.steps.len() + 16;
         let height = bottom + 20 * lines + 8;
@@ -207,7 +233,7 @@ impl Story {
         }
         for (place, step) in self.steps.iter().enumerate() {
             let y = HEAD + ROW * place + 20;
-            step.draw(&mut svg, lane(&step.actor), labels, server, y);
+            step.draw(&mut svg, lane(&step.actor), &frame, y);
         }
         let mut y = bottom + 12;
         if self.more > 0 {
@@ -237,46 +263,69 @@ impl Story {
     }
 }
 
+/// Where the columns of a picture begin, in pixels.
+struct Frame {
+    labels: usize,
+    server: usize,
+    width: usize,
+}
+
 impl Step {
-    fn draw(&self, svg: &mut String, from: usize, labels: usize, server: usize, y: usize) {
-        let Self { label, answer, because, kind, said, .. } = self;
+    fn draw(&self, svg: &mut String, lane: usize, frame: &Frame, y: usize) {
+        let Self { said, kind, .. } = self;
         writeln!(svg, "<g class=\"step {}\" data-said=\"{}\">", kind.class(), escaped(said)).ok();
-        let most = match kind {
-            Kind::Act if from == server => 36,
-            Kind::Act => 70,
-            Kind::Read | Kind::Granted | Kind::Refused => 42,
-        };
-        let label = shortened(label, most);
-        if *kind == Kind::Act {
-            writeln!(svg, "<circle class=\"dot\" cx=\"{from}\" cy=\"{y}\" r=\"4\"/>").ok();
-            writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", from + 10, y + 4, escaped(&label)).ok();
-        } else {
-            let end = server - 8;
-            writeln!(svg, "<path class=\"arrow\" d=\"M{from} {y}H{end}m-7 -4l7 4l-7 4\"/>").ok();
-            writeln!(svg, "<text x=\"{labels}\" y=\"{}\">{}</text>", y - 6, escaped(&label)).ok();
-            let mark = if *kind == Kind::Refused { "✗ " } else { "" };
-            let up = if because.is_empty() { 4 } else { 0 };
-            let x = server + 10;
-            writeln!(svg, "<circle class=\"dot\" cx=\"{server}\" cy=\"{y}\" r=\"4\"/>").ok();
-            writeln!(
-                svg,
-                "<text class=\"answer\" x=\"{x}\" y=\"{}\">{mark}{}</text>",
-                y + up,
-                escaped(&shortened(answer, 36))
-            )
-            .ok();
-            if !because.is_empty() {
-                writeln!(
-                    svg,
-                    "<text class=\"because\" x=\"{x}\" y=\"{}\">{}</text>",
-                    y + 13,
-                    escaped(because)
-                )
-                .ok();
-            }
+        match kind {
+            Kind::Act => self.act(svg, lane, frame, y),
+            Kind::Read | Kind::Granted | Kind::Refused => self.request(svg, lane, frame, y),
         }
         svg.push_str("</g>\n");
     }
+
+    /// A dot, and what is done, in up to two lines.
+    fn act(&self, svg: &mut String, lane: usize, frame: &Frame, y: usize) {
+        let most = (frame.width - lane - 20) / CHARACTER;
+        let mut lines = wrap(&self.label, most);
+        if lines.len() > 2 {
+            let rest = lines.split_off(1).join(" ");
+            lines.push(rest);
+        }
+        writeln!(svg, "<circle class=\"dot\" cx=\"{lane}\" cy=\"{y}\" r=\"4\"/>").ok();
+        let top = if lines.len() > 1 { y - 4 } else { y + 4 };
+        for (place, line) in lines.iter().enumerate() {
+            text(svg, "", lane + 10, top + 16 * place, &shortened(line, most));
+        }
+    }
+
+    /// An arrow with what is sent above it and, where there is no room, its base below it; and the answer.
+    fn request(&self, svg: &mut String, lane: usize, frame: &Frame, y: usize) {
+        let Self { label, from, answer, because, kind, .. } = self;
+        let Frame { labels, server, .. } = *frame;
+        let (end, most) = (server - 8, (server - labels - 12) / CHARACTER);
+        writeln!(svg, "<path class=\"arrow shaft\" d=\"M{lane} {y}H{end}\"/>").ok();
+        writeln!(svg, "<path class=\"arrow\" d=\"M{end} {y}m-7 -4l7 4l-7 4\"/>").ok();
+        let one = format!("{label}{from}");
+        if one.chars().count() <= most {
+            text(svg, "", labels, y - 6, &one);
+        } else {
+            text(svg, "", labels, y - 6, &shortened(label, most));
+            text(svg, "because", labels, y + 13, &shortened(from.trim(), most));
+        }
+        let mark = if *kind == Kind::Refused { "✗ " } else { "" };
+        let up = if because.is_empty() { 4 } else { 0 };
+        writeln!(svg, "<circle class=\"dot\" cx=\"{server}\" cy=\"{y}\" r=\"4\"/>").ok();
+        let most = (ANSWERS - 10) / CHARACTER;
+        text(svg, "answer", server + 10, y + up, &shortened(&format!("{mark}{answer}"), most));
+        text(svg, "because", server + 10, y + 13, &shortened(because, most));
+    }
+}
+
+/// A line of text, if there is any.
+fn text(svg: &mut String, class: &str, x: usize, y: usize, line: &str) {
+    if line.is_empty() {
+        return;
+    }
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    writeln!(svg, "<text{class} x=\"{x}\" y=\"{y}\">{}</text>", escaped(line)).ok();
 }
 
 /// The object of a request's target: without its subresource.
@@ -296,12 +345,12 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Light, and dark where the reader's system is. The site has rules of its own, for its themes.
-const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#24292f}.page{fill:#fff}.name{font-weight:600;text-anchor:middle}.lane{stroke:#d0d7de;stroke-width:1.5}\
-.arrow{fill:none;stroke:#57606a;stroke-width:1.5}.read .arrow{stroke-dasharray:3 3}.dot{fill:#57606a}\
+/// Light, and dark where the reader's system is. A text has the page's colour around it, so that no lane runs through it. The site has rules of its own, for its themes.
+const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#24292f;stroke:#fff;stroke-width:3px;stroke-linejoin:round;paint-order:stroke}.page{fill:#fff}.name{font-weight:600;text-anchor:middle}.lane{stroke:#d0d7de;stroke-width:1.5}\
+.arrow{fill:none;stroke:#57606a;stroke-width:1.5}.read .shaft{stroke-dasharray:3 3}.dot{fill:#57606a}\
 .granted .arrow{stroke:#1a7f37}.granted .dot{fill:#1a7f37}.granted .answer{fill:#1a7f37;font-weight:600}\
 .refused .arrow{stroke:#cf222e}.refused .dot{fill:#cf222e}.refused .answer{fill:#cf222e;font-weight:600}.because,.more{font-size:12px;fill:#57606a}\
-@media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}.lane{stroke:#30363d}.arrow{stroke:#8b949e}.dot{fill:#8b949e}\
+@media(prefers-color-scheme:dark){text{fill:#e6edf3;stroke:#0d1117}.page{fill:#0d1117}.lane{stroke:#30363d}.arrow{stroke:#8b949e}.dot{fill:#8b949e}\
 .granted .arrow{stroke:#3fb950}.granted .dot,.granted .answer{fill:#3fb950}.refused .arrow{stroke:#f85149}.refused .dot,.refused .answer{fill:#f85149}.because,.more{fill:#8b949e}}";
 
 #[cfg(test)]
@@ -371,5 +420,30 @@ mod tests {
         let long: Vec<_> = (0..20).map(|_| request("alice", "GET", None, 200, Some("1"))).collect();
         let svg = draw("t", &long, &Redactions::of(&long, "ns"), 1).unwrap();
         assert!(svg.contains("and 6 more requests"), "{svg}");
+        let svg = draw("t", &long[..15], &Redactions::of(&long, "ns"), 1).unwrap();
+        assert_eq!((svg.matches("class=\"step").count(), svg.contains(" more ")), (15, false), "{svg}");
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_line_has_a_second_one() {
+        let base = "test /spec/replicas = 3 and /metadata/generation = 4";
+        let patch = request("alice", "JSON", Some(base), 200, Some("7"));
+        let typed = "upgrade workers ./chart --set machine=large ".repeat(3);
+        let typed = event(What::Act { actor: "helm".to_owned(), text: typed });
+        let events = vec![patch, typed];
+        let svg = draw("t", &events, &Redactions::of(&events, "ns"), 1).unwrap();
+        assert!(svg.contains(">JSON pools/workers/status<"), "{svg}");
+        assert!(svg.contains(">from test /spec/replicas = 3"), "{svg}");
+        assert_eq!(svg.matches("upgrade workers").count(), 3, "{svg}");
+    }
+
+    #[test]
+    fn a_table_of_the_audit_log_is_drawn_and_lanes_are_as_wide_as_names() {
+        let mut table = Table::new(&LOGGED);
+        table.row(&[&"replicaset-controller", &"CREATE", &"pods", &"201"]);
+        let events = vec![event(What::Table(table))];
+        let svg = draw("t", &events, &Redactions::of(&events, "ns"), 1).unwrap();
+        assert!(svg.contains("class=\"step granted\"") && svg.contains(">CREATE pods<"), "{svg}");
+        assert!(svg.contains("x=\"92\" y=\"22\">replicaset-controller<"), "{svg}");
     }
 }

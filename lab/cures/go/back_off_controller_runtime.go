@@ -6,31 +6,26 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // naive: back-off
-func (r *Reconciler) setColourFiveTimes(ctx context.Context, key client.ObjectKey) error {
-	var err error
-	for range 5 {
+func (r *Reconciler) setColourByDefault(ctx context.Context, key client.ObjectKey) error {
+	// DefaultRetry makes five attempts, about 10 ms apart: they end while the other writers are still at work.
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var settings corev1.ConfigMap
-		if getErr := r.Get(ctx, key, &settings); getErr != nil {
-			return fmt.Errorf("get settings: %w", getErr)
+		if err := r.Get(ctx, key, &settings); err != nil {
+			return err
 		}
 		settings.Data["colour"] = "blue"
-		err = r.Update(ctx, &settings)
-		if err == nil {
-			return nil
-		}
-		if !apierrors.IsConflict(err) {
-			return fmt.Errorf("update settings: %w", err)
-		}
-		// No pause: all five attempts are over while the crowd is still at work.
+		return r.Update(ctx, &settings)
+	})
+	if err != nil {
+		return fmt.Errorf("update settings, five attempts: %w", err)
 	}
-	return fmt.Errorf("update settings, five attempts: %w", err)
+	return nil
 }
 
 // end

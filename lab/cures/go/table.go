@@ -16,6 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sony/gobreaker/v2"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -66,6 +69,10 @@ var cures = []cure{
 	{clientGo, "error-type", right, maps(printed(explain))},
 	{clientGo, "back-off", naive, maps(setColourFiveTimes)},
 	{clientGo, "back-off", right, maps(setColourPatiently)},
+	{clientGo, "rate-limiter", naive, slowMaps(setColourSlowly)},
+	{clientGo, "rate-limiter", right, maps(atPace(setColourAtPace))},
+	{clientGo, "circuit-breaker", naive, maps(behindBreaker(&breaker{}, setColourUnlessOpen))},
+	{clientGo, "circuit-breaker", right, maps(behindBreaker(newBreaker(), setColourUnlessDown))},
 
 	{controllerRuntime, "change-a-field", naive, reconciler("settings", (*Reconciler).setColourOnce)},
 	{controllerRuntime, "change-a-field", right, reconciler("settings", (*Reconciler).setColour)},
@@ -87,8 +94,12 @@ var cures = []cure{
 	{controllerRuntime, "delete-this-one", right, reconciler("settings", (*Reconciler).deleteThisOne)},
 	{controllerRuntime, "error-type", naive, reconciler("settings", printedByReconciler((*Reconciler).explainText))},
 	{controllerRuntime, "error-type", right, reconciler("settings", printedByReconciler((*Reconciler).explain))},
-	{controllerRuntime, "back-off", naive, reconciler("settings", (*Reconciler).setColourFiveTimes)},
+	{controllerRuntime, "back-off", naive, reconciler("settings", (*Reconciler).setColourByDefault)},
 	{controllerRuntime, "back-off", right, reconciler("settings", (*Reconciler).setColourPatiently)},
+	{controllerRuntime, "rate-limiter", naive, slowReconciler("settings", (*Reconciler).setColourSlowly)},
+	{controllerRuntime, "rate-limiter", right, reconciler("settings", pacedReconciler((*PacedReconciler).setColour))},
+	{controllerRuntime, "circuit-breaker", naive, reconciler("settings", guardedReconciler(newDefaultBreaker(), (*GuardedReconciler).setColourUnlessOpen))},
+	{controllerRuntime, "circuit-breaker", right, reconciler("settings", guardedReconciler(newFaultBreaker(), (*GuardedReconciler).setColourUnlessDown))},
 	{controllerRuntime, "one-write", naive, controller(func(m ctrl.Manager) error { return (&TwoWritesReconciler{m.GetClient()}).setup(m) })},
 	{controllerRuntime, "one-write", right, controller(func(m ctrl.Manager) error { return (&OneWriteReconciler{m.GetClient()}).setup(m) })},
 	{controllerRuntime, "requeue", naive, controller(func(m ctrl.Manager) error { return (&SwallowingReconciler{m.GetClient()}).setup(m) })},
@@ -107,6 +118,50 @@ func mapsIn(f func(context.Context, corev1client.ConfigMapInterface, string) err
 		}
 		return f(ctx, clients.CoreV1().ConfigMaps(t.namespace), t.namespace)
 	}
+}
+
+// slowMaps hands out a client that is slowed down on the client's side.
+func slowMaps(f func(context.Context, corev1client.ConfigMapInterface) error) func(context.Context, target) error {
+	return func(ctx context.Context, t target) error {
+		clients, err := newSlowClients(t.config)
+		if err != nil {
+			return fmt.Errorf("make a client: %w", err)
+		}
+		return threeTimes(func() error { return f(ctx, clients.CoreV1().ConfigMaps(t.namespace)) })
+	}
+}
+
+func atPace(f func(context.Context, corev1client.ConfigMapInterface, *rate.Limiter) error) func(context.Context, corev1client.ConfigMapInterface) error {
+	return func(ctx context.Context, maps corev1client.ConfigMapInterface) error {
+		pace := newPace()
+		return threeTimes(func() error { return f(ctx, maps, pace) })
+	}
+}
+
+// threeTimes calls f so often that a limiter has something to pace.
+func threeTimes(f func() error) error {
+	for range 3 {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func behindBreaker[B any](breaker B, f func(context.Context, corev1client.ConfigMapInterface, string, B) error) func(context.Context, corev1client.ConfigMapInterface) error {
+	return func(ctx context.Context, maps corev1client.ConfigMapInterface) error {
+		return eachObject(func(name string) error { return f(ctx, maps, name, breaker) })
+	}
+}
+
+// eachObject calls f for a contested object, for one that has no other writer, and then ten times for one about which the
+// proxy answers that the server is down.
+func eachObject(f func(name string) error) error {
+	contested, quiet := f("settings"), f("quiet")
+	for range 10 {
+		_ = f("down") // it is to fail; the proxy counts how often it is asked
+	}
+	return errors.Join(contested, quiet)
 }
 
 func deployments(f func(context.Context, appsv1client.DeploymentInterface) error) func(context.Context, target) error {
@@ -154,6 +209,34 @@ func reconciler(name string, f func(*Reconciler, context.Context, client.ObjectK
 			return fmt.Errorf("make a client: %w", err)
 		}
 		return f(&Reconciler{direct}, ctx, client.ObjectKey{Namespace: t.namespace, Name: name})
+	}
+}
+
+// slowReconciler has a client that is slowed down on the client's side.
+func slowReconciler(name string, f func(*Reconciler, context.Context, client.ObjectKey) error) func(context.Context, target) error {
+	return func(ctx context.Context, t target) error {
+		slow, err := newSlowClient(t.config)
+		if err != nil {
+			return fmt.Errorf("make a client: %w", err)
+		}
+		key := client.ObjectKey{Namespace: t.namespace, Name: name}
+		return threeTimes(func() error { return f(&Reconciler{slow}, ctx, key) })
+	}
+}
+
+func pacedReconciler(f func(*PacedReconciler, context.Context, client.ObjectKey) error) func(*Reconciler, context.Context, client.ObjectKey) error {
+	return func(r *Reconciler, ctx context.Context, key client.ObjectKey) error {
+		paced := &PacedReconciler{r.Client, rate.NewLimiter(2, 1)}
+		return threeTimes(func() error { return f(paced, ctx, key) })
+	}
+}
+
+func guardedReconciler(breaker *gobreaker.CircuitBreaker[any], f func(*GuardedReconciler, context.Context, client.ObjectKey) error) func(*Reconciler, context.Context, client.ObjectKey) error {
+	return func(r *Reconciler, ctx context.Context, key client.ObjectKey) error {
+		guarded := &GuardedReconciler{r.Client, breaker}
+		return eachObject(func(name string) error {
+			return f(guarded, ctx, client.ObjectKey{Namespace: key.Namespace, Name: name})
+		})
 	}
 }
 

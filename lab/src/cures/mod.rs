@@ -1,6 +1,7 @@
 //! The cures: small programs as a reader would write them, naive and right, in Go, Rust and for kubectl. They are on the
-//! pages, and each runs against a real API server beside a rival ([`rival`]); what it leaves behind is judged ([`task`]).
+//! pages, and each runs against a real API server beside a rival ([`rival`]); what it leaves behind is judged ([`judge`]).
 
+pub mod judge;
 pub mod page;
 pub mod play;
 pub mod regions;

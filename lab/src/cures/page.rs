@@ -18,6 +18,16 @@ pub fn index() -> String {
     page
 }
 
+/// What a cure is written in, as the end of a sentence.
+pub fn languages(task: &Task) -> &'static str {
+    let is_in = |language| code(task.id, language, Form::Right).is_some();
+    match (is_in(Language::Rust), is_in(Language::Kubectl)) {
+        (true, true) => "in Go, Rust and for kubectl",
+        (true, false) => "in Go and Rust",
+        (false, _) => "for kubectl",
+    }
+}
+
 /// The page of one cure.
 pub fn of_task(task: &Task) -> String {
     let mut page = format!(

@@ -16,8 +16,9 @@ use kube::{Api, Client, Config};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::judge::End;
 use super::rival::RivalProxy;
-use super::task::{End, LOOP, Task, rival_write, set_up};
+use super::task::{LOOP, Task, rival_write, set_up};
 use super::{Form, Language, regions, rust};
 
 /// The Go programs, one binary for all.
@@ -71,6 +72,7 @@ pub async fn play(
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
     end.settings = maps.get_opt("settings").await?;
     end.fresh = maps.get_opt("fresh").await?;
+    end.quiet = maps.get_opt("quiet").await?;
     end.web = Api::<Deployment>::namespaced(client, namespace).get_opt("web").await?;
     Ok(end)
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
@@ -19,6 +20,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 /// When the rival writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,19 @@ pub enum Moment {
     FirstWrite,
     /// After each of so many first reads of the object.
     EachRead(usize),
+    /// Again and again with this pause, whatever the program does.
+    Every(Duration),
 }
+
+impl Moment {
+    /// The time between two writes of a rival that does not look at the program.
+    const fn pause(self) -> Option<Duration> {
+        if let Self::Every(pause) = self { Some(pause) } else { None }
+    }
+}
+
+/// The end of the path of an object for which the proxy plays a server that is down.
+const DOWN: &str = "/configmaps/down";
 
 /// The rival's write; the argument counts from 0.
 pub type RivalWrite = Arc<dyn Fn(usize) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
@@ -45,8 +59,29 @@ pub struct Traffic {
     pub written: usize,
     /// Its requests that were answered 409.
     pub conflicts: usize,
+    /// Its requests that were answered 503, by the proxy itself.
+    pub unavailable: usize,
+    /// Its reads of the object that both write.
+    pub reads: usize,
+    /// Time from the first to the last of these reads.
+    pub reading: Duration,
+    /// When the first of them was answered.
+    first_read: Option<Instant>,
     /// Writes of the rival.
     pub rivals: usize,
+}
+
+impl Traffic {
+    fn read(&mut self, now: Instant) {
+        self.reads += 1;
+        self.reading = now.duration_since(*self.first_read.get_or_insert(now));
+    }
+
+    /// Whether the reads came one after another with this pause, or nearly so: up to a half is for the way to here.
+    pub fn is_paced(&self, pause: Duration) -> bool {
+        let pauses = u32::try_from(self.reads.saturating_sub(1)).unwrap_or(u32::MAX);
+        pauses > 0 && self.reading >= pause / 2 * pauses
+    }
 }
 
 /// A proxy that runs. Dropping it closes every connection.
@@ -54,6 +89,7 @@ pub struct RivalProxy {
     address: SocketAddr,
     shared: Arc<Shared>,
     serving: AbortHandle,
+    rival: Option<AbortHandle>,
 }
 
 struct Shared {
@@ -82,7 +118,9 @@ impl RivalProxy {
             // It ends with the program's run.
             axum::serve(listener, router).await.ok();
         });
-        Ok(Self { address, shared, serving: serving.abort_handle() })
+        let keep_writing = |pause| tokio::spawn(keep_writing(Arc::clone(&shared), pause)).abort_handle();
+        let rival = moment.pause().map(keep_writing);
+        Ok(Self { address, shared, serving: serving.abort_handle(), rival })
     }
 
     /// Writes a kubeconfig for the proxy, with `namespace` as the default.
@@ -108,7 +146,31 @@ impl RivalProxy {
 impl Drop for RivalProxy {
     fn drop(&mut self) {
         self.serving.abort();
+        if let Some(rival) = &self.rival {
+            rival.abort();
+        }
     }
+}
+
+/// A rival that does not look at the program: it writes until it is aborted, or until it cannot.
+async fn keep_writing(shared: Arc<Shared>, pause: Duration) {
+    for count in 0.. {
+        if (shared.write)(count).await.is_err() {
+            return;
+        }
+        shared.traffic.lock().await.rivals += 1;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// The answer of a server that is down.
+fn unavailable() -> Response {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "reason": "ServiceUnavailable", "message": "the server is down", "code": 503,
+    });
+    let head = [(header::CONTENT_TYPE, "application/json")];
+    (StatusCode::SERVICE_UNAVAILABLE, head, status.to_string()).into_response()
 }
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
@@ -122,6 +184,10 @@ impl Shared {
     async fn pass(&self, request: Request) -> Result<Response> {
         let is_write = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
         let path = request.uri().path();
+        if path.ends_with(DOWN) {
+            self.traffic.lock().await.unavailable += 1;
+            return Ok(unavailable());
+        }
         let is_ours = path.ends_with(&self.object) || path.contains(&format!("{}/", self.object));
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
         if is_write {
@@ -133,8 +199,9 @@ impl Shared {
         traffic.written += usize::from(is_write && answer.status().is_success());
         traffic.conflicts += usize::from(answer.status() == StatusCode::CONFLICT);
         if is_ours && !is_write && !is_watch {
+            traffic.read(Instant::now());
             let is_due = match self.moment {
-                Moment::Never | Moment::FirstWrite => false,
+                Moment::Never | Moment::FirstWrite | Moment::Every(_) => false,
                 Moment::FirstUse => traffic.rivals == 0,
                 Moment::EachRead(most) => traffic.rivals < most,
             };

@@ -1,23 +1,21 @@
-//! What each cure is to do, what the rival does meanwhile, and what must come of it.
+//! What each cure is to do, and what the rival does meanwhile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::Form;
-use super::rival::{Moment, RivalWrite, Traffic};
+use super::rival::{Moment, RivalWrite};
 
 /// How often the crowd of `back-off` is faster than everyone: more often than the naive form tries.
 const CROWD: usize = 6;
 /// Writes of a controller that count as a loop.
 pub(super) const LOOP: usize = 20;
-/// The text of a conflict, as every client prints it.
-const MODIFIED: &str = "the object has been modified";
 
 /// One cure.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +44,7 @@ impl Task {
 }
 
 /// All of them, in the order of the pages.
-pub const TASKS: [Task; 15] = [
+pub const TASKS: [Task; 17] = [
     Task {
         id: "change-a-field",
         title: "Change a field of an object",
@@ -150,8 +148,26 @@ pub const TASKS: [Task; 15] = [
         id: "back-off",
         title: "Retry with exponential backoff and jitter",
         wanted: "Set `data.colour` to blue while other writers are faster six times in a row.",
-        naive: "Five attempts without a pause end before the other writers do: 409, and nothing is written.",
+        naive: "Five attempts, without a pause or with the 10 ms of DefaultRetry, end before the other writers do: 409, and nothing is written.",
         right: "Growing pauses with jitter and a limit: the write succeeds.",
+        object: "/configmaps/settings",
+        moment: Moment::EachRead(CROWD),
+    },
+    Task {
+        id: "rate-limiter",
+        title: "Write at a limited rate",
+        wanted: "Set `data.colour` to blue at a limited rate, two a second. Another writer sets `data.shade` twenty times a second.",
+        naive: "The limiter waits before each request, so also between the read and the write: 409 each time.",
+        right: "One token for each attempt, before its read: the write follows at once, and is stored.",
+        object: "/configmaps/settings",
+        moment: Moment::Every(Duration::from_millis(50)),
+    },
+    Task {
+        id: "circuit-breaker",
+        title: "A circuit breaker in front of the API server",
+        wanted: "Set `data.colour` of two ConfigMaps to blue. For the first, another writer is faster six times in a row; nobody else writes the second.",
+        naive: "Conflicts count as failures: the breaker opens against a healthy server, and neither is written.",
+        right: "Only faults count: both are written. Five answers of 503 in a row open the breaker.",
         object: "/configmaps/settings",
         moment: Moment::EachRead(CROWD),
     },
@@ -189,126 +205,6 @@ pub fn task(id: &str) -> Option<&'static Task> {
     TASKS.iter().find(|task| task.id == id)
 }
 
-/// How a program ended, and what is stored.
-#[derive(Debug, Default)]
-pub struct End {
-    /// Whether it ended with success.
-    pub is_success: bool,
-    /// Its standard output.
-    pub printed: String,
-    /// Its standard error.
-    pub error: String,
-    /// The `ConfigMap` `settings`.
-    pub settings: Option<ConfigMap>,
-    /// The `ConfigMap` `fresh`.
-    pub fresh: Option<ConfigMap>,
-    /// The Deployment `web`.
-    pub web: Option<Deployment>,
-    /// What went through the proxy.
-    pub traffic: Traffic,
-}
-
-impl End {
-    fn data(&self, key: &str) -> Option<&str> {
-        self.settings.as_ref()?.data.as_ref()?.get(key).map(String::as_str)
-    }
-
-    fn is_blue_and(&self, shade: &str) -> bool {
-        (self.data("colour"), self.data("shade")) == (Some("blue"), Some(shade))
-    }
-
-    fn fresh(&self, key: &str) -> Option<&str> {
-        self.fresh.as_ref()?.data.as_ref()?.get(key).map(String::as_str)
-    }
-
-    fn finalizers(&self) -> Vec<&str> {
-        let held = self.settings.as_ref().and_then(|map| map.metadata.finalizers.as_ref());
-        held.into_iter().flatten().map(String::as_str).collect()
-    }
-
-    fn conditions(&self) -> Vec<&str> {
-        let status = self.web.as_ref().and_then(|web| web.status.as_ref());
-        let conditions = status.and_then(|status| status.conditions.as_ref());
-        conditions.into_iter().flatten().map(|condition| condition.type_.as_str()).collect()
-    }
-
-    fn collisions(&self) -> Option<i32> {
-        self.web.as_ref()?.status.as_ref()?.collision_count
-    }
-
-    fn is_marked(&self) -> bool {
-        let annotations = self.web.as_ref().and_then(|web| web.metadata.annotations.as_ref());
-        annotations.is_some_and(|all| all.contains_key("rival"))
-    }
-
-    fn replicas(&self) -> Option<i32> {
-        self.web.as_ref()?.spec.as_ref()?.replicas
-    }
-}
-
-/// Whether what the page says of this form came true.
-///
-/// # Errors
-/// When it did not.
-pub fn judge(id: &str, form: Form, end: &End) -> Result<()> {
-    use Form::{Naive, Right};
-    let failed_with = |text: &str| !end.is_success && end.error.contains(text);
-    let names = end.printed.split_whitespace().count();
-    let is_so = match (id, form) {
-        ("change-a-field" | "exported-file" | "back-off", Naive) => {
-            failed_with(MODIFIED) && end.data("colour") == Some("red") && end.data("shade") != Some("light")
-        }
-        ("change-a-field" | "write-only-your-field" | "exported-file", Right) => {
-            end.is_success && end.is_blue_and("dark")
-        }
-        ("write-only-your-field", Naive) => end.is_success && end.is_blue_and("light"),
-        ("status", Naive) => end.is_success && end.collisions().is_none(),
-        ("status", Right) => end.is_success && end.collisions() == Some(1) && end.is_marked(),
-        ("condition", Naive) => end.is_success && end.conditions() == ["Seen"],
-        ("condition", Right) => {
-            end.is_success && end.conditions().contains(&"Seen") && end.conditions().contains(&"Other")
-        }
-        ("field-manager", Naive) => {
-            !end.is_success && end.traffic.conflicts >= 5 && end.error.to_lowercase().contains("conflict")
-        }
-        ("field-manager", Right) => {
-            end.is_success && (end.data("colour"), end.data("shade")) == (Some("green"), Some("dark"))
-        }
-        ("replica-count", Naive) => end.is_success && end.replicas() == Some(5),
-        ("replica-count", Right) => end.is_success && end.replicas() == Some(12),
-        ("finalizer", Naive) => end.is_success && end.finalizers() == ["example.com/mine"],
-        ("finalizer", Right) => {
-            let held = end.finalizers();
-            end.is_success && held.len() == 2 && held.contains(&"example.com/mine")
-        }
-        ("create-or-update", Naive) => !end.is_success && end.error.contains("already exists"),
-        ("create-or-update", Right) => {
-            end.is_success && (end.fresh("colour"), end.fresh("shade")) == (Some("blue"), Some("dark"))
-        }
-        ("delete-this-one", Naive) => end.settings.is_none(),
-        ("delete-this-one", Right) => end.data("successor").is_some(),
-        ("watch", Naive) => !end.is_success && names < 3,
-        ("watch", Right) => end.is_success && names == 3,
-        ("error-type", Naive) => {
-            end.is_success && end.printed.trim() == "other" && end.traffic.conflicts == 1
-        }
-        ("error-type", Right) => end.is_success && end.printed.trim() == "conflict",
-        ("back-off", Right) => end.is_success && end.data("colour") == Some("blue"),
-        ("one-write", Naive) => end.traffic.written > LOOP,
-        ("one-write", Right) => end.traffic.written == 1 && end.data("colour") == Some("blue"),
-        ("requeue", Naive) => end.data("colour") == Some("red") && end.traffic.conflicts > 0,
-        ("requeue", Right) => end.is_blue_and("dark") && end.traffic.conflicts > 0,
-        _ => false,
-    };
-    let needs_rival = task(id).is_some_and(|task| task.moment != Moment::Never);
-    ensure!(
-        !needs_rival || end.traffic.rivals > 0,
-        "{id}: the rival never wrote, so this shows nothing: {end:?}"
-    );
-    ensure!(is_so, "{id}, {}: it is not as the page says: {end:#?}", form.name());
-    Ok(())
-}
-
 /// Makes what the programs of this task find.
 ///
 /// # Errors
@@ -332,6 +228,10 @@ pub async fn set_up(id: &str, client: &Client, namespace: &str) -> Result<()> {
         let web = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": spec}))?;
         let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
         deployments.create(&PostParams::default(), &web).await.context("cannot create web")?;
+    }
+    if id == "circuit-breaker" {
+        let quiet = map("quiet", &json!({"colour": "red"}))?;
+        maps.create(&PostParams::default(), &quiet).await.context("cannot create quiet")?;
     }
     if id == "watch" {
         for name in ["one", "two"] {
@@ -386,7 +286,7 @@ async fn write(id: &str, count: usize, maps: &Api<ConfigMap>, deployments: &Api<
             let successor = map("settings", &json!({"successor": "yes"}))?;
             maps.create(&PostParams::default(), &successor).await?;
         }
-        "back-off" => {
+        "back-off" | "rate-limiter" | "circuit-breaker" => {
             maps.patch("settings", &params, &merge(json!({"data": {"shade": format!("{count}")}}))).await?;
         }
         _ => {

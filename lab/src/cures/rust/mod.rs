@@ -5,6 +5,7 @@
 
 mod back_off;
 mod change_a_field;
+mod circuit_breaker;
 mod condition;
 mod create_or_update;
 mod delete_this_one;
@@ -12,6 +13,7 @@ mod error_type;
 mod field_manager;
 mod finalizer;
 mod one_write;
+mod rate_limiter;
 mod replica_count;
 mod requeue;
 mod status;
@@ -29,6 +31,9 @@ use super::Form;
 
 /// How long a controller runs at most: its caller ends it when it has seen enough.
 const A_WHILE: Duration = Duration::from_secs(300);
+
+/// How often `rate-limiter` writes, so that a limiter has something to pace.
+const PACED: usize = 3;
 
 /// Runs one program to its end. The result is what it prints; an error means that it believes not to have written.
 ///
@@ -72,6 +77,20 @@ pub async fn run(
         ("error-type", Form::Right) => return Ok(error_type::right::what_happened(&maps).await.to_owned()),
         ("back-off", Form::Naive) => back_off::naive::set_colour(&maps).await?,
         ("back-off", Form::Right) => back_off::right::set_colour(&maps).await?,
+        ("rate-limiter", Form::Naive) => {
+            let mut pace = rate_limiter::naive::two_a_second();
+            for _ in 0..PACED {
+                rate_limiter::naive::set_colour(&maps, &mut pace).await?;
+            }
+        }
+        ("rate-limiter", Form::Right) => {
+            let options = rate_limiter::right::two_a_second()?;
+            for _ in 0..PACED {
+                rate_limiter::right::set_colour(&maps, &options).await?;
+            }
+        }
+        ("circuit-breaker", Form::Naive) => circuit_breaker::naive::set_colours(&maps).await?,
+        ("circuit-breaker", Form::Right) => circuit_breaker::right::set_colours(&maps).await?,
         ("one-write", Form::Naive) => one_write::for_a_while(maps, one_write::naive::reconcile).await,
         ("one-write", Form::Right) => one_write::for_a_while(maps, one_write::right::reconcile).await,
         ("requeue", Form::Naive) => requeue::for_a_while(maps, requeue::naive::reconcile).await,

@@ -50,6 +50,18 @@ pub(super) fn endpoint(event: &Event) -> String {
     }
 }
 
+/// The verb of a request, as in the other tables of requests; `PATCH` where its form is not known.
+pub(super) fn verb(event: &Event) -> &'static str {
+    match (event.verb.as_str(), &event.request) {
+        ("create", _) => "CREATE",
+        ("update", _) => "PUT",
+        ("delete" | "deletecollection", _) => "DELETE",
+        (_, Some(body)) if body.is_array() => "JSON",
+        (_, Some(body)) if body.get("apiVersion").is_some() => "APPLY",
+        _ => "PATCH",
+    }
+}
+
 /// The form of a write, and its guard.
 pub(super) fn form(event: &Event) -> &'static str {
     let body = event.request.as_ref();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use conflict_retry::{Outcome, WriteOptions, merge_patch};
-use e2e::audit::Event;
+use e2e::audit::{Event, ObjectKey};
 use e2e::objects;
 use e2e::wait::eventually;
 use jiff::Timestamp;
@@ -18,6 +18,8 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 use super::account;
 use super::tandem::Tandem;
 use crate::context::{Actor, PATIENCE, ScenarioContext};
+use crate::event::Table;
+use crate::picture::LOGGED;
 use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -118,6 +120,8 @@ async fn overwritten(tandem: &Tandem<'_>) -> Result<()> {
     let key = tandem.key("workers");
     let events = tandem.events("workers").await?;
     let bill = account::bill(&events, &key);
+    ctx.say("Every write of the count until now, from the audit log:");
+    ctx.table(counts_written(&events, &key));
     ctx.check_eq("no write of an operator met a 409", &bill.conflicts, &0);
     let of_pool = events.iter().filter(|event| event.object.as_ref() == Some(&key));
     ctx.check(
@@ -292,13 +296,37 @@ async fn decided_anew(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
 /// Number of the Autoscaler's writes of the pool's count.
 async fn scale_writes(tandem: &Tandem<'_>) -> Result<usize> {
     let (key, events) = (tandem.key("workers"), tandem.events("workers").await?);
-    let of_it = |event: &&Event| {
-        event.object.as_ref() == Some(&key)
-            && event.subresource.is_empty()
-            && event.is_write()
-            && account::operator(event) == Some(AUTOSCALER_OPERATOR)
+    Ok(events.iter().filter(|event| is_scale_write(event, &key)).count())
+}
+
+fn is_scale_write(event: &Event, key: &ObjectKey) -> bool {
+    event.object.as_ref() == Some(key)
+        && event.subresource.is_empty()
+        && event.is_write()
+        && account::operator(event) == Some(AUTOSCALER_OPERATOR)
+}
+
+/// The granted writes of the pool's count: Alice's through `/scale`, and the Autoscaler's.
+fn counts_written(events: &[Event], key: &ObjectKey) -> Table {
+    let is_hers = |event: &Event| {
+        let is_scale = event.object.as_ref() == Some(key) && event.subresource == "scale";
+        is_scale && event.is_write() && account::operator(event).is_none()
     };
-    Ok(events.iter().filter(of_it).count())
+    let mut writes: Vec<&Event> = events
+        .iter()
+        .filter(|event| event.succeeded() && (is_hers(event) || is_scale_write(event, key)))
+        .collect();
+    writes.sort_by_key(|event| event.completed);
+    let mut table = Table::new(&LOGGED);
+    for event in writes {
+        let who = account::operator(event).unwrap_or("alice");
+        let subresource = if event.subresource.is_empty() { "" } else { "/scale" };
+        let replicas = event.response.as_ref().and_then(|answer| answer.pointer("/spec/replicas"));
+        let replicas = replicas.map_or_else(|| "0".to_owned(), Value::to_string);
+        let target = format!("nodepools/workers{subresource}");
+        table.row(&[&who, &account::verb(event), &target, &format!("{} · replicas {replicas}", event.code)]);
+    }
+    table
 }
 
 /// Waits until the Autoscaler's own part of the status is as `wanted`.

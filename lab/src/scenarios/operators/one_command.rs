@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use e2e::audit::Event;
 use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::KUBERNETES_VERSION;
 use e2e::test_env::is_ready;
@@ -12,9 +13,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
 
+use super::account;
 use super::dev_up::{self, READY_WITHIN};
 use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
+use crate::picture::LOGGED;
 use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
@@ -35,6 +38,23 @@ const PURPOSES: [(&str, &str); 5] = [
     ("kube-scheduler", "pods to nodes"),
     ("kwok", "plays the kubelets of simulated nodes"),
 ];
+
+/// The writes that lead to a pod that runs, each the reason of the next: endpoint, writer (empty: whoever asks for it), and
+/// verb in the audit log. The creation of pods is not among them: the log has no name for it, and so no namespace.
+const STEPS: [(&str, &str, &str); 6] = [
+    ("nodes", "", "create"),
+    ("nodes/status", "kwok", "patch"),
+    ("deployments", "", "create"),
+    ("replicasets", "deployment-controller", "create"),
+    ("pods/binding", "kube-scheduler", "create"),
+    ("pods/status", "kwok", "patch"),
+];
+
+fn is_step(event: &Event, (endpoint, who, verb): &(&str, &str, &str)) -> bool {
+    event.verb == *verb
+        && account::endpoint(event) == *endpoint
+        && (who.is_empty() || account::writer(event) == *who)
+}
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     dev_up::show(ctx, &all_programs()).await?;
@@ -110,6 +130,8 @@ fn node(ctx: &ScenarioContext) -> (String, String) {
 
 async fn deploy(ctx: &ScenarioContext, node: &str) -> Result<()> {
     let client = ctx.unrecorded_client().await?;
+    let log = ctx.cluster.audit_log().context("this cluster's audit log is not ours to read")?;
+    let log_start = log.end()?;
     ctx.cluster.kubectl_with_input(&["apply", "--filename", "-"], node).await?;
     let name = format!("{}-node", ctx.namespace());
     let nodes = Api::<Node>::all(client.clone());
@@ -133,6 +155,23 @@ async fn deploy(ctx: &ScenarioContext, node: &str) -> Result<()> {
         "two pods of a Deployment run on it",
         places.iter().all(|place| Some(place) == up.metadata.name.as_ref()),
     );
+    let is_ours = |event: &Event| {
+        let object = event.object.as_ref();
+        object.is_some_and(|object| object.namespace == ctx.namespace() || object.name == name)
+    };
+    let requests = log.wait_for(log_start, PATIENCE, "each program has written", |events: &[Event]| {
+        let of_step = |step: &(_, _, _)| events.iter().find(|event| is_ours(event) && is_step(event, step));
+        STEPS.iter().map(|step| of_step(step).cloned()).collect::<Option<Vec<Event>>>()
+    });
+    let requests = requests.await?;
+    ctx.say("Each program did its part by a write to the API server. From the audit log, the first write of each kind:");
+    let mut table = Table::new(&LOGGED);
+    for ((endpoint, who, _), event) in STEPS.iter().zip(&requests) {
+        let who = if who.is_empty() { "you" } else { *who };
+        table.row(&[&who, &account::verb(event), endpoint, &event.code]);
+    }
+    ctx.table(table);
+    ctx.check("all of them were granted", requests.iter().all(Event::succeeded));
     ctx.cluster.kubectl(&["delete", "deployment", "web", "--namespace", ctx.namespace(), "--wait"]).await?;
     Ok(())
 }

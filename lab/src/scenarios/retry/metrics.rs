@@ -12,6 +12,7 @@ use tracing::instrument::WithSubscriber as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::contest::{Contest, goal};
+use super::excerpt::Excerpt;
 use super::logged::{Line, Log};
 use super::scrape::{Endpoint, Scrape};
 use crate::context::ScenarioContext;
@@ -49,10 +50,13 @@ async fn uncounted(ctx: &ScenarioContext) -> Result<()> {
             }
         }
     };
+    let excerpt = Excerpt::begin(ctx);
     match ctx.racing(intro, by_hand).await {
         Ok(_) => writes += 1,
         Err(_) => errors += 1,
     }
+    excerpt.show(ctx);
+    ctx.say("What it has counted:");
     ctx.quote(&format!("writes {writes}\nerrors {errors}"));
     ctx.check_eq("eight requests, three of them refused", &sent(&contest), &(8, 3));
     ctx.check_eq("and nothing of that in the counts", &(writes, errors), &(1, 0));
