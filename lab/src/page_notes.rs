@@ -91,7 +91,7 @@ mod tests {
     fn every_page_has_a_picture_or_says_why_it_has_none() {
         let pictures = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conflicts/pictures");
         for PageNotes { name, no_picture, .. } in all() {
-            let has_one = std::path::Path::new(pictures).join(format!("{name}.svg")).exists();
+            let has_one = Path::new(pictures).join(format!("{name}.svg")).exists();
             assert!(has_one != no_picture.is_some(), "{name}: picture {has_one}, reason {no_picture:?}");
         }
     }
