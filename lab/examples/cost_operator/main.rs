@@ -81,11 +81,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // A failing pool waits longer each time. A copy that is older than an own write is not decided from.
     let backoff = ObjectBackoff::default();
     let reconciler = fresh_only(&context.writes, backoff.reconciler(reconcile));
-    let mut reconciled = Controller::new(pools, watcher::Config::default())
+    let mut results = Controller::new(pools, watcher::Config::default())
         .run(reconciler, backoff.error_policy(), context)
         .boxed();
     // end
-    while let Some(result) = reconciled.next().await {
+    while let Some(result) = results.next().await {
         if let Err(error) = result {
             eprintln!("{error}");
         }
