@@ -114,6 +114,15 @@ async fn run(mut args: Args) -> Result<bool> {
     if let Some(out) = &args.site {
         return build_site(out).map(|()| true);
     }
+    // What people try first. No scenario is called so.
+    match args.names.as_slice() {
+        [word] if word == "list" => args.names.clear(),
+        [word] if word == "index" => {
+            args.names.clear();
+            args.index = true;
+        }
+        _ => {}
+    }
     if args.index {
         return print_index(&args).map(|()| true);
     }

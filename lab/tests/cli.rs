@@ -80,6 +80,10 @@ async fn the_list_and_the_index_need_no_cluster() {
     let index = run(&["--index", "--json"]).await;
     let index: Value = serde_json::from_slice(&index.stdout).unwrap();
     assert!(index["2a"].as_array().unwrap().contains(&json!("generation")), "{index}");
+    for (word, option) in [("list", [].as_slice()), ("index", ["--index"].as_slice())] {
+        let (by_word, by_option) = (run(&[word]).await, run(option).await);
+        assert!(by_word.status.success() && by_word.stdout == by_option.stdout, "{word}: {by_word:?}");
+    }
 }
 
 #[tokio::test]
