@@ -6,7 +6,7 @@ use super::markdown::{code, head, prose, row, table};
 
 /// The page, from the events of each operator.
 pub(super) fn page(node_pool: &[EventDescription], autoscaler: &[EventDescription]) -> String {
-    let mut text = head("Events", "where the operators define them");
+    let mut text = head("Events", "both operators' `reference.rs`");
     text.push_str(
         "What `kubectl events` shows. Events are best effort, and only of changes and refusals: what is true now is in the\n\
          [conditions](conditions.md).\n",
