@@ -117,17 +117,16 @@ pub(crate) const fn event_kind(reason: EventReason) -> EventKind {
     let name = reason.as_str();
     match reason {
         EventReason::ScaledUp => EventKind::normal(name, "CreateNode"),
-        EventReason::ScalingDown => EventKind::normal(name, "DrainNode"),
-        EventReason::RollingOut => EventKind::normal(name, "DrainNode"),
+        EventReason::ScalingDown | EventReason::RollingOut => EventKind::normal(name, "DrainNode"),
         EventReason::NodeRemoved => EventKind::normal(name, "DeleteNode"),
         EventReason::DrainCancelled => EventKind::normal(name, "UncordonNode"),
         EventReason::DrainGivenBack => EventKind::warning(name, "UncordonNode"),
         EventReason::DrainBlocked => EventKind::warning(name, "EvictPod"),
         EventReason::ProvisioningFailed => EventKind::warning(name, "RequestMachine"),
         EventReason::WriteRejected => EventKind::warning(name, "WriteObject"),
-        EventReason::NodeRepaired => EventKind::warning(name, "ReplaceNode"),
-        EventReason::MachineLost => EventKind::warning(name, "ReplaceNode"),
         EventReason::MachinesContested => EventKind::warning(name, "SizeMachines"),
-        EventReason::ProvisioningTimedOut => EventKind::warning(name, "ReplaceNode"),
+        EventReason::NodeRepaired | EventReason::MachineLost | EventReason::ProvisioningTimedOut => {
+            EventKind::warning(name, "ReplaceNode")
+        }
     }
 }

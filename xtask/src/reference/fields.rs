@@ -56,7 +56,9 @@ pub(super) fn below(path: &str, schema: &Value) -> Vec<Field> {
 
 /// The schema of a list's items or a map's values, and how paths name them.
 fn each(schema: &Value) -> Option<(&'static str, &Value)> {
-    let of = |key, suffix| schema.get(key).filter(|each| each.is_object()).map(|each| (suffix, each));
+    let of = |key: &str, suffix: &'static str| {
+        schema.get(key).filter(|each| each.is_object()).map(|each| (suffix, each))
+    };
     of("items", "[]").or_else(|| of("additionalProperties", ".*"))
 }
 
