@@ -15,6 +15,7 @@ mod metrics;
 mod observe;
 mod outcome;
 mod reconcile;
+pub mod reference;
 mod report;
 mod status;
 mod triggers;

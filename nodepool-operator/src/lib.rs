@@ -25,6 +25,7 @@ mod plan;
 mod pod_reads;
 mod provider;
 mod reconcile;
+pub mod reference;
 mod report;
 mod status;
 #[cfg(test)]

@@ -112,21 +112,21 @@ fn log(applied: &Applied) {
     }
 }
 
-/// The API spelling of each reason.
-const fn event_kind(reason: EventReason) -> EventKind {
+/// The type and the action of the events of each reason.
+pub(crate) const fn event_kind(reason: EventReason) -> EventKind {
+    let name = reason.as_str();
     match reason {
-        EventReason::ScaledUp => EventKind::normal("ScaledUp", "CreateNode"),
-        EventReason::ScalingDown => EventKind::normal("ScalingDown", "DrainNode"),
-        EventReason::RollingOut => EventKind::normal("RollingOut", "DrainNode"),
-        EventReason::NodeRemoved => EventKind::normal("NodeRemoved", "DeleteNode"),
-        EventReason::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
-        EventReason::DrainGivenBack => EventKind::warning("DrainGivenBack", "UncordonNode"),
-        EventReason::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
-        EventReason::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
-        EventReason::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
-        EventReason::NodeRepaired => EventKind::warning("NodeRepaired", "ReplaceNode"),
-        EventReason::MachineLost => EventKind::warning("MachineLost", "ReplaceNode"),
-        EventReason::MachinesContested => EventKind::warning("MachinesContested", "SizeMachines"),
-        EventReason::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
+        EventReason::ScaledUp => EventKind::normal(name, "CreateNode"),
+        EventReason::ScalingDown | EventReason::RollingOut => EventKind::normal(name, "DrainNode"),
+        EventReason::NodeRemoved => EventKind::normal(name, "DeleteNode"),
+        EventReason::DrainCancelled => EventKind::normal(name, "UncordonNode"),
+        EventReason::DrainGivenBack => EventKind::warning(name, "UncordonNode"),
+        EventReason::DrainBlocked => EventKind::warning(name, "EvictPod"),
+        EventReason::ProvisioningFailed => EventKind::warning(name, "RequestMachine"),
+        EventReason::WriteRejected => EventKind::warning(name, "WriteObject"),
+        EventReason::MachinesContested => EventKind::warning(name, "SizeMachines"),
+        EventReason::NodeRepaired | EventReason::MachineLost | EventReason::ProvisioningTimedOut => {
+            EventKind::warning(name, "ReplaceNode")
+        }
     }
 }

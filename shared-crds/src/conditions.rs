@@ -6,20 +6,27 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::owner::Owner;
 
-/// Declares an enum whose values appear in the API under exactly their Rust names.
+/// Declares an enum whose values appear in the API under exactly their Rust names. Each has a doc comment, and nothing else,
+/// above it: what it means, for `docs/reference`.
+#[macro_export]
 macro_rules! api_names {
-    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident),+ $(,)? }) => {
+    ($(#[$meta:meta])* $vis:vis $name:ident { $($(#[doc = $doc:literal])+ $variant:ident),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$variant_meta])* $variant),+ }
+        $vis enum $name { $($(#[doc = $doc])+ $variant),+ }
 
         impl $name {
             /// Every value, in the order of declaration.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            $vis const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The name in the API.
-            pub const fn as_str(self) -> &'static str {
+            $vis const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($variant)),+ }
+            }
+
+            /// What it means: the doc comment, each line with the space that it begins with.
+            $vis const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+)),+ }
             }
         }
 
@@ -33,7 +40,7 @@ macro_rules! api_names {
 
 api_names! {
     /// Every condition type that Tandem writes.
-    ConditionType {
+    pub ConditionType {
         /// The object matches its spec. kstatus, Flux, Argo CD and Helm's `--wait` read this.
         Ready,
         /// Work is under way. kstatus reads `True` as "in progress".
@@ -92,7 +99,7 @@ impl ConditionType {
 api_names! {
     /// Reasons of the conditions, as the API shows them. Those of the Autoscaler are a `HorizontalPodAutoscaler`'s
     /// where one exists.
-    Reason {
+    pub Reason {
         /// As many Ready nodes as requested.
         AllNodesReady,
         /// Nodes are being created.
@@ -172,14 +179,10 @@ api_names! {
         RecommendOnly,
         /// The autoscaler is switched off.
         AutoscalerOff,
-        /// No autoscaler selects the pool.
-        NotSelected,
         /// More than one autoscaler selects the pool, so none acts on it.
         AmbiguousSelector,
         /// Pods need more nodes than `spec.maxReplicas` allows.
         TooManyReplicas,
-        /// The bounds require more nodes than pods do.
-        TooFewReplicas,
         /// The number of nodes is the one that pods need.
         DesiredWithinRange,
         /// A policy of `spec.behavior.scaleUp` allows fewer nodes for now.
@@ -210,6 +213,15 @@ api_names! {
         NoPoolSelected,
         /// Every selected pool is planned.
         Planning,
+    }
+}
+
+/// The status as the API spells it.
+pub const fn status_name(status: Option<bool>) -> &'static str {
+    match status {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => "Unknown",
     }
 }
 
@@ -244,11 +256,7 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 /// The condition for `statement`, given the object's current conditions: `lastTransitionTime` moves only when `status`
 /// flips, so that an unchanged statement is an unchanged object and no write.
 pub fn set(existing: &[Condition], statement: &Statement, generation: Option<i64>, now: &Time) -> Condition {
-    let status = match statement.status {
-        Some(true) => "True",
-        Some(false) => "False",
-        None => "Unknown",
-    };
+    let status = status_name(statement.status);
     let since = existing
         .iter()
         .find(|c| c.type_ == statement.type_.as_str() && c.status == status)

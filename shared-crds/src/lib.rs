@@ -13,6 +13,7 @@ pub mod ownership;
 pub mod protection;
 mod qualified_name;
 pub mod quantity;
+pub mod reported;
 pub mod schedule;
 pub mod schema;
 pub mod v1alpha1;

@@ -51,6 +51,30 @@ impl EventKind {
     pub const fn reason(self) -> &'static str {
         self.reason
     }
+
+    /// What was done.
+    pub const fn action(self) -> &'static str {
+        self.action
+    }
+
+    /// `Normal` or `Warning`.
+    pub const fn type_name(self) -> &'static str {
+        match self.type_ {
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        }
+    }
+}
+
+/// An event that an operator publishes, for `docs/reference/events.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventDescription {
+    /// Its type, reason and action.
+    pub kind: EventKind,
+    /// The kinds of the objects it is on.
+    pub regarding: &'static str,
+    /// When it is published.
+    pub when: &'static str,
 }
 
 /// Accepts events and publishes them one after another in its own task. Cheap to clone.

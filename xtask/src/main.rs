@@ -20,6 +20,7 @@ mod named_tests;
 mod ordinary_kind;
 mod package;
 mod purity;
+mod reference;
 mod release;
 mod reports;
 mod soak;
@@ -67,6 +68,12 @@ enum Task {
     /// Write the transcripts of docs/guides.
     Guide {
         /// Write nothing; fail when a transcript is not what would be written.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write the pages of docs/reference: fields, conditions, metrics and events.
+    Reference {
+        /// Write nothing; fail when a page is not what would be written.
         #[arg(long)]
         check: bool,
     },
@@ -131,11 +138,13 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Crds { check } => crds::run(check),
         Task::Chart { check } => chart::run(check).await,
         Task::Table { check } => tidy::table(check),
+        Task::Reference { check } => reference::run(check),
         Task::Guide { check } => guide::run(check),
         Task::Api { check } => api::run(check),
         Task::Check => {
             crds::run(true)?;
             tidy::table(true)?;
+            reference::run(true)?;
             println!("generated files are what the sources generate");
             guide::run(true)?;
             println!("the guides' transcripts are what is printed");

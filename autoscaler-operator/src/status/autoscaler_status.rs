@@ -171,6 +171,7 @@ mod tests {
     use planner::fixtures::TestCluster;
     use planner::plan_for_cluster;
     use serde_json::json;
+    use shared_crds::reported::{NODE_POOL_AUTOSCALER, is_reported};
 
     use super::*;
 
@@ -257,6 +258,10 @@ mod tests {
             let conditions =
                 status(&cluster.observed.autoscalers[0], &plan, &[PoolOutcome::Settled], None, &now)
                     .conditions;
+            for c in &conditions {
+                let is_known = is_reported(NODE_POOL_AUTOSCALER, &c.type_, &c.status, &c.reason);
+                assert!(is_known, "{}={}/{}", c.type_, c.status, c.reason);
+            }
             let find = |type_: &str| conditions.iter().find(|c| c.type_ == type_);
             let short = |type_: &str| find(type_).map(|c| format!("{}/{}", c.status, c.reason));
             assert_eq!(short("Ready").as_deref(), Some(ready), "{schedules}");

@@ -23,6 +23,36 @@ const REPLICAS_CONTESTED: EventKind = EventKind::warning("ReplicasContested", "Y
 /// Another writer has set the pool's replicas, and its number was overwritten.
 const REPLICAS_RECLAIMED: EventKind = EventKind::warning("ReplicasReclaimed", "Reclaim");
 
+/// All of these, each with the kinds of objects it is on and when it is published.
+pub(crate) const ALL: &[(EventKind, &str, &str)] = &[
+    (
+        SCALED_UP_GROUP,
+        "NodePool",
+        "The pool was scaled up; the note says from and to how many nodes, and for what.",
+    ),
+    (SCALE_DOWN, "NodePool, Node", "The pool was scaled down, and the node is one of those that go."),
+    (
+        FAILED_TO_SCALE_UP,
+        "NodePool",
+        "The pool should grow and its replicas cannot be written. It is tried again.",
+    ),
+    (
+        SCALE_DOWN_FAILED,
+        "NodePool",
+        "The pool should shrink and its replicas cannot be written. It is tried again.",
+    ),
+    (
+        REPLICAS_CONTESTED,
+        "NodePool",
+        "Another writer has set the pool's replicas, and its number is kept for now.",
+    ),
+    (
+        REPLICAS_RECLAIMED,
+        "NodePool",
+        "Another writer has set the pool's replicas, and its number was overwritten.",
+    ),
+];
+
 /// Maximum number of removed nodes that get an event in one pass; the pool's event names them all.
 const MOST_IN_A_PASS: usize = 100;
 

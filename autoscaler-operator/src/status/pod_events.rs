@@ -19,6 +19,16 @@ const TRIGGERED_SCALE_UP: EventKind = EventKind::normal("TriggeredScaleUp", "Sca
 /// No pool takes the pod; on an autoscaler, no pool takes very many.
 const NOT_TRIGGER_SCALE_UP: EventKind = EventKind::normal("NotTriggerScaleUp", "ScaleUp");
 
+/// All of these, each with the kinds of objects it is on and when it is published.
+pub(crate) const ALL: &[(EventKind, &str, &str)] = &[
+    (TRIGGERED_SCALE_UP, "Pod", "A pool was scaled up for the pod."),
+    (
+        NOT_TRIGGER_SCALE_UP,
+        "Pod, NodePoolAutoscaler",
+        "No pool takes the pod; the note says why not. On an autoscaler: no pool takes very many pods.",
+    ),
+];
+
 /// Why a pending pod that has no place on an existing node gets an event, or gets none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PodEventCause<'a> {

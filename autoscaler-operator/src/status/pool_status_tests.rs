@@ -4,6 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use planner::fixtures::{Read as _, TestCluster};
 use planner::plan_for_cluster;
 use serde_json::{Value, json};
+use shared_crds::reported::{NODE_POOL, is_reported};
 
 use super::*;
 
@@ -18,6 +19,10 @@ fn reported(
 ) -> (PoolDecision, Option<AutoscalingStatus>, Vec<(String, String, String)>) {
     let decision = plan_for_cluster(&cluster.observed).pool("a").clone();
     let owned = owned(&decision.object, &decision, state, &at("2026-01-01T12:00:00Z"));
+    for Condition { type_, status, reason, .. } in &owned.conditions {
+        let is_known = is_reported(NODE_POOL, type_, status, reason);
+        assert!(is_known, "{type_}={status}/{reason}");
+    }
     let conditions = owned.conditions.into_iter().map(|c| (c.type_, c.status, c.reason)).collect();
     (decision, owned.autoscaling, conditions)
 }

@@ -1,42 +1,43 @@
 //! The events of a pass: one for each kind of change, none for what is unchanged.
 
-use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
+use shared_crds::{NodePool, api_names};
 
 use super::provisioning;
 use crate::outcome::{Applied, Rejected};
 use crate::plan::contested::Contest;
 use crate::plan::supply::ProvisioningFailure;
 
-/// What an event is about. `report` maps it to the spelling of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventReason {
-    /// Nodes were created.
-    ScaledUp,
-    /// Nodes were cordoned for removal.
-    ScalingDown,
-    /// Nodes were cordoned for removal because they are out of date.
-    RollingOut,
-    /// Nodes were removed.
-    NodeRemoved,
-    /// Drains were cancelled.
-    DrainCancelled,
-    /// Drains took too long and were cancelled.
-    DrainGivenBack,
-    /// Evictions are refused, which blocks a drain.
-    DrainBlocked,
-    /// The provider did not make a node.
-    ProvisioningFailed,
-    /// Machines went behind the operator's back.
-    MachineLost,
-    /// Nodes were unhealthy for too long.
-    NodeRepaired,
-    /// Nodes did not become Ready in time.
-    ProvisioningTimedOut,
-    /// The API server, or the provider, does not accept a write.
-    WriteRejected,
-    /// Another writer has set the provider's number of machines.
-    MachinesContested,
+api_names! {
+    /// What an event on a pool is about. `report` adds the type and the action.
+    pub(crate) EventReason {
+        /// Nodes were created, or machines registered themselves as nodes of the pool.
+        ScaledUp,
+        /// Nodes were cordoned for removal: there are more than asked for.
+        ScalingDown,
+        /// Nodes were cordoned for removal because they are out of date.
+        RollingOut,
+        /// Nodes were drained and removed.
+        NodeRemoved,
+        /// Nodes that were to go are kept and uncordoned: they are needed again.
+        DrainCancelled,
+        /// Drains took longer than `spec.drain.timeoutSeconds` and were cancelled.
+        DrainGivenBack,
+        /// Something blocks a drain, most often a refused eviction. Once, until it is resolved.
+        DrainBlocked,
+        /// The provider did not make a node; the note is what it said.
+        ProvisioningFailed,
+        /// Machines went without the operator, so their nodes are replaced.
+        MachineLost,
+        /// Nodes were unhealthy for as long as `spec.repair` allows, and are replaced.
+        NodeRepaired,
+        /// Nodes did not register or become Ready in `provisioningTimeoutSeconds`, and are replaced.
+        ProvisioningTimedOut,
+        /// The API server, or the provider, does not accept a write.
+        WriteRejected,
+        /// Another writer has set the provider's number of machines.
+        MachinesContested,
+    }
 }
 
 /// An event to publish on the pool.

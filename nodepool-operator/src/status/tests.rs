@@ -4,8 +4,10 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
+use shared_crds::conditions::status_name;
 use shared_crds::names;
 use shared_crds::ownership::{self, Owner};
+use shared_crds::reported::{NODE_POOL, is_reported};
 use shared_crds::v1alpha1::{NodePoolStatus, RolloutSpec, RolloutStatus, RolloutType};
 
 use super::events::{EventReason, events};
@@ -33,7 +35,15 @@ fn counted(pool: &NodePool, nodes: Vec<Node>, supply: Supply, applied: &Applied)
 
 /// `(type, status, reason)` of every condition.
 fn reported(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<(ConditionType, Option<bool>, Reason)> {
-    statements(pool, facts, applied).into_iter().map(|s| (s.type_, s.status, s.reason)).collect()
+    let all = statements(pool, facts, applied);
+    for Statement { type_, status, reason, message } in &all {
+        let (type_, status) = (type_.as_str(), status_name(*status));
+        assert!(
+            is_reported(NODE_POOL, type_, status, reason.as_str()),
+            "{type_}={status}/{reason}: {message}"
+        );
+    }
+    all.into_iter().map(|s| (s.type_, s.status, s.reason)).collect()
 }
 
 fn one(pool: &NodePool, facts: &Facts, applied: &Applied, type_: ConditionType) -> (Option<bool>, Reason) {

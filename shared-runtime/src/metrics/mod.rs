@@ -4,7 +4,9 @@
 //! Labels hold kinds, verbs, categories and outcomes, never the name of an object: the number of objects in a cluster
 //! is unbounded. An operator registers further metrics with [`Metrics::register`].
 
-use std::sync::Arc;
+mod described;
+
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus::core::Collector;
@@ -12,6 +14,8 @@ use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
 };
+
+pub use self::described::MetricDescription;
 
 /// A metric could not be created or registered; the name is taken or malformed.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +36,7 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     registry: Registry,
+    described: Mutex<Vec<MetricDescription>>,
     controller: &'static str,
     reconciles: IntCounterVec,
     reconcile_seconds: HistogramVec,
@@ -80,7 +85,7 @@ impl ReconcileResult {
 impl Metrics {
     /// The metrics of the operator `controller`.
     pub fn new(controller: &'static str, version: &str) -> Result<Self, MetricsError> {
-        let r = Make(Registry::new());
+        let r = Make { registry: Registry::new(), described: Mutex::default() };
         let build = r.gauges("build_info", "1, labelled with what runs", &["name", "version"])?;
         build.with_label_values(&[controller, version]).set(1);
         let inner = Inner {
@@ -150,14 +155,25 @@ impl Metrics {
             )?,
             events_dropped: r
                 .counter("events_dropped_total", "Kubernetes events that could not be published")?,
-            registry: r.0,
+            registry: r.registry,
+            described: r.described,
         };
         Ok(Self(Arc::new(inner)))
     }
 
     /// Registers a metric of the operator's own. Its name should begin with `tandem_`.
     pub fn register(&self, collector: impl Collector + 'static) -> Result<(), MetricsError> {
-        Ok(self.0.registry.register(Box::new(collector))?)
+        let described = described::of(&collector);
+        self.0.registry.register(Box::new(collector))?;
+        add(&self.0.described, described);
+        Ok(())
+    }
+
+    /// What is registered, by name.
+    pub fn describe(&self) -> Vec<MetricDescription> {
+        let mut all = self.0.described.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// All metrics in Prometheus' text format; see [`CONTENT_TYPE`].
@@ -182,12 +198,11 @@ impl Metrics {
     }
 
     /// `conflict-retry`'s metrics of every write, with the label `strategy`. Call it once per registry.
-    pub(crate) fn writes(
-        &self,
-        strategy: &str,
-    ) -> Result<conflict_retry::metrics::RetryMetrics, MetricsError> {
+    pub fn writes(&self, strategy: &str) -> Result<conflict_retry::metrics::RetryMetrics, MetricsError> {
         let constant = [("strategy".to_owned(), strategy.to_owned())].into();
-        Ok(conflict_retry::metrics::RetryMetrics::register(&self.0.registry, constant)?)
+        let writes = conflict_retry::metrics::RetryMetrics::register(&self.0.registry, constant)?;
+        add(&self.0.described, described::of(&writes));
+        Ok(writes)
     }
 
     pub(crate) fn watch_error(&self, resource: &str, category: &str) {
@@ -234,8 +249,15 @@ fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+fn add(described: &Mutex<Vec<MetricDescription>>, more: Vec<MetricDescription>) {
+    described.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
+}
+
 /// Creates metrics under the prefix and registers them.
-struct Make(Registry);
+struct Make {
+    registry: Registry,
+    described: Mutex<Vec<MetricDescription>>,
+}
 
 impl Make {
     fn opts(name: &str, help: &str) -> Opts {
@@ -243,7 +265,8 @@ impl Make {
     }
 
     fn add<C: Collector + Clone + 'static>(&self, metric: C) -> Result<C, prometheus::Error> {
-        self.0.register(Box::new(metric.clone()))?;
+        self.registry.register(Box::new(metric.clone()))?;
+        add(&self.described, described::of(&metric));
         Ok(metric)
     }
 
@@ -289,6 +312,19 @@ mod tests {
             "{text}"
         );
         assert!(text.contains(r#"tandem_build_info{name="nodepool-operator",version="1.2.3"} 1"#), "{text}");
+    }
+
+    #[test]
+    fn everything_that_is_registered_is_described_once() {
+        let metrics = Metrics::new("nodepool-operator", "1.2.3").unwrap();
+        metrics.writes("guarded").unwrap();
+        metrics.register(IntCounter::new("tandem_zzz_total", "Last").unwrap()).unwrap();
+        let all = metrics.describe();
+        assert!(all.is_sorted_by(|a, b| a.name < b.name), "{all:?}");
+        let has = |name: &str, labels: &[&str]| all.iter().any(|it| it.name == name && it.labels == labels);
+        assert!(has("tandem_reconcile_total", &["controller", "result"]), "{all:?}");
+        assert!(has("conflict_retry_stale_reads_total", &["resource", "strategy"]), "{all:?}");
+        assert!(has("tandem_zzz_total", &[]), "{all:?}");
     }
 
     #[test]
