@@ -68,6 +68,12 @@ struct Cell {
 
 pub(crate) async fn run(args: Args) -> Result<()> {
     let Args { json, plot, markdown: document, quick, writers, policies, without_client_go } = args;
+    if let (Some(plot), Some(page)) = (&plot, &document) {
+        ensure!(
+            plot.parent() == page.parent(),
+            "the page of --markdown shows the chart of --plot: put both into one directory"
+        );
+    }
     ensure!(writers.iter().all(|writers| *writers > 0), "0 writers write nothing; give at least 1");
     let wanted = |policy: &Policy| {
         (policies.is_empty() || policies.contains(policy))
@@ -93,7 +99,7 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         std::fs::write(path, plot::svg(&rows)).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = document {
-        // The plot stands beside the page.
+        // The plot stands beside the page: `run` has looked.
         let picture = plot.as_ref().and_then(|plot| plot.file_name()?.to_str());
         page::fill(&path, "conflict", &markdown(&rows, picture))?;
     }

@@ -194,6 +194,9 @@ fn check(args: &Args, chosen: &[Scenario]) -> Result<()> {
     }
     if let Some(page) = &args.markdown {
         bill::check_marks(page)?;
+        if args.bill.as_ref().is_some_and(|chart| chart.parent() != page.parent()) {
+            bail!("the page of --markdown shows the chart of --bill, so both have to be in one directory");
+        }
     }
     let longest = chosen.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
     let prefix = &args.namespace;

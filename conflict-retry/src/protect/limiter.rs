@@ -133,6 +133,12 @@ impl TokenBucket {
         wait
     }
 
+    /// Returns a token. A full bucket stays full.
+    fn give_back(&mut self, now: Duration) {
+        self.advance(now);
+        self.owed = self.owed.saturating_sub(self.rate.interval);
+    }
+
     /// Number of available tokens.
     pub fn available(&self, now: Duration) -> u32 {
         let mut then = self.clone();
@@ -245,6 +251,11 @@ impl RateLimiter {
     /// Takes a token without waiting for it: the bucket owes it, and later callers wait longer.
     pub(crate) fn charge(&self) {
         self.shared.with_bucket(|state, now| state.bucket.reserve(now));
+    }
+
+    /// Returns a token that was taken and not used.
+    pub(crate) fn give_back(&self) {
+        self.shared.with_bucket(|state, now| state.bucket.give_back(now));
     }
 
     /// Number of callers waiting for a token, for a gauge.

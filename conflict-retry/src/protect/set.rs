@@ -39,7 +39,8 @@ impl Protection {
 
     /// Limits the requests per second, reads included. A read waits for its turn; the write that it leads to does not, since
     /// the copy would be old when it is sent. That write still takes a token: the next read waits longer. So up to one
-    /// request for each running write may go beyond the burst.
+    /// request for each running write may go beyond the burst. A write without a read ([`apply`](crate::apply()), the module
+    /// [`once`](crate::once)) waits itself; one from a copy waits too if the bucket is empty, and then reads again.
     #[cfg(feature = "rate-limiter")]
     #[must_use]
     pub fn with_limiter(mut self, limiter: RateLimiter) -> Self {

@@ -12,6 +12,7 @@ use super::tests::{body, conflict, error, map, maps, object, ok, options, put_ne
 use super::*;
 use crate::freshness::{CachedObject, Newer, Source};
 use crate::observe::Observer;
+use crate::operation::Operation;
 use crate::options::WriteOptions;
 use crate::outcome::WriteError;
 use crate::policy::RetryPolicy;
@@ -111,6 +112,16 @@ async fn the_limiter_holds_up_the_read_and_not_the_write_after_it() {
     assert!(elapsed >= Duration::from_millis(199) && elapsed < Duration::from_millis(210), "{elapsed:?}");
 }
 
+/// Records what was overwritten.
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl Observer for Diary {
+    fn overwrote(&self, _operation: &Operation, path: &str) {
+        self.0.lock().unwrap().push(path.to_owned());
+    }
+}
+
 /// A watch whose copy changes while a write waits.
 struct Cache(Mutex<ConfigMap>);
 
@@ -145,6 +156,66 @@ async fn a_watched_copy_that_waited_for_the_limiter_is_taken_again() {
     assert_eq!(body(&seen, 0)["metadata"]["resourceVersion"], "6");
     // One request, one token.
     assert_eq!(limiter.try_take().unwrap_err(), Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_waited_for_the_limiter_is_read_again() {
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let options = protected(Protection::default().with_limiter(limiter.clone()));
+    let (api, seen) = maps(vec![ok(map("6", "other")), ok(map("7", "new"))]);
+    limiter.acquire().await;
+    let copy = object("5", "old");
+    let written = update(&api, "m", wants("new")).put().with(&options).from(&copy).outcome().await.unwrap();
+    assert_eq!(written.label(), "written");
+    assert_eq!(verbs(&seen), ["GET", "PUT"]);
+    assert_eq!(body(&seen, 1)["metadata"]["resourceVersion"], "6");
+    // Without a wait, the copy is what is written from.
+    let (api, seen) = maps(vec![ok(map("7", "new"))]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let written = update(&api, "m", wants("new")).put().with(&options).from(&copy).outcome().await.unwrap();
+    assert_eq!(written.label(), "written");
+    assert_eq!(verbs(&seen), ["PUT"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_given_back_when_another_writer_reached_the_goal_during_the_wait() {
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let options = protected(Protection::default().with_limiter(limiter.clone()));
+    limiter.acquire().await;
+    let cache = Cache(Mutex::new(object("5", "old")));
+    let (api, seen) = maps(vec![]);
+    let write = update(&api, "m", wants("new")).put().with(&options).from(Source::Watched(&cache)).outcome();
+    let (result, ()) = tokio::join!(write, async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        *cache.0.lock().unwrap() = object("6", "new");
+    });
+    assert_eq!((result.unwrap().label(), verbs(&seen).len()), ("unchanged", 0));
+    assert_eq!(limiter.try_take(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_was_not_sent_overwrites_nothing() {
+    let diary = Arc::new(Diary::default());
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let options = protected(Protection::default().with_limiter(limiter.clone()))
+        .with_observer(Arc::clone(&diary) as Arc<dyn Observer>);
+    limiter.acquire().await;
+    let cache = Cache(Mutex::new(object("5", "old")));
+    let (api, _) = maps(vec![ok(map("7", "new"))]);
+    let write = update(&api, "m", wants("new")).put().with(&options).from(Source::Watched(&cache)).outcome();
+    let (result, ()) = tokio::join!(write, async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        *cache.0.lock().unwrap() = object("6", "other");
+    });
+    assert_eq!(result.unwrap().label(), "written");
+    assert!(diary.0.lock().unwrap().is_empty());
+
+    // One that was sent and refused is the one that is compared with, also after a wait.
+    let cache = Cache(Mutex::new(object("5", "old")));
+    let (api, _) = maps(vec![conflict(), ok(map("6", "other")), ok(map("7", "new"))]);
+    let write = update(&api, "m", wants("new")).put().with(&options).from(Source::Watched(&cache)).outcome();
+    assert_eq!(write.await.unwrap().label(), "written");
+    assert_eq!(*diary.0.lock().unwrap(), ["/data/k"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,11 +256,11 @@ async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_confli
     let (diary, options) = recorded();
     let limiter = RateLimiter::new(Rate::new(0.5, 1).unwrap());
     let options = options.with_protection(Protection::default().with_limiter(limiter.clone()));
-    // The only token is taken: the write waits two seconds for the next one, and so does the read after the conflict.
+    // The only token is taken: the first read waits two seconds, and the one after the conflict for two tokens.
     let _ = limiter.acquire().await;
-    let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
+    let (api, _) = maps(vec![ok(map("1", "old")), conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
     let _ = put_new(&api, &options).await.unwrap();
     let end = diary.ends.lock().unwrap().pop().unwrap();
     // The scripted server answers at once: the window is one and a half times the shortest cycle, a millisecond.
-    assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_millis(3_900), "{end:?}");
+    assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_millis(5_900), "{end:?}");
 }

@@ -97,8 +97,10 @@ pub struct Update<'a, K, F> {
     /// What to create where there is no object; `None`: nothing.
     initial: Option<&'a K>,
     is_put: bool,
+    /// What the last request was made from, and what it wanted.
     before: Option<overwrite::Decided>,
-    overwritten: Option<String>,
+    /// The same of the decision that is about to be sent.
+    now: Option<overwrite::Decided>,
 }
 
 /// What is sent.
@@ -113,7 +115,7 @@ pub enum UpdateBody<K> {
 
 impl<'a, K, F> Update<'a, K, F> {
     fn of(initial: Option<&'a K>, change: F) -> Self {
-        Self { change, initial, is_put: false, before: None, overwritten: None }
+        Self { change, initial, is_put: false, before: None, now: None }
     }
 }
 
@@ -185,12 +187,12 @@ where
                 Err(NoPatch::Refused(reason)) => return Err(reason),
             }
         };
-        self.overwritten = self.before.as_ref().and_then(|before| overwritten(before, &now));
-        self.before = Some(now);
+        self.now = Some(now);
         Ok(WriteDecision::Send(body))
     }
 
     fn decide_absent(&mut self, target: WriteTarget<'_, K>) -> Decided<K, Self> {
+        self.now = None;
         let Some(initial) = self.initial else { return Ok(WriteDecision::Abort) };
         let mut initial = initial.clone();
         initial.meta_mut().resource_version = None;
@@ -211,7 +213,10 @@ where
     }
 
     fn overwritten(&mut self) -> Option<String> {
-        self.overwritten.take()
+        let now = self.now.take()?;
+        let path = self.before.as_ref().and_then(|before| overwritten(before, &now));
+        self.before = Some(now);
+        path
     }
 
     /// A status, which a write to an object drops whose kind has a status subresource.

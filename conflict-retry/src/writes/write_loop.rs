@@ -190,11 +190,12 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
             WriteDecision::Fail(failure) => return Ok(Err(failure)),
             WriteDecision::ReadLive => continue,
         };
-        // A copy that waited for the rate limiter may be old.
-        if let (Source::Watched(cache), ReadSource::Watch) = (source, from)
-            && state.waited_to_write().await?
-        {
-            next = cache.latest().map(|seen| (W::Seen::of(seen), ReadSource::Watch));
+        // A copy that waited for the rate limiter may be old. The token is for the read, if that is live now.
+        if from != ReadSource::Live && state.waited_to_write().await? {
+            next = match source {
+                Source::Watched(cache) => cache.latest().map(|seen| (W::Seen::of(seen), ReadSource::Watch)),
+                Source::Copy(_) | Source::Live => None,
+            };
             continue;
         }
         if let Some(path) = kind.overwritten() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,7 +66,12 @@ func isServerFault(err error) bool {
 		return false
 	}
 	var answer apierrors.APIStatus
-	return !errors.As(err, &answer) || answer.Status().Code >= 500
+	if !errors.As(err, &answer) {
+		return true
+	}
+	// A webhook that cannot be called is no reason to stop the writes that need none.
+	isWebhook := strings.Contains(answer.Status().Message, "failed calling webhook")
+	return answer.Status().Code >= 500 && !isWebhook
 }
 
 func (r *GuardedReconciler) setColourUnlessDown(ctx context.Context, key client.ObjectKey) error {

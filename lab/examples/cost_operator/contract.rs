@@ -16,7 +16,8 @@ pub(crate) fn grant() -> Grant<'static> {
 // end
 
 // guide: policy
-/// The contract for the API server: with the token of this controller, nothing else of a `NodePool` changes.
+/// The contract for the API server: with the token of this controller, no update changes anything else of a `NodePool`. Creation,
+/// deletion and `/scale` are what its Role leaves out.
 pub(crate) fn policy(namespace: &str) -> Value {
     let name = format!("{COST_OPERATOR}-fields-{namespace}");
     let account = format!("system:serviceaccount:{namespace}:{COST_OPERATOR}");

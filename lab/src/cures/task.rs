@@ -158,7 +158,7 @@ pub const TASKS: [Task; 17] = [
         title: "Write at a limited rate",
         wanted: "Set `data.colour` to blue at a limited rate, two a second. Another writer sets `data.shade` twenty times a second.",
         naive: "The limiter waits before each request, so also between the read and the write: 409 each time.",
-        right: "One token for each attempt, before its read: the write follows at once, and is stored.",
+        right: "The limiter waits before the read only: the write follows at once, and is stored.",
         object: "/configmaps/settings",
         moment: Moment::Every(Duration::from_millis(50)),
     },

@@ -86,6 +86,7 @@ impl<'a> OperationState<'a> {
         result: Result<T, WriteError>,
         label: impl FnOnce(&T) -> &'static str,
     ) -> Result<T, WriteError> {
+        self.give_back();
         self.options.observer().finished(&FinishedEvent {
             operation: &self.operation,
             result: result.as_ref().map_or_else(WriteError::category, label),

@@ -1,5 +1,6 @@
 //! How the requests of an operation pass the rate limiter. A wait between a read and the write that follows would make the
-//! copy old, and turn the limiter into a source of conflicts. So the wait comes before the read.
+//! copy old, and turn the limiter into a source of conflicts. So the wait comes before the read, and a copy that was there
+//! before the wait is replaced after it.
 
 use super::OperationState;
 use crate::operation::Verb;
@@ -35,7 +36,7 @@ impl OperationState<'_> {
         Ok(())
     }
 
-    /// Takes the token of a write that was decided from the copy of a watch, and returns whether that took a wait. Then
+    /// Takes the token of a write that was decided from a copy, and returns whether that took a wait. Then
     /// the copy may be old, and the write should be decided again.
     pub(in crate::writes) async fn waited_to_write(&mut self) -> Result<bool, WriteError> {
         let Some(limiter) = &self.options.protection().limiter else {
@@ -50,6 +51,13 @@ impl OperationState<'_> {
         }
         self.pace = Pace::Paid;
         Ok(waits)
+    }
+
+    /// Gives back a token that no request was sent for: after the wait there was nothing left to do.
+    pub(super) fn give_back(&self) {
+        if let (Pace::Paid, Some(limiter)) = (self.pace, &self.options.protection().limiter) {
+            limiter.give_back();
+        }
     }
 
     async fn await_token(&mut self) -> Result<(), WriteError> {

@@ -79,8 +79,8 @@ pub(crate) mod right {
 
     // right: circuit-breaker
     fn behind_breaker() -> anyhow::Result<WriteOptions> {
-        // It opens after five faults in a row: no answer, or one of 500 and above. A conflict is no fault. After a minute
-        // one request is let through, the probe, and its answer decides.
+        // It opens after five faults in a row: no answer, or an overloaded or failing API server. A conflict or a failing
+        // webhook is no fault. After a minute one request is let through, the probe, and its answer decides.
         let minute = Duration::from_secs(60);
         let breaker = CircuitBreaker::new(BreakerSettings::new(5, minute, minute * 10)?);
         // Ten attempts, with pauses of 10 ms, each longer by up to a half at random.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use e2e::audit::{Event, ObjectKey};
 use e2e::history;
 use e2e::history::Effect;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
@@ -16,6 +16,9 @@ use crate::event::Table;
 
 /// Why a guarded write meets no 409.
 pub(super) const WHY_NO_409: &str = "Each operator applies its own part of the status with force, and names no version. A 409 of a stale version needs a version, and a 409 of an apply is about ownership, which force settles for the writer; that is right here, because the contract gives it these fields. What can be refused is the JSON Patch of the replicas, which tests what it was decided from: with 422, when that has changed since.";
+
+/// How long before a write its read may have been.
+const READ_FOR: SignedDuration = SignedDuration::from_secs(1);
 
 /// How `guarded` writes a status.
 pub(super) const REPORT: &str = "server-side apply with force";
@@ -297,6 +300,7 @@ pub(super) fn bill(events: &[Event], object: &ObjectKey) -> Bill {
 /// How long each granted write of an operator to `object` took, in milliseconds and in ascending order: from the arrival
 /// of its first request, which is its first attempt or the read before that, to the answer that granted it. Attempts of one
 /// write are those of one operator to one endpoint since the last one that was granted there.
+/// A read longer ago was not for the write.
 pub(super) fn latencies(events: &[Event], object: &ObjectKey) -> Vec<f64> {
     let is_ours = |event: &&Event| operator(event).is_some() && event.object.as_ref() == Some(object);
     let mut requests: Vec<&Event> = events.iter().filter(is_ours).collect();
@@ -310,7 +314,8 @@ pub(super) fn latencies(events: &[Event], object: &ObjectKey) -> Vec<f64> {
         if event.verb == "get" {
             reads.insert(writer, event.received);
         } else if event.is_write() {
-            let first = reads.remove(writer).unwrap_or(event.received).min(event.received);
+            let read = reads.remove(writer).filter(|read| event.received.duration_since(*read) < READ_FOR);
+            let first = read.unwrap_or(event.received).min(event.received);
             let endpoint = (writer, event.subresource.as_str());
             let first = *begun.entry(endpoint).or_insert(first);
             if event.succeeded() {
