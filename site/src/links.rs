@@ -39,6 +39,10 @@ pub(crate) fn rewritten(
             continue;
         }
         let replaced = TARGET.replace_all(line, |found: &Captures<'_>| {
+            let whole = found.get_match();
+            if is_within_code(&line[..whole.start()]) {
+                return whole.as_str().to_owned();
+            }
             let (before, target) = match (found.get(1), found.get(2), found.get(3), found.get(4)) {
                 (Some(before), Some(target), ..) | (.., Some(before), Some(target)) => {
                     (before.as_str(), target.as_str())
@@ -54,6 +58,11 @@ pub(crate) fn rewritten(
         result.push_str(&replaced);
     }
     if broken.is_empty() { Ok(result) } else { bail!("links that lead nowhere: {}", broken.join(", ")) }
+}
+
+/// Whether code has begun in the line and not ended, such as a regular expression, which may look like a link.
+fn is_within_code(before: &str) -> bool {
+    before.matches('`').count() % 2 == 1
 }
 
 fn on_site(
@@ -132,10 +141,10 @@ mod tests {
         let documents = crate::documents(root).unwrap();
         let readme = documents.iter().find(|document| document.source == Path::new("README.md")).unwrap();
         let mut assets = Vec::new();
-        let text =
-            "[a](docs/README.md#x) [b](lab/src/lib.rs) [c](https://example.com)\n```\n[d](nowhere)\n```\n";
+        let text = "[a](docs/README.md#x) [b](lab/src/lib.rs) [c](https://example.com) `([x](nowhere)` [`e`](docs/README.md)\n```\n[d](nowhere)\n```\n";
         let text = rewritten(root, &documents, readme, text, &mut assets).unwrap();
         assert!(text.contains("[a](docs/README.md#x)") && text.contains("[d](nowhere)"), "{text}");
+        assert!(text.contains("`([x](nowhere)` [`e`](docs/README.md)"), "{text}");
         assert!(text.contains(&format!("[b]({REPOSITORY}/blob/main/lab/src/lib.rs)")), "{text}");
         let error = rewritten(root, &documents, readme, "[d](nowhere.md)", &mut assets).unwrap_err();
         assert!(error.to_string().contains("nowhere.md"), "{error}");

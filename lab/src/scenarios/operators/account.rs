@@ -314,7 +314,7 @@ pub(super) fn latencies(events: &[Event], object: &ObjectKey) -> Vec<f64> {
         if event.verb == "get" {
             reads.insert(writer, event.received);
         } else if event.is_write() {
-            let read = reads.remove(writer).filter(|read| event.received.duration_since(*read) < READ_FOR);
+            let read = reads.remove(writer).filter(|read| event.received.duration_since(*read) <= READ_FOR);
             let first = read.unwrap_or(event.received).min(event.received);
             let endpoint = (writer, event.subresource.as_str());
             let first = *begun.entry(endpoint).or_insert(first);
@@ -372,6 +372,9 @@ mod tests {
         let times =
             |events: &[Event]| latencies(events, &pool).iter().map(f64::to_string).collect::<Vec<_>>();
         assert_eq!(times(&tried_again), ["0", "3000"], "the other's at once, its own from the read on");
+        let mut unused = put(own, 0, None, 1);
+        (unused.verb, unused.code) = ("get".to_owned(), 200);
+        assert_eq!(times(&[unused, put(own, 5, Some(7), 9)]), ["0"], "the read was for another write");
         let given_up = [put(own, 5, None, 2)];
         assert_eq!(times(&given_up), [""; 0], "nothing was granted");
     }
