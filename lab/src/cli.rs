@@ -115,13 +115,10 @@ async fn run(mut args: Args) -> Result<bool> {
         return build_site(out).map(|()| true);
     }
     // What people try first. No scenario is called so.
-    match args.names.as_slice() {
-        [word] if word == "list" => args.names.clear(),
-        [word] if word == "index" => {
-            args.names.clear();
-            args.index = true;
-        }
-        _ => {}
+    if let [word @ ("list" | "index")] = args.names.iter().map(String::as_str).collect::<Vec<_>>().as_slice()
+    {
+        args.index |= *word == "index";
+        args.names.clear();
     }
     if args.index {
         return print_index(&args).map(|()| true);
