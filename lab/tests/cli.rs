@@ -194,7 +194,11 @@ async fn impossible_requests_are_refused_before_anything_is_started() {
         (&["conflict", "--bill", "bill.svg"], "are for the scenario strategies"),
         (&["strategies", "--markdown", "/nonexistent/page.md"], "cannot read /nonexistent/page.md"),
         (&["strategies", "--markdown", "Cargo.toml"], "Cargo.toml has no marks"),
-        (&["list"], "there is no scenario called \"list\" ("),
+        (
+            &["strategies", "--bill", "bill.svg", "--markdown", "../docs/benchmarks/strategies.md"],
+            "have to be in one directory",
+        ),
+        (&["nonsense"], "there is no scenario called \"nonsense\" ("),
         (&["CONFLICT"], "did you mean conflict?"),
     ] {
         let output = run(args).await;
