@@ -174,7 +174,8 @@ pub trait NamedProvider: Send + Sync {
         CALL_LIMIT
     }
 
-    /// How the machines of a pool with this spec become Nodes.
+    /// How the machines of a pool with this spec become Nodes. [`ProviderError::Invalid`] when the spec does not select this
+    /// provider.
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError>;
 
     /// The spec of the pool, before its machines are listed: for a provider whose list depends on it.
@@ -199,7 +200,7 @@ pub trait NamedProvider: Send + Sync {
     }
 
     /// Creates a machine. One that exists under this name stays as it is. Returns when the machine is expected; `None`
-    /// when the provider does not know.
+    /// when the provider does not know. [`ProviderError::Unreachable`] when it is not known whether the machine was made.
     fn create<'a>(
         &'a self,
         request: MachineRequest<'a>,
@@ -212,13 +213,14 @@ pub trait NamedProvider: Send + Sync {
     }
 
     /// Every machine of the pool that was created and not deleted since. An empty list is no reason to delete anything.
+    /// [`ProviderError::Absent`] when there can be none; after every other error it is not known which there are.
     fn list<'a>(
         &'a self,
         pool: &'a PoolKey,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>>;
 
-    /// Deletes the machine `name`, or cancels its creation.
+    /// Deletes the machine `name`, or cancels its creation. After an error the machine may run, and the call is repeated.
     fn delete<'a>(
         &'a self,
         pool: &'a PoolKey,

@@ -12,6 +12,10 @@ use crate::{CALL_LIMIT, Deletion, MachineRequest, ProviderError};
 
 impl Provisioner {
     /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
+    ///
+    /// Fails as the provider does; with [`ProviderError::Invalid`] when the spec selects none that makes machines by name; with
+    /// [`ProviderError::Conflict`] when this process does not lead, and then nothing was asked; and with
+    /// [`ProviderError::Unreachable`] when there was no answer in time, or the lease was lost during the call.
     pub async fn create(
         &self,
         request: MachineRequest<'_>,
@@ -33,7 +37,9 @@ impl Provisioner {
         created
     }
 
-    /// Changes the number of machines of a provider that keeps one.
+    /// Changes the number of machines of a provider that keeps one. [`ProviderError::Conflict`] also when the number is not `from`
+    /// any more, and [`ProviderError::Invalid`] when the spec selects a provider that keeps none; otherwise fails as
+    /// [`Self::create`] does.
     pub async fn resize(
         &self,
         key: &PoolKey,
@@ -63,7 +69,8 @@ impl Provisioner {
 
     /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
     /// provider, if that is known. That it is gone is believed where `absence` says so, or where this process has seen its
-    /// deletion begin.
+    /// deletion begin; otherwise that is [`ProviderError::Unreachable`]. A machine that carries another cluster is left alone:
+    /// [`ProviderError::Transient`]. The other errors are those of [`Self::create`].
     pub async fn delete(
         &self,
         key: &PoolKey,

@@ -84,7 +84,7 @@ impl Provisioner {
         }
     }
 
-    /// Knows the providers `named`.
+    /// Knows these providers alone, for `cluster`.
     pub fn with(cluster: ClusterId, named: Vec<Box<dyn NamedProvider>>) -> Self {
         Self {
             cluster,
