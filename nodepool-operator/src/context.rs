@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::runtime::reflector::Store;
+use machine_providers::provisioner::Provisioner;
 use shared_crds::NodePool;
 use shared_runtime::bootstrap::Operator;
 use shared_runtime::clock::Clock;
@@ -27,7 +28,6 @@ use crate::memory::tracker::Tracker;
 use crate::memory::unread_pools::UnreadPools;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::{ClusterId, PoolKey};
-use crate::provider::provisioner::Provisioner;
 
 /// The dependencies of a reconcile.
 pub(crate) struct Context {
@@ -134,7 +134,7 @@ impl Context {
             provisioner: Arc::new(Provisioner::new(
                 &crate::plan::testing::cluster(),
                 (client.clone(), writer.clone()),
-                crate::provider::cluster_api::management::Management::Own(client.clone(), writer.clone()),
+                machine_providers::cluster_api::management::Management::Own(client.clone(), writer.clone()),
                 Vec::new(),
             )),
             drains: Drains::new(clock.clone()),

@@ -8,13 +8,13 @@ use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use machine_providers::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 use serde_json::Value;
 use shared_crds::v1alpha1::{DisruptionReason, NodePoolStatus, ProvisioningStatus};
 use shared_crds::{NodePool, names};
 
 use crate::outcome::Applied;
 use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
-use crate::plan::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 use crate::plan::{
     Classified, ClusterId, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads, Pods,
     PoolKey, Sight, Supply, classify, patches, plan,

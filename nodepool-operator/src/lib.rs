@@ -23,7 +23,6 @@ mod observe;
 mod outcome;
 mod plan;
 mod pod_reads;
-mod provider;
 mod reconcile;
 pub mod reference;
 mod report;
@@ -43,6 +42,9 @@ use futures::stream;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
+use machine_providers::cluster_api::management::Management;
+use machine_providers::exec::{self, Exec, Program};
+use machine_providers::provisioner::Provisioner;
 use shared_crds::names;
 use shared_crds::ownership::Owner;
 use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
@@ -55,9 +57,6 @@ use crate::context::Context;
 use crate::error::Error;
 pub use crate::left_behind::LeftBehindError;
 use crate::plan::ClusterId;
-use crate::provider::cluster_api::management::Management;
-use crate::provider::exec::{self, Exec, Program};
-use crate::provider::provisioner::Provisioner;
 
 /// Merges a burst of node events into one pass.
 const DEBOUNCE: Debounce = Debounce::fixed(Duration::from_millis(50));

@@ -14,6 +14,9 @@ use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector::ObjectRef;
+use machine_providers::slots::Slots;
+use machine_providers::supply::NodeSource;
+use machine_providers::{ListedMachine, ProviderError};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -24,10 +27,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::plan::membership::is_ready;
 use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
-use crate::plan::slots::Slots;
-use crate::plan::supply::NodeSource;
 use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
-use crate::provider::{ListedMachine, ProviderError};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.

@@ -10,9 +10,9 @@ use shared_runtime::clock::FakeClock;
 use shared_runtime::controller::Step;
 
 use k8s_openapi::api::core::v1::Pod;
+use machine_providers::supply::{Machine, MachineState};
 
 use super::*;
-use crate::plan::supply::{Machine, MachineState};
 use crate::plan::testing::{
     at, draining, key, machine, node, pod, pool, prefix, shared, supply, with_action,
 };

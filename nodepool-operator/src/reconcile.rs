@@ -93,15 +93,15 @@ mod tests {
 
     use futures::future::BoxFuture;
     use k8s_openapi::jiff::Timestamp;
+    use machine_providers::provisioner::Provisioner;
+    use machine_providers::supply::NodeSource;
+    use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
     use serde_json::json;
     use shared_crds::conditions::Reason;
     use shared_crds::v1alpha1::ProviderSpec;
 
     use super::*;
-    use crate::plan::supply::NodeSource;
     use crate::plan::testing::{at, cluster, facts, key, node, observed, plan, pool};
-    use crate::provider::provisioner::Provisioner;
-    use crate::provider::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
     use crate::testing::{TestContext, failure};
 
     /// A provider that answers nothing any more after its first list, and how often it was asked.

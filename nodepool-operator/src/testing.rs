@@ -9,6 +9,7 @@ use kube::Client;
 use kube::client::Body;
 use kube::runtime::reflector::store;
 use kube::runtime::watcher;
+pub(crate) use machine_providers::testing::failure;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_runtime::clock::{Clock, FakeClock};
@@ -79,10 +80,4 @@ impl TestContext {
 /// The API server's answer to an accepted eviction or deletion.
 pub(crate) fn success() -> (u16, Value) {
     (200, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }))
-}
-
-/// An error in the API server's format.
-pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
-    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code });
-    (code, status)
 }

@@ -17,6 +17,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use machine_providers::supply::ProvisioningFailure;
 use shared_crds::NodePool;
 use shared_runtime::write::{self, Created};
 use tracing::info;
@@ -29,7 +30,6 @@ use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
-use crate::plan::supply::ProvisioningFailure;
 use crate::plan::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::SignedDuration;
 use kube::Api;
 use kube::runtime::reflector::ObjectRef;
+use machine_providers::{Deletion, ProviderError};
 use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_runtime::write::Outcome;
@@ -16,7 +17,6 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::outcome::{Applied, Blocked, Extent};
 use crate::plan::{Absence, Blocker, NodeAction, NodeStep, PoolKey, patches};
-use crate::provider::{Deletion, ProviderError};
 
 /// From when on a machine takes long to end: clouds take a minute or two.
 const MACHINE_LATE_AFTER: SignedDuration = SignedDuration::from_secs(300);

@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
+use machine_providers::provisioner::Provisioner;
+use machine_providers::supply::{KnownAs, NodeSource};
+use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
 use shared_crds::v1alpha1::{NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::*;
-use crate::plan::supply::{KnownAs, NodeSource};
 use crate::plan::testing::{at, cluster, key, observed, plan, pool, prefix};
-use crate::provider::provisioner::Provisioner;
-use crate::provider::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
 use crate::testing::{TestContext, failure};
 
 /// What else happens.
@@ -31,7 +31,10 @@ struct Rack {
     then: Mutex<Option<(usize, Then)>>,
 }
 
-impl NamedProvider for Arc<Rack> {
+/// The rack as a provider, while the test keeps it.
+struct Shared(Arc<Rack>);
+
+impl NamedProvider for Shared {
     fn reference(&self) -> &'static str {
         "simulated"
     }
@@ -45,10 +48,10 @@ impl NamedProvider for Arc<Rack> {
         request: MachineRequest<'a>,
         _: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
-        self.calls.lock().unwrap().push(request.name.to_owned());
-        let error = self.error.clone().filter(|_| self.broken.contains(request.name));
+        self.0.calls.lock().unwrap().push(request.name.to_owned());
+        let error = self.0.error.clone().filter(|_| self.0.broken.contains(request.name));
         if error.is_none() {
-            self.machines.lock().unwrap().insert(request.name.to_owned());
+            self.0.machines.lock().unwrap().insert(request.name.to_owned());
         }
         std::future::ready(error.map_or(Ok(None), Err)).boxed()
     }
@@ -66,17 +69,17 @@ impl NamedProvider for Arc<Rack> {
             cluster: Some(cluster().to_string()),
             known_as: KnownAs::default(),
         };
-        let machines = self.machines.lock().unwrap().iter().map(listed).collect();
+        let machines = self.0.machines.lock().unwrap().iter().map(listed).collect();
         std::future::ready(Ok(machines)).boxed()
     }
 
     fn delete<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
         async move {
-            self.calls.lock().unwrap().push(name.to_owned());
-            tokio::time::sleep(self.deletion).await;
-            self.machines.lock().unwrap().remove(name);
-            let deleted = self.calls.lock().unwrap().len();
-            if let Some((_, then)) = self.then.lock().unwrap().take_if(|(count, _)| deleted >= *count) {
+            self.0.calls.lock().unwrap().push(name.to_owned());
+            tokio::time::sleep(self.0.deletion).await;
+            self.0.machines.lock().unwrap().remove(name);
+            let deleted = self.0.calls.lock().unwrap().len();
+            if let Some((_, then)) = self.0.then.lock().unwrap().take_if(|(count, _)| deleted >= *count) {
                 then();
             }
             Ok(Deletion::Gone)
@@ -97,7 +100,7 @@ fn slots_of(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
 
 fn context(rack: &Arc<Rack>) -> TestContext {
     let mut test = TestContext::new(|_, _| failure(500, "InternalError", "not requested"));
-    test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(Arc::clone(rack))]));
+    test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(Shared(Arc::clone(rack)))]));
     test
 }
 

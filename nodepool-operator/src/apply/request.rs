@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use machine_providers::provisioner::SizeChange;
+use machine_providers::slots::Slots;
+use machine_providers::{MachineRequest, ProviderError};
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 
@@ -9,10 +12,7 @@ use super::PassResult;
 use crate::context::Context;
 use crate::observe::Seen;
 use crate::outcome::Extent;
-use crate::plan::slots::Slots;
 use crate::plan::{Observed, Plan};
-use crate::provider::provisioner::SizeChange;
-use crate::provider::{MachineRequest, ProviderError};
 
 /// How many names may fail in one pass. If as many do, and none is taken, it is the provider that fails.
 const MAX_FAILED_SLOTS: usize = 3;

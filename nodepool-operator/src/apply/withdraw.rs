@@ -4,6 +4,9 @@
 use std::time::Duration;
 
 use kube::runtime::reflector::ObjectRef;
+use machine_providers::Deletion;
+use machine_providers::provisioner::SizeChange;
+use machine_providers::supply::Size;
 use shared_crds::NodePool;
 
 use super::{PassResult, at_most, node_write};
@@ -11,10 +14,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
-use crate::plan::supply::Size;
 use crate::plan::{Absence, Observed, Plan};
-use crate::provider::Deletion;
-use crate::provider::provisioner::SizeChange;
 
 /// Number of concurrent deletions: those that have begun when the count is raised cannot be taken back.
 const PARALLEL_WITHDRAWALS: usize = 4;

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use machine_providers::supply::Machine;
 use shared_crds::names;
 use shared_crds::v1alpha1::RepairCondition;
 use shared_runtime::clock::Clock;
 
 use crate::plan::membership::is_ready;
 use crate::plan::observed_time::{ConditionKey, ConditionTimes, MachineTimes, NodeTime, NodeTimes, PodTimes};
-use crate::plan::supply::Machine;
 use crate::plan::{Pods, PoolKey, repair};
 
 /// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.

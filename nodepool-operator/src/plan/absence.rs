@@ -3,10 +3,10 @@
 //!
 //! What follows from "gone" cannot be undone: its Node goes, and its pods and volumes are taken from it by force.
 
+use machine_providers::supply::{Completeness, NodeSource};
 use shared_crds::names;
 
 use super::membership::{Member, is_silent};
-use super::supply::{Completeness, NodeSource};
 use super::{Absence, Observed, repair};
 
 /// Whether it is credible that the machine of `member` is gone if its provider says so after the list of this pass.

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machine_providers::supply::MachineState;
 use shared_crds::names;
 
 use super::*;
-use crate::plan::supply::MachineState;
 use crate::plan::testing::{
     at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready,
 };

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
+use machine_providers::slots::Slots;
+use machine_providers::supply::{MachineState, NodeSource};
 use shared_crds::v1alpha1::{
     ExecProvider, NodePoolStatus, ProviderSpec, ProvisioningStatus, SimulatedProvider,
 };
 
 use super::observed_time::MachineTimes;
-use super::slots::Slots;
-use super::supply::MachineState;
 use super::testing::{at, cluster, facts, key, machine, node, observed, plan, pool, with_action};
 use super::*;
 
@@ -30,7 +30,7 @@ fn asked_for(asked: Option<i32>, replicas: i32, nodes: usize, without_node: usiz
         node
     };
     let mut observed = observed(pool, (0..nodes).map(of_rack));
-    observed.supply.source = Ok(supply::NodeSource::Kubelet);
+    observed.supply.source = Ok(NodeSource::Kubelet);
     let of_nodes = (0..nodes).map(|index| format!("n-{index:03}"));
     let others = (0..without_node).map(|index| format!("m-{index}"));
     observed.supply.machines =

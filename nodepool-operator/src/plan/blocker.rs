@@ -1,6 +1,6 @@
 //! What keeps a draining node, in words.
 
-use super::keys::PodName;
+use super::pod_name::PodName;
 
 /// What keeps a draining node. The least is the one that is reported.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,8 +1,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
+use machine_providers::supply::Size;
 use serde_json::json;
 use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
 
-use super::super::supply::Size;
 use super::super::testing::{at, pool, supply};
 use super::*;
 

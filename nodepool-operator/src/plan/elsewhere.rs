@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeAddress};
 use k8s_openapi::jiff::SignedDuration;
+use machine_providers::supply::Machine;
 
 use super::Observed;
 use super::membership::is_ready;
-use super::supply::Machine;
 
 /// How long a machine has to be without its Node here before that is reported: a provider can see a Node some seconds before
 /// this operator's watch brings it.

@@ -1,9 +1,9 @@
 use k8s_openapi::api::core::v1::{NodeSpec, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use machine_providers::supply::{MachineState, NodeSource, Size};
 
 use super::*;
 use crate::plan::observed_time::MachineTimes;
-use crate::plan::supply::{MachineState, NodeSource, Size};
 use crate::plan::testing::{facts, node, observed, plan, pool, set_ready, with_action};
 use crate::plan::{NodeAction, Plan, testing};
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use machine_providers::supply::Machine;
 use shared_crds::conditions::Reason;
 use shared_crds::{NodePool, names};
 
 use super::decision::Stall;
 use super::membership::{Member, start_timeout};
 use super::rollout::Standard;
-use super::supply::Machine;
 use super::{Observed, sizing};
 
 /// How many machines more than it was asked for a provider may have before nothing is made or removed: what a request

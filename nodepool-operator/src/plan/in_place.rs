@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
+use machine_providers::applied_template::{AppliedTemplate, hashed};
 use serde_json::{Value, json};
 use shared_crds::v1alpha1::NodeTaint;
 use shared_crds::{NodePool, names};
 
-use super::applied_template::{AppliedTemplate, hashed};
 use super::membership::Member;
 use super::patches;
 use super::template::Marks;

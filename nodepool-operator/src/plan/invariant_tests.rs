@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use machine_providers::supply::{MachineState, ProvisioningFailure};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shared_crds::names;
@@ -11,7 +12,6 @@ use shared_crds::v1alpha1::{RepairSpec, RolloutType};
 use super::disturbance::{Disturbance, disturb, disturbance, disturbance_or_outage, rollout};
 use super::membership::Readiness;
 use super::model_cluster::ModelCluster;
-use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{at, facts_after, machine, set_ready};
 use super::*;
 use crate::outcome::Applied;

@@ -1,6 +1,5 @@
 //! Nodes that register themselves: when they become nodes of the pool, and what is written then.
 
-use super::supply::Machine;
 use k8s_openapi::api::core::v1::Node;
 use std::sync::Arc;
 
@@ -8,12 +7,12 @@ use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{NodeSpec, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::SignedDuration;
+use machine_providers::supply::{KnownAs, Machine, MachineState, NodeSource, Size};
 use serde_json::json;
 use shared_crds::names;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::observed_time::{MachineTimes, NodeTime, NodeTimes};
-use super::supply::{KnownAs, MachineState, NodeSource, Size};
 use super::testing::{self, at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
 use super::*;
 

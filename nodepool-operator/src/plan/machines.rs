@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use machine_providers::supply::Machine;
 use shared_crds::NodePool;
 
 use super::decision::JoinStep;
-use super::supply::Machine;
 use super::template::Marks;
 use super::{Observed, patches};
 

@@ -1,12 +1,15 @@
 //! **What should happen to a pool**, decided from what was observed and from nothing else: no client, no clock, no
 //! randomness. The same input always gives the same [`Plan`].
 //!
+//! What a provider says of a pool comes in as [`Supply`]. Only those modules of `machine_providers` are used here that do no
+//! I/O: `cargo xtask check` fails on another one.
+//!
 //! There are two steps, because pods are not watched: [`classify()`] derives the state of each node and names the nodes
 //! whose pods have to be read, and [`plan()`] decides once they have been read.
 //!
 //! | file | decides |
 //! |---|---|
-//! | `model`, `decision`, `keys`, `blocker` | nothing: they define the input and the output |
+//! | `model`, `decision`, `pod_name`, `blocker` | nothing: they define the input and the output |
 //! | `classify` | whose pods have to be read |
 //! | `membership` | the state of each node |
 //! | `pods` | which pods keep a node |
@@ -22,15 +25,14 @@
 //! | `repair` | which nodes are replaced because they are unhealthy or have lost their machines |
 //! | `outage` | whether too many nodes of all pools have failed for the nodes to be the cause |
 //! | `rollout` | which nodes are out of date, and how many of them may go |
-//! | `in_place`, `applied_template` | what of a changed template reaches existing nodes |
+//! | `in_place` | what of a changed template reaches existing nodes |
 //! | `drain`, `drain_limits`, `attached` | the next step of a leaving node |
-//! | `slots`, `template`, `hash` | name and content of a new node |
+//! | `template` | content of a new node |
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
 //! | `visits` | when to come back without an event |
 //! | `numbers` | nothing: it writes numbers of nodes |
 
 mod absence;
-pub(crate) mod applied_template;
 mod attached;
 mod blocker;
 pub(crate) mod budgets;
@@ -41,9 +43,7 @@ pub(crate) mod drain;
 mod drain_limits;
 pub(crate) mod elsewhere;
 mod frozen;
-pub(crate) mod hash;
 mod in_place;
-mod keys;
 mod machines;
 pub(crate) mod membership;
 mod model;
@@ -51,14 +51,13 @@ pub(crate) mod numbers;
 pub(crate) mod observed_time;
 mod outage;
 pub(crate) mod patches;
+mod pod_name;
 pub(crate) mod pods;
 mod pool_finalizer;
 pub(crate) mod reads;
 pub(crate) mod repair;
 pub(crate) mod rollout;
 pub(crate) mod sizing;
-pub(crate) mod slots;
-pub(crate) mod supply;
 pub(crate) mod template;
 pub(crate) mod victims;
 mod visits;
@@ -95,6 +94,8 @@ mod visits_tests;
 use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+pub(crate) use machine_providers::keys::{ClusterId, PoolKey};
+pub(crate) use machine_providers::supply::{Absence, Supply};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
@@ -104,18 +105,16 @@ pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{JoinStep, Plan, Stall};
 use self::drain_limits::DrainLimits;
 use self::in_place::InPlace;
-pub(crate) use self::keys::{ClusterId, PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{
-    Absence, AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, Pods,
-    PoolStep,
+    AttachedVolumes, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, PodReads, Pods, PoolStep,
 };
 pub(crate) use self::outage::Sight;
+pub(crate) use self::pod_name::PodName;
 use self::repair::Repair;
 pub(crate) use self::repair::RepairWait;
 use self::rollout::Standard;
 use self::sizing::{Sizing, Victims};
-pub(crate) use self::supply::Supply;
 use self::template::{Blueprint, Invalid};
 
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.

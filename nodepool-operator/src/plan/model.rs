@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use machine_providers::keys::{ClusterId, PoolKey};
+use machine_providers::supply::{Absence, Machine, MachineState, NodeSource, Supply};
 use serde_json::Value;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
 use super::blocker::Blocker;
-use super::keys::{ClusterId, PoolKey};
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
 use super::outage::Sight;
-use super::supply::{Machine, MachineState, NodeSource, Supply};
 
 /// Interval of the visits of a pool whose pods are listed a few at a time.
 const DEFERRED_RETRY: SignedDuration = SignedDuration::from_secs(2);
@@ -300,15 +300,6 @@ impl NodeAction {
     pub(crate) const fn removes_replica(&self) -> bool {
         matches!(self, Self::Cordon | Self::Replace | Self::ReplaceLost | Self::Repair)
     }
-}
-
-/// What the answer of a provider means that there is no such machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absence {
-    /// The machine is gone.
-    Credible,
-    /// It may run, because of this. Reads as the end of a sentence after "but".
-    Doubtful(String),
 }
 
 /// A node and its step.

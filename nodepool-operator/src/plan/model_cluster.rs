@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::Timestamp;
+use machine_providers::supply::{KnownAs, Machine, MachineState, NodeSource, ProvisioningFailure};
 use serde_json::Value;
 use shared_crds::protection::DO_NOT_DISRUPT;
 use shared_crds::v1alpha1::{DisruptionBudget, DisruptionEffect, RepairSpec};
@@ -16,7 +17,6 @@ use shared_crds::{NodePool, names};
 
 use super::membership::{Readiness, is_ready};
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
-use super::supply::{KnownAs, Machine, MachineState, NodeSource, ProvisioningFailure};
 use super::testing::{ALWAYS, always, at, cluster, key, pod, pool, set_ready, shared, supply};
 use super::*;
 use crate::fixtures::patched;

@@ -1,10 +1,10 @@
 //! Decisions of the planner, case by case.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machine_providers::supply::{MachineState, ProvisioningFailure};
 use shared_crds::conditions::Reason;
 use shared_crds::names;
 
-use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{
     SOON, actions, annotate, at, deleted, done, draining, facts, facts_after, machine, node, nodes, observed,
     plan, pool, starting,

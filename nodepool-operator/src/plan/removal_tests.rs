@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machine_providers::supply::MachineState;
 use serde_json::json;
 use shared_crds::protection::DO_NOT_DISRUPT;
 use shared_crds::v1alpha1::{
@@ -11,7 +12,6 @@ use shared_crds::v1alpha1::{
 };
 use shared_crds::{NodePool, names};
 
-use super::supply::MachineState;
 use super::testing::{
     SOON, actions, annotate, at, deleted, draining, facts_after, machine, node, nodes, observed, plan,
     plan_with, pod, pods, pool, set_ready, starting, with_action,

@@ -5,13 +5,13 @@ use k8s_openapi::api::core::v1::{NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
+use machine_providers::supply::{MachineState, ProvisioningFailure};
 use shared_crds::v1alpha1::{
     ConditionStatus, DisruptionBudget, DisruptionEffect, RepairCondition, RepairSpec,
 };
 use std::sync::Arc;
 
 use super::observed_time::ConditionTimes;
-use super::supply::{MachineState, ProvisioningFailure};
 use super::testing::{
     at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready, with_action,
 };

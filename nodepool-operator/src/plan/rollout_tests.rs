@@ -105,7 +105,7 @@ fn without_room_for_one_more_one_goes_first() {
         let mut seen = observed(changed(3, surge(1, 0)), (0..3).map(node).chain(extra));
         let message = String::new();
         seen.supply.failure =
-            Some(crate::plan::supply::ProvisioningFailure { reason, message, retry_at: at(500) });
+            Some(machine_providers::supply::ProvisioningFailure { reason, message, retry_at: at(500) });
         let plan = plan(&seen);
         (plan.request.len(), cordoned(&plan))
     };
@@ -352,7 +352,7 @@ fn a_failure_that_is_over_holds_up_nothing() {
         let mut seen = observed(changed(2, surge(0, 1)), [node(0), node(1)]);
         let (reason, message) = (Reason::ProviderUnreachable, String::new());
         seen.supply.failure =
-            Some(crate::plan::supply::ProvisioningFailure { reason, message, retry_at: at(retry_at) });
+            Some(machine_providers::supply::ProvisioningFailure { reason, message, retry_at: at(retry_at) });
         cordoned(&plan(&seen))
     };
     assert_eq!((cordons_after(101), cordons_after(100)), (0, 1));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
+use machine_providers::supply::{MachineState, NodeSource, Size};
 
 use super::observed_time::MachineTimes;
-use super::supply::{MachineState, NodeSource, Size};
 use super::testing::{
     SOON, actions, annotate, at, draining, machine, node, observed, plan, plan_with, pods, pool, with_action,
 };

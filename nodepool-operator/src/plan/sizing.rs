@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
+use machine_providers::slots::Slots;
+use machine_providers::supply::{Machine, MachineState};
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
 use shared_crds::{NodePool, protection};
@@ -17,8 +19,6 @@ use super::drain_limits::DrainLimits;
 use super::membership::{Member, Readiness, start_timeout};
 use super::numbers::number;
 use super::rollout::{Counts, MayGo, Rollout, Standard};
-use super::slots::Slots;
-use super::supply::{Machine, MachineState};
 use super::victims::Consent;
 use super::{Observed, ObservedPods, repair, rollout, victims};
 

@@ -7,14 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use shared_crds::quantity::{Exact, InvalidQuantity};
+use machine_providers::allocatable::{InvalidAmount, allocatable};
+use machine_providers::applied_template::AppliedTemplate;
+use machine_providers::supply::{Machine, NodeSource, NodeTraits};
+use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::validity::{self, InvalidPool};
 use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplateSpec};
 use shared_crds::{NodePool, names};
 
 use super::PoolKey;
-use super::applied_template::AppliedTemplate;
-use super::supply::{Machine, NodeSource, NodeTraits};
 
 /// Why a pool's spec cannot be acted on. The text is for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,15 +27,8 @@ pub(crate) enum Invalid {
     #[error("{0}")]
     Provider(String),
     /// A value is not a valid quantity.
-    #[error("spec.template.spec.{list}.{resource}: {source}")]
-    Quantity {
-        /// `capacity` or `reserved`.
-        list: &'static str,
-        /// Name of the resource.
-        resource: String,
-        /// What is wrong with it.
-        source: InvalidQuantity,
-    },
+    #[error(transparent)]
+    Amount(#[from] InvalidAmount),
     /// The template cannot be written as JSON, so it has no hash.
     #[error("spec.template cannot be written as JSON")]
     Encoding,
@@ -168,21 +162,6 @@ fn capacity(spec: &NodeTemplateSpec) -> BTreeMap<String, Quantity> {
     capacity
 }
 
-/// What pods can have of a node: its capacity less what is reserved.
-pub(crate) fn allocatable(
-    capacity: &BTreeMap<String, Quantity>,
-    reserved: &BTreeMap<String, Quantity>,
-) -> Result<BTreeMap<String, Quantity>, Invalid> {
-    let mut allocatable = BTreeMap::new();
-    for (resource, whole) in capacity {
-        let amount = amount("capacity", resource, whole)?;
-        let part = reserved.get(resource).map(|part| self::amount("reserved", resource, part)).transpose()?;
-        let rest = amount.minus(part.unwrap_or_default());
-        allocatable.insert(resource.clone(), Quantity(rest.written_like(&whole.0)));
-    }
-    Ok(allocatable)
-}
-
 /// `percent` of each amount but the number of pods, which is a setting of the kubelet and not a size. Rounded down to what
 /// the scheduler counts in: thousandths of cpu, and whole units of everything else.
 fn part(of: &BTreeMap<String, Quantity>, percent: u8) -> BTreeMap<String, Quantity> {
@@ -198,16 +177,6 @@ fn part(of: &BTreeMap<String, Quantity>, percent: u8) -> BTreeMap<String, Quanti
         (resource.clone(), Quantity(part))
     };
     of.iter().map(part).collect()
-}
-
-fn amount(list: &'static str, resource: &str, quantity: &Quantity) -> Result<Exact, Invalid> {
-    let text = &quantity.0;
-    let read = Exact::parse(text).ok().filter(|amount| !amount.is_negative());
-    read.ok_or_else(|| Invalid::Quantity {
-        list,
-        resource: resource.to_owned(),
-        source: InvalidQuantity { text: text.clone() },
-    })
 }
 
 #[cfg(test)]

@@ -4,43 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::v1alpha1::{
-    NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, ProvisioningStatus, SimulatedProvider,
-};
+use machine_providers::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
+pub(crate) use machine_providers::testing::{at, cluster, key, pool, prefix};
+use shared_crds::v1alpha1::ProvisioningStatus;
 use shared_crds::{NodePool, names};
 
 use super::membership::Member;
 use super::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
-use super::slots::Slots;
-use super::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 use super::template::Blueprint;
 use super::{
-    Absence, AttachedVolumes, ClusterId, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, PoolKey,
-    Sight, Supply, classify,
+    Absence, AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, Sight, Supply,
+    classify,
 };
 use crate::outcome::Applied;
 use crate::status::Facts;
-
-pub(crate) fn key() -> PoolKey {
-    PoolKey { namespace: "default".into(), name: "web".into() }
-}
-
-/// The cluster of [`key`].
-pub(crate) fn cluster() -> ClusterId {
-    "here".into()
-}
-
-/// The prefix of the names of [`key`]'s slots.
-pub(crate) fn prefix() -> String {
-    Slots::of(&cluster(), &key()).prefix().to_owned()
-}
-
-pub(crate) fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 /// A provider whose Nodes the operator creates.
 pub(crate) const SOURCE: Result<NodeSource, String> =
@@ -70,43 +49,6 @@ pub(crate) fn supply() -> Supply {
         taken: BTreeSet::new(),
         passed_over: BTreeSet::new(),
         failure: None,
-    }
-}
-
-/// A pool that already has its finalizer.
-pub(crate) fn pool(replicas: i32) -> NodePool {
-    let quantity = |text: &str| Quantity(text.into());
-    NodePool {
-        metadata: ObjectMeta {
-            name: Some(key().name),
-            namespace: Some(key().namespace),
-            uid: Some("pool-uid".into()),
-            generation: Some(1),
-            finalizers: Some(vec![names::POOL_FINALIZER.into()]),
-            ..ObjectMeta::default()
-        },
-        spec: NodePoolSpec {
-            replicas: Some(replicas),
-            min_replicas: 0,
-            max_replicas: 1000,
-            template: NodeTemplate {
-                metadata: None,
-                spec: NodeTemplateSpec {
-                    capacity: BTreeMap::from([
-                        ("cpu".into(), quantity("4")),
-                        ("memory".into(), quantity("16Gi")),
-                    ]),
-                    ..NodeTemplateSpec::default()
-                },
-            },
-            provider: ProviderSpec {
-                simulated: Some(SimulatedProvider::default()),
-                ..ProviderSpec::default()
-            },
-            provisioning_timeout_seconds: 900,
-            ..NodePoolSpec::default()
-        },
-        status: None,
     }
 }
 

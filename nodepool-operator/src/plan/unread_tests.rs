@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machine_providers::supply::MachineState;
 use shared_crds::conditions::{ConditionType, Reason};
 
-use super::supply::MachineState;
 use super::testing::{actions, facts, machine, node, observed, plan, pool};
 use super::*;
 use crate::outcome::Applied;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use machine_providers::supply::{Machine, MachineState, NodeSource};
 
 use super::contested::MachinesWriter;
 use super::membership::Member;
 use super::sizing::Victims;
-use super::supply::{Machine, MachineState, NodeSource};
 use super::{Observed, ObservedPods, drain, sizing};
 
 /// Polling interval of a provider while a machine is between two states that no event reports.

@@ -1,9 +1,9 @@
 //! Nothing that is due and cannot be done brings a pool back at once.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machine_providers::supply::{MachineState, NodeSource};
 use std::sync::Arc;
 
-use super::supply::{MachineState, NodeSource};
 use super::testing::{at, machine, node, nodes, observed, plan, plan_with, pool, set_ready};
 use super::*;
 

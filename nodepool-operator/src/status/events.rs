@@ -1,12 +1,12 @@
 //! The events of a pass: one for each kind of change, none for what is unchanged.
 
+use machine_providers::supply::ProvisioningFailure;
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::{NodePool, api_names};
 
 use super::provisioning;
 use crate::outcome::{Applied, Rejected};
 use crate::plan::contested::Contest;
-use crate::plan::supply::ProvisioningFailure;
 
 api_names! {
     /// What an event on a pool is about. `report` adds the type and the action.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use machine_providers::supply::ProvisioningFailure;
 use shared_crds::NodePool;
 use shared_crds::conditions::Statement;
 use shared_crds::disruption::Account;
@@ -18,7 +19,6 @@ use crate::plan::membership::{Leaving, Member, Readiness};
 use crate::plan::numbers::number;
 use crate::plan::observed_time::NodeTime;
 use crate::plan::rollout::{self, Standard};
-use crate::plan::supply::ProvisioningFailure;
 use crate::plan::{NodeAction, NodeStep, Observed, Plan, RepairWait, Stall, budgets, sizing};
 
 /// What a pass found and did, as far as the status reports it.

@@ -20,6 +20,7 @@ mod tests;
 pub(crate) mod unreadable;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use machine_providers::supply::ProvisioningFailure;
 use shared_crds::conditions::{ConditionType, Reason, Statement, set};
 use shared_crds::v1alpha1::{NodePoolStatus, NodesSummary};
 use shared_crds::{NodePool, names};
@@ -28,7 +29,6 @@ pub(crate) use self::facts::Facts;
 use crate::outcome::{Applied, Rejected, RejectedWrite};
 use crate::plan::Stall;
 use crate::plan::numbers::{nodes, number};
-use crate::plan::supply::ProvisioningFailure;
 
 /// The counts. `observedGeneration` and the conditions depend on the object they are written to, and have functions of
 /// their own.

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machine_providers::supply::{MachineState, Size};
 use serde_json::json;
 use shared_crds::conditions::status_name;
 use shared_crds::names;
@@ -15,7 +16,6 @@ use super::*;
 use crate::outcome::Blocked;
 use crate::outcome::Extent;
 use crate::plan::Blocker;
-use crate::plan::supply::{MachineState, Size};
 use crate::plan::testing::{
     self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
     set_ready, starting, supply,
@@ -423,7 +423,7 @@ fn a_machine_that_cannot_be_deleted_shows_in_the_provisioning_condition_and_stal
     let pool = pool(0);
     let message =
         "cannot delete a machine: the provider refuses the credentials of nodepool-operator: no".to_owned();
-    let source = crate::provider::ProviderError::Unauthorized("no".to_owned());
+    let source = machine_providers::ProviderError::Unauthorized("no".to_owned());
     let error = crate::error::Error::Provider { what: "a machine", source };
     let rejected = error.rejection().unwrap();
     assert_eq!((rejected.write, &rejected.message), (RejectedWrite::Machine, &message));

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use machine_providers::applied_template::KUBELETS_LABELS;
 use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
 pub(crate) use self::drain::{cordon, drain_waits, give_back, note_cause, out_of_service, uncordon};
-use super::applied_template::KUBELETS_LABELS;
 use super::template::Marks;
 
 /// Adds the pool's finalizer.

@@ -1,0 +1,397 @@
+//! The provider whose machines are those of a `MachineDeployment` of Cluster API. It names its machines itself and keeps a
+//! number of them, which is one more field that several writers share: it is written through `/scale`, at the version
+//! that was read, and only while it is the number that the decision was made from.
+//!
+//! To remove a machine: mark it, then lower the number by one. Cluster API takes a marked machine first, **but not while it
+//! rolls out** (kubernetes/autoscaler#8494: the marked machine survives and another one goes). So nothing is lowered then.
+
+pub mod management;
+mod objects;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Mutex as SyncMutex, PoisonError};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::Api;
+use kube::api::ListParams;
+use shared_crds::names::NODEPOOL_OPERATOR;
+use shared_crds::v1alpha1::ProviderSpec;
+use shared_runtime::write::Outcome;
+use tokio::sync::Mutex;
+
+use self::management::{Connection, Connections, Management};
+use self::objects::{DELETE_ANNOTATION, DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
+use super::api_errors::Advice;
+use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
+use crate::keys::PoolKey;
+use crate::supply::{Completeness, KnownAs, NodeSource, Size};
+
+/// What comes before the name of the `MachineDeployment` in `ProviderSpec::reference`.
+const PREFIX: &str = "clusterApi.";
+
+/// What to tell the user about Cluster API's objects.
+const ADVICE: Advice = Advice {
+    absent: "the cluster has no MachineDeployments (cluster.x-k8s.io/v1beta2 or v1beta1): install Cluster API, or name its \
+             cluster with --cluster-api-kubeconfig",
+    forbidden: "the chart's value providers.clusterApi.enabled grants the rights",
+};
+
+/// Cluster API, by its objects in one cluster.
+pub(crate) struct ClusterApi {
+    management: Connections,
+    /// The number that this process wrote last: for an object that was made without one, the API server does not record who
+    /// wrote it.
+    written: SyncMutex<HashMap<(PoolKey, String), i32>>,
+    /// Removals are decided one after the other: each reads what the one before it wrote.
+    one_removal: Mutex<()>,
+}
+
+/// A `MachineDeployment` and its machines, read now.
+struct Observed {
+    deployment: MachineDeployment,
+    machines: Vec<Machine>,
+    /// Why no machine may be removed.
+    rolling: Option<String>,
+}
+
+impl Observed {
+    /// The machines that are not being deleted.
+    fn staying(&self) -> impl Iterator<Item = &Machine> {
+        self.machines.iter().filter(|machine| !machine.is_going())
+    }
+
+    /// Whether its controller knows of as many machines as were listed, going ones counted or not.
+    fn completeness(&self) -> Completeness {
+        let all = [self.machines.len(), self.staying().count()];
+        let is_complete = all.into_iter().any(|listed| self.deployment.counts(listed));
+        if is_complete { Completeness::Stated } else { Completeness::Unknown }
+    }
+
+    /// How many machines without a mark Cluster API will remove by itself, because another writer has lowered the number.
+    fn chosen_by_cluster_api(&self) -> usize {
+        let marked = self.staying().filter(|machine| machine.is_marked()).count();
+        self.surplus().saturating_sub(marked)
+    }
+
+    /// Why no machine can be removed now without the risk that Cluster API takes another one than those called `going`.
+    fn removals_wait(&self, going: &[String]) -> Option<String> {
+        let name = self.deployment.metadata.name.as_deref().unwrap_or_default();
+        let is_in_the_way = |machine: &&Machine| {
+            machine.is_marked_by_another() && going.iter().all(|it| it != name_of(machine))
+        };
+        let marked = self.staying().find(is_in_the_way).map(|machine| {
+            let marked = name_of(machine);
+            format!(
+                "another writer has put the annotation {DELETE_ANNOTATION} on Machine {marked}, so Cluster API would remove \
+                 that one, without a drain, instead of the drained one: take the annotation off"
+            )
+        });
+        let chosen = match self.chosen_by_cluster_api() {
+            0 => None,
+            count => Some(format!("Cluster API is choosing {count} of the machines of {name} to remove")),
+        };
+        self.rolling.clone().or(chosen).or(marked)
+    }
+
+    /// How many of the staying machines Cluster API will remove by itself.
+    fn surplus(&self) -> usize {
+        let wanted = usize::try_from(self.deployment.replicas()).unwrap_or_default();
+        self.staying().count().saturating_sub(wanted)
+    }
+}
+
+impl ClusterApi {
+    /// The provider whose objects are in this management cluster.
+    pub(crate) fn new(management: Management) -> Self {
+        Self {
+            management: Connections::new(management),
+            written: SyncMutex::default(),
+            one_removal: Mutex::default(),
+        }
+    }
+
+    fn written(&self, pool: &PoolKey, name: &str) -> Option<i32> {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.get(&(pool.clone(), name.to_owned())).copied()
+    }
+
+    /// Sets the number of machines from `observed` to `target`.
+    async fn resize(
+        &self,
+        to: &Connection,
+        pool: &PoolKey,
+        deployment: &MachineDeployment,
+        target: i32,
+    ) -> Result<(), ProviderError> {
+        let (api, observed) = (to.deployments(pool), Some(deployment.replicas()));
+        match to.writer.resize(&api, deployment, observed, target).await {
+            Ok(Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_)) => {
+                let key = (pool.clone(), deployment.metadata.name.clone().unwrap_or_default());
+                self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(key, target);
+                Ok(())
+            }
+            Ok(Outcome::Gone) => Ok(()),
+            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(ProviderError::Conflict),
+            Err(error) => Err(ADVICE.of_write(&error)),
+        }
+    }
+}
+
+impl Connection {
+    fn deployments(&self, pool: &PoolKey) -> Api<MachineDeployment> {
+        Api::namespaced(self.client.clone(), &pool.namespace)
+    }
+
+    fn machines(&self, pool: &PoolKey) -> Api<Machine> {
+        Api::namespaced(self.client.clone(), &pool.namespace)
+    }
+
+    async fn observe(&self, pool: &PoolKey, name: &str) -> Result<Observed, ProviderError> {
+        let of_deployment = ListParams::default().labels(&format!("{DEPLOYMENT_LABEL}={name}"));
+        let sets: Api<MachineSet> = Api::namespaced(self.client.clone(), &pool.namespace);
+        let deployment =
+            self.deployments(pool).get_opt(name).await.map_err(|error| ADVICE.of_read(&error))?;
+        let namespace = &pool.namespace;
+        let deployment = deployment.ok_or_else(|| {
+            let message =
+                format!("there is no MachineDeployment {namespace}/{name}, in the pool's own namespace");
+            ProviderError::Absent(message)
+        })?;
+        let machines =
+            self.machines(pool).list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?.items;
+        let sets = sets.list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?.items;
+        let with_machines =
+            sets.iter().filter(|set| set.spec.replicas.is_some_and(|replicas| replicas > 0)).count();
+        let sets = (with_machines > 1).then(|| format!("{with_machines} of its MachineSets have machines"));
+        let rolling = deployment.rolling().or(sets).map(|how| {
+            format!("MachineDeployment {name} is rolling out and could remove another machine than the drained one ({how})")
+        });
+        Ok(Observed { deployment, machines, rolling })
+    }
+
+    async fn mark(&self, pool: &PoolKey, machine: &Machine) -> Result<(), ProviderError> {
+        if machine.is_marked() || machine.is_going() {
+            return Ok(());
+        }
+        self.patch(pool, machine, machine.mark()).await
+    }
+
+    async fn patch(
+        &self,
+        pool: &PoolKey,
+        machine: &Machine,
+        patch: serde_json::Value,
+    ) -> Result<(), ProviderError> {
+        match self.writer.json_patch(&self.machines(pool), machine, patch).await {
+            Ok(Outcome::Conflict(_) | Outcome::Aborted) => Err(ProviderError::Conflict),
+            Ok(_) => Ok(()),
+            Err(error) => Err(ADVICE.of_write(&error)),
+        }
+    }
+}
+
+fn name_of(machine: &Machine) -> &str {
+    machine.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The name of the `number`th machine that was asked for and does not exist yet.
+fn promised(deployment: &str, number: usize) -> String {
+    // No object can have it.
+    format!("{deployment}+{number}")
+}
+
+impl SizedProvider for ClusterApi {
+    fn deployment<'a>(&self, reference: &'a str) -> Option<&'a str> {
+        reference.strip_prefix(PREFIX)
+    }
+
+    fn kind(&self) -> &'static str {
+        "clusterApi"
+    }
+
+    fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        let is_meant = spec.cluster_api.is_some();
+        is_meant
+            .then_some(NodeSource::Kubelet)
+            .ok_or_else(|| ProviderError::Invalid("clusterApi is not set".to_owned()))
+    }
+
+    fn list<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<SizedList, ProviderError>> {
+        async move {
+            let observed = self.management.current().await?.observe(pool, name).await;
+            if matches!(observed, Err(ProviderError::Absent(_))) {
+                self.management.forget().await;
+            }
+            let observed = observed?;
+            let deployment = &observed.deployment;
+            if let Some(why) = deployment.refusal() {
+                return Err(why);
+            }
+            let removals_wait = observed.removals_wait(&[]);
+            // Marked machines that Cluster API has to remove by itself are as good as gone.
+            let mut surplus = observed.surplus();
+            let mut going = |machine: &Machine| {
+                let goes = machine.is_going() || (machine.is_marked() && surplus > 0);
+                surplus -= usize::from(goes && !machine.is_going());
+                goes
+            };
+            let listed = |machine: &Machine| {
+                let progress = if going(machine) {
+                    Progress::Deleting
+                } else if machine.is_provisioned() {
+                    Progress::Running
+                } else {
+                    Progress::Starting(None)
+                };
+                let marked = machine.is_marked() && progress != Progress::Deleting;
+                let listed = ListedMachine {
+                    name: name_of(machine).to_owned(),
+                    progress,
+                    provider_id: machine.provider_id(),
+                    template_hash: None,
+                    cluster: None,
+                    known_as: machine.known_as(),
+                };
+                (listed, marked)
+            };
+            let mut machines: Vec<_> = observed.machines.iter().map(listed).collect();
+            let wanted = usize::try_from(deployment.replicas()).unwrap_or_default();
+            let missing = wanted.saturating_sub(observed.staying().count());
+            machines.extend((0..missing).map(|number| {
+                let name = promised(name, number);
+                (
+                    ListedMachine {
+                        name,
+                        progress: Progress::Starting(None),
+                        provider_id: None,
+                        template_hash: None,
+                        cluster: None,
+                        known_as: KnownAs::default(),
+                    },
+                    false,
+                )
+            }));
+            let size = Size {
+                replicas: deployment.replicas(),
+                generation: deployment.metadata.generation.unwrap_or_default(),
+            };
+            let own = |_: &i32| NODEPOOL_OPERATOR.to_owned();
+            let written = || self.written(pool, name).filter(|written| *written == size.replicas);
+            let size_writer = deployment.replicas_writer().or_else(|| written().as_ref().map(own));
+            let rolling = deployment.rolling_out().map(|how| format!("MachineDeployment {name}: {how}"));
+            let capacity = deployment.capacity();
+            let completeness = observed.completeness();
+            Ok(SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness })
+        }
+        .boxed()
+    }
+
+    fn grow<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        from: Size,
+        by: i32,
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        async move {
+            let management = self.management.current().await?;
+            let Observed { deployment, .. } = management.observe(pool, name).await?;
+            if let Some(why) = deployment.refusal() {
+                return Err(why);
+            }
+            if deployment.replicas() != from.replicas {
+                return Err(ProviderError::Conflict);
+            }
+            self.resize(&management, pool, &deployment, from.replicas.saturating_add(by)).await
+        }
+        .boxed()
+    }
+
+    fn shrink<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        from: Size,
+        without: &'a [String],
+    ) -> BoxFuture<'a, Result<(), ProviderError>> {
+        async move {
+            let _one = self.one_removal.lock().await;
+            let management = self.management.current().await?;
+            let before = management.observe(pool, name).await?;
+            if let Some(why) = before.deployment.refusal() {
+                return Err(why);
+            }
+            for machine in
+                before.machines.iter().filter(|machine| without.iter().any(|it| it == name_of(machine)))
+            {
+                management.mark(pool, machine).await?;
+            }
+            // Read after the marks, which change the version.
+            let after = management.observe(pool, name).await?;
+            let wait = after.removals_wait(without);
+            let Observed { deployment, .. } = after;
+            let is_same = deployment.replicas() == from.replicas
+                && deployment.metadata.generation == Some(from.generation);
+            if wait.is_some() || !is_same {
+                return Err(ProviderError::Conflict);
+            }
+            let by = i32::try_from(without.len()).unwrap_or(i32::MAX);
+            self.resize(&management, pool, &deployment, from.replicas.saturating_sub(by).max(0)).await
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+        machine: &'a str,
+    ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        async move {
+            let _one = self.one_removal.lock().await;
+            let management = self.management.current().await?;
+            let found =
+                management.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
+            let Some(found) = found else { return Ok(Deletion::Gone) };
+            if found.is_going() {
+                return Ok(Deletion::Started);
+            }
+            let before = management.observe(pool, name).await?;
+            if let Some(why) = before.deployment.refusal() {
+                return Err(why);
+            }
+            management.mark(pool, &found).await?;
+            let observed = management.observe(pool, name).await?;
+            let unmarked = observed.staying().filter(|it| !it.is_marked()).count();
+            let wanted = observed.deployment.replicas();
+            // A number that was lowered before, and whose answer was lost, is not lowered again.
+            let is_due = usize::try_from(wanted).unwrap_or_default() > unmarked;
+            let is_calm = observed.removals_wait(&[machine.to_owned()]).is_none();
+            if is_due && is_calm {
+                self.resize(&management, pool, &observed.deployment, wanted.saturating_sub(1)).await?;
+            }
+            Ok(Deletion::Started)
+        }
+        .boxed()
+    }
+
+    fn keep<'a>(&'a self, pool: &'a PoolKey, machine: &'a str) -> BoxFuture<'a, Result<(), ProviderError>> {
+        async move {
+            let management = self.management.current().await?;
+            let found =
+                management.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
+            match found.filter(|machine| machine.is_marked() && !machine.is_going()) {
+                Some(machine) => management.patch(pool, &machine, machine.unmark()).await,
+                None => Ok(()),
+            }
+        }
+        .boxed()
+    }
+}

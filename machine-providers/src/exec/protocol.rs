@@ -1,0 +1,216 @@
+//! What is written to a program, and what it may answer: version `exec.tandem.dev/v1alpha1` of the protocol that
+//! `docs/providers/exec.md` describes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate};
+
+use crate::keys::{ClusterId, PoolKey};
+use crate::supply::KnownAs;
+use crate::{ListedMachine, Progress, ProviderError};
+
+/// Version of the protocol.
+const API_VERSION: &str = "exec.tandem.dev/v1alpha1";
+
+/// A request, as it is written to the program.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Request<'a> {
+    api_version: &'static str,
+    cluster: &'a str,
+    namespace: &'a str,
+    pool: &'a str,
+    #[serde(flatten)]
+    operation: Operation<'a>,
+}
+
+/// What the program is asked to do.
+#[derive(Debug, Serialize)]
+#[serde(tag = "operation", rename_all = "lowercase")]
+pub(super) enum Operation<'a> {
+    /// Make a machine.
+    Create {
+        /// The name of the machine.
+        machine: &'a str,
+        /// `spec.provider.exec.parameters`.
+        parameters: &'a BTreeMap<String, String>,
+        /// What its Node should look like.
+        template: &'a NodeTemplate,
+        /// What the machine is made from, to be given back in a list; absent where the spec cannot be written as JSON.
+        #[serde(rename = "templateHash", skip_serializing_if = "Option::is_none")]
+        template_hash: Option<String>,
+    },
+    /// List the machines of the pool.
+    List,
+    /// Delete a machine.
+    Delete {
+        /// The name of the machine.
+        machine: &'a str,
+    },
+}
+
+/// No parameters.
+static NONE: BTreeMap<String, String> = BTreeMap::new();
+
+impl<'a> Operation<'a> {
+    /// Make the machine that `spec` describes.
+    pub(super) fn create(spec: &'a NodePoolSpec, machine: &'a str) -> Self {
+        let parameters = spec.provider.exec.as_ref().map_or(&NONE, |exec| &exec.parameters);
+        Self::Create { machine, parameters, template: &spec.template, template_hash: spec.template_hash() }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// A request about `pool`, which is in `cluster`.
+    pub(super) fn new(cluster: &'a ClusterId, pool: &'a PoolKey, operation: Operation<'a>) -> Self {
+        let cluster = cluster.as_str();
+        Self { api_version: API_VERSION, cluster, namespace: &pool.namespace, pool: &pool.name, operation }
+    }
+
+    /// The request as text. Each field is on a line of its own, so that a shell script can find it.
+    pub(super) fn text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
+/// The answer to one operation.
+pub(super) trait Answer: DeserializeOwned {}
+
+/// The answer to [`Operation::Create`].
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CreateAnswer {
+    /// When the machine is expected to run; absent when the program does not know.
+    pub ready_in_seconds: Option<u32>,
+}
+
+/// The answer to [`Operation::List`].
+#[derive(Debug, Deserialize)]
+pub(super) struct ListAnswer {
+    /// The machines of the pool.
+    pub machines: Vec<MachineAnswer>,
+    /// Whether a machine that is not among them does not exist.
+    #[serde(default)]
+    pub complete: bool,
+}
+
+/// A machine in a list.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MachineAnswer {
+    name: String,
+    state: MachineState,
+    #[serde(rename = "providerID")]
+    provider_id: Option<String>,
+    ready_in_seconds: Option<u32>,
+    message: Option<String>,
+    template_hash: Option<String>,
+    cluster: Option<String>,
+    #[serde(default)]
+    addresses: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+enum MachineState {
+    Starting,
+    Running,
+    Failed,
+    Deleting,
+}
+
+/// The answer to [`Operation::Delete`].
+#[derive(Debug, Deserialize)]
+pub(super) struct DeleteAnswer {
+    /// How far the deletion is.
+    pub state: DeletionState,
+}
+
+/// How far a deletion is.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) enum DeletionState {
+    /// The machine is gone, or never was.
+    Gone,
+    /// It will be.
+    Deleting,
+}
+
+impl Answer for CreateAnswer {}
+impl Answer for ListAnswer {}
+impl Answer for DeleteAnswer {}
+
+impl MachineAnswer {
+    /// The machine, where `expected` turns a number of seconds into a time.
+    pub(super) fn listed(self, expected: impl Fn(Option<u32>) -> Option<Timestamp>) -> ListedMachine {
+        let progress = match self.state {
+            MachineState::Starting => Progress::Starting(expected(self.ready_in_seconds)),
+            MachineState::Running => Progress::Running,
+            MachineState::Deleting => Progress::Deleting,
+            MachineState::Failed => {
+                let message = self.message.as_deref().unwrap_or("no message");
+                Progress::Failed(ProviderError::Transient(format!("machine {} failed: {message}", self.name)))
+            }
+        };
+        let provider_id = self.provider_id.filter(|id| !id.is_empty());
+        ListedMachine {
+            name: self.name,
+            progress,
+            provider_id,
+            template_hash: self.template_hash.filter(|hash| !hash.is_empty()),
+            cluster: self.cluster.filter(|cluster| !cluster.is_empty()),
+            known_as: KnownAs { node: None, addresses: self.addresses },
+        }
+    }
+}
+
+/// An error that the program itself reports.
+#[derive(Debug, Deserialize)]
+struct Failed {
+    error: ReportedError,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReportedError {
+    #[serde(default)]
+    reason: ErrorReason,
+    message: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+enum ErrorReason {
+    QuotaExceeded,
+    Invalid,
+    Unauthorized,
+    /// It is not known what the request did.
+    Unreachable,
+    #[default]
+    #[serde(other)]
+    Unavailable,
+}
+
+/// The answer in what a program printed.
+pub(super) fn read<A: Answer>(output: &[u8]) -> Result<A, ProviderError> {
+    if let Some(error) = reported(output) {
+        return Err(error);
+    }
+    serde_json::from_slice(output).map_err(|error| {
+        let shown: String = String::from_utf8_lossy(output).trim().chars().take(80).collect();
+        ProviderError::Transient(format!("its answer cannot be read: {error}; it begins with {shown:?}"))
+    })
+}
+
+/// The error that a program printed; `None` when it printed none.
+pub(super) fn reported(output: &[u8]) -> Option<ProviderError> {
+    let Failed { error: ReportedError { reason, message } } = serde_json::from_slice(output).ok()?;
+    Some(match reason {
+        ErrorReason::QuotaExceeded => ProviderError::Quota(message),
+        ErrorReason::Invalid => ProviderError::Invalid(message),
+        ErrorReason::Unauthorized => ProviderError::Unauthorized(message),
+        ErrorReason::Unreachable => ProviderError::Unreachable(message),
+        ErrorReason::Unavailable => ProviderError::Transient(message),
+    })
+}

@@ -1,0 +1,210 @@
+//! Tests of the provider with programs that misbehave. That it does what a provider has to do is in `contract_tests`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use super::*;
+use crate::Progress;
+use crate::supply::KnownAs;
+use crate::testing::{at, cluster, key};
+
+/// A program `name` that is this shell script.
+pub(crate) fn script(name: &str, directory: &tempfile::TempDir, text: &str) -> Program {
+    let path = directory.path().join("program");
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{name}={}", path.display()).parse().unwrap()
+}
+
+/// What a list becomes when the program is this script.
+async fn listed(text: &str) -> Result<Vec<ListedMachine>, ProviderError> {
+    let directory = tempfile::tempdir().unwrap();
+    Exec::new(script("rack", &directory, text), cluster()).list(&key(), at(100)).await
+}
+
+/// The kind of error, and its message without the name of the program.
+fn said(error: &ProviderError) -> (&'static str, String) {
+    let (kind, message) = match error {
+        ProviderError::Quota(message) => ("quota", message),
+        ProviderError::Invalid(message) => ("invalid", message),
+        ProviderError::Unauthorized(message) => ("unauthorized", message),
+        ProviderError::Transient(message) => ("transient", message),
+        ProviderError::Unreachable(message) => ("unreachable", message),
+        ProviderError::Absent(_) | ProviderError::Busy(_) | ProviderError::Conflict => {
+            panic!("no program reports {error:?}")
+        }
+    };
+    let (program, message) = message.split_once("): ").unwrap();
+    assert!(program.starts_with("rack (/"), "{error}");
+    (kind, message.to_owned())
+}
+
+#[tokio::test]
+async fn a_list_is_read_with_states_times_and_provider_ids() {
+    let machines = r#"{"name": "a", "state": "Starting", "readyInSeconds": 20}, {"name": "b", "state": "Starting"},
+        {"name": "c", "state": "Running", "providerID": "x://c", "rack": 7, "cluster": "there"}, {"name": "d", "state": "Deleting"},
+        {"name": "e", "state": "Failed", "message": "no power", "providerID": "", "cluster": ""}"#;
+    let machines = listed(&format!("echo '{{\"machines\": [{machines}]}}'")).await.unwrap();
+    let failed = ProviderError::Transient("machine e failed: no power".to_owned());
+    let expected = [
+        ("a", Progress::Starting(Some(at(120))), None),
+        ("b", Progress::Starting(None), None),
+        ("c", Progress::Running, Some("x://c".to_owned())),
+        ("d", Progress::Deleting, None),
+        ("e", Progress::Failed(failed), None),
+    ];
+    let expected = expected.map(|(name, progress, provider_id)| ListedMachine {
+        name: name.to_owned(),
+        progress,
+        provider_id,
+        template_hash: None,
+        cluster: (name == "c").then(|| "there".to_owned()),
+        known_as: KnownAs::default(),
+    });
+    assert_eq!(machines, expected);
+}
+
+#[tokio::test]
+async fn an_error_is_read_from_the_answer_else_from_standard_error() {
+    for (text, expected) in [
+        (r#"echo '{"error": {"reason": "QuotaExceeded", "message": "m"}}'"#, ("quota", "m")),
+        (r#"echo '{"error": {"reason": "Invalid", "message": "m"}}'; exit 1"#, ("invalid", "m")),
+        (r#"echo '{"error": {"reason": "Unauthorized", "message": "m"}}'; exit 2"#, ("unauthorized", "m")),
+        (r#"echo '{"error": {"reason": "Unreachable", "message": "m"}}'"#, ("unreachable", "m")),
+        (r#"echo '{"error": {"reason": "Anything", "message": "m"}}'"#, ("transient", "m")),
+        (r#"echo '{"error": {"message": "m"}}'"#, ("transient", "m")),
+        ("echo 'no  such\nrack' >&2; exit 3", ("transient", "exit status: 3: no such rack")),
+        ("exit 1", ("transient", "exit status: 1: it printed no error")),
+        ("kill -9 $$", ("transient", "signal: 9 (SIGKILL): it printed no error")),
+    ] {
+        let (kind, message) = said(&listed(text).await.unwrap_err());
+        assert_eq!((kind, message.as_str()), expected, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_no_list() {
+    for text in [
+        "echo hello",
+        "true",
+        "echo '{}'",
+        r#"echo '{"machines": [{"name": "a"}]}'"#,
+        r#"echo '{"machines": [{"name": "a", "state": "Sleeping"}]}'"#,
+        "printf '\\000\\377'",
+    ] {
+        let (kind, message) = said(&listed(text).await.unwrap_err());
+        assert!(kind == "transient" && message.contains("cannot be read"), "{text}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_prints_without_end_is_stopped() {
+    let (kind, message) = said(&listed("exec yes").await.unwrap_err());
+    assert_eq!(
+        (kind, message.as_str()),
+        ("transient", "its output cannot be read: it is longer than 1024 KiB")
+    );
+    // Its standard error is dropped instead, because it may be a log.
+    let answer = r#"head -c 3000000 /dev/zero >&2; echo '{"machines": []}'"#;
+    assert_eq!(listed(answer).await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_program_that_is_missing_or_no_program_is_named() {
+    let missing: Program = "rack=/no/such/program".parse().unwrap();
+    let (kind, message) = said(&Exec::new(missing, cluster()).list(&key(), at(0)).await.unwrap_err());
+    assert_eq!(kind, "transient");
+    assert!(message.starts_with("it cannot be started: No such file"), "{message}");
+}
+
+/// Whether a process with this ID exists.
+fn exists(pid: &str) -> bool {
+    fs::exists(format!("/proc/{}", pid.trim())).unwrap()
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_leaves_no_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let pids = directory.path().join("pids");
+    let text = format!("sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait", pids.display());
+    let program = Exec::new(script("rack", &directory, &text), cluster());
+    let pool = key();
+    let started = async {
+        while !fs::exists(&pids).unwrap() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        fs::read_to_string(&pids).unwrap()
+    };
+    let child = tokio::select! {
+        ended = program.list(&pool, at(0)) => panic!("{ended:?}"),
+        child = started => child,
+    };
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while exists(&child) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .expect("the program's own child ends too");
+}
+
+#[tokio::test]
+async fn a_request_says_what_to_do_and_a_shell_can_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let kept = directory.path().join("request");
+    let program =
+        Exec::new(script("rack", &directory, &format!("cat >{}; echo '{{}}'", kept.display())), cluster());
+    let spec = serde_json::from_value(serde_json::json!({
+        "maxReplicas": 1,
+        "provider": { "exec": { "name": "rack", "parameters": { "row": "7" } } },
+        "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "capacity": { "cpu": "4", "memory": "8Gi" } } },
+    }))
+    .unwrap();
+    let request = MachineRequest { pool: &key(), name: "m", spec: &spec, existing: 0 };
+    assert_eq!(program.create(request, at(0)).await, Ok(None));
+    insta::assert_snapshot!(fs::read_to_string(kept).unwrap());
+}
+
+#[test]
+fn a_program_is_configured_as_name_and_absolute_path() {
+    let parsed = |text: &str| text.parse::<Program>();
+    assert_eq!(parsed("rack-1=/opt/a=b").unwrap().name(), "rack-1");
+    assert_eq!(parsed("/opt/rack"), Err(InvalidProgram::NoName));
+    assert_eq!(parsed("rack=rack"), Err(InvalidProgram::Path("rack".to_owned())));
+    for name in ["", "Rack", "-rack", "rack-", "a.b", &"a".repeat(51)] {
+        assert_eq!(parsed(&format!("{name}=/x")), Err(InvalidProgram::Name(name.to_owned())));
+    }
+}
+
+#[tokio::test]
+async fn so_many_processes_run_at_the_same_time_as_are_configured_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let text = format!("echo + >>{0}; sleep 0.1; echo - >>{0}; echo '{{\"machines\": []}}'", log.display());
+    for most in [1, 2] {
+        let program =
+            Exec::new(script("rack", &directory, &text), cluster()).at_most(NonZeroU8::new(most).unwrap());
+        fs::write(&log, "").unwrap();
+        let pool = key();
+        let lists = futures::future::join_all((0..6).map(|_| program.list(&pool, at(0)))).await;
+        assert!(lists.iter().all(Result::is_ok), "{lists:?}");
+        let (mut running, mut peak) = (0_i32, 0);
+        for line in fs::read_to_string(&log).unwrap().lines() {
+            running += if line == "+" { 1 } else { -1 };
+            peak = peak.max(running);
+        }
+        assert_eq!((running, peak), (0, i32::from(most)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_its_place_longer_than_a_process_may_run_and_not_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = Exec::new(script("rack", &directory, "exec sleep 600"), cluster()).at_most(NonZeroU8::MIN);
+    let pool = key();
+    let lists = futures::future::join_all((0..4).map(|_| program.list(&pool, at(0)))).await;
+    let kinds: Vec<bool> = lists.iter().map(|it| matches!(it, Err(ProviderError::Unreachable(_)))).collect();
+    assert_eq!(kinds, [true, true, true, false], "{lists:?}");
+    assert!(lists[3].as_ref().unwrap_err().to_string().contains("of its processes run already"), "{lists:?}");
+}

@@ -1,0 +1,221 @@
+//! The provider for machines that Karpenter makes: each is a standalone `NodeClaim` with the name of the slot. Karpenter
+//! launches and registers it; how many there are, and which go, is decided here.
+
+mod events;
+mod node_claim;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
+use shared_runtime::write::{Created, DeleteOutcome, Writer};
+
+use self::node_claim::NodeClaim;
+use super::api_errors::Advice;
+use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError, origin};
+use crate::allocatable::allocatable;
+use crate::keys::{ClusterId, PoolKey};
+use crate::supply::{Completeness, NodeSource};
+
+/// What to tell the user about Karpenter's objects.
+const ADVICE: Advice = Advice {
+    absent: "the cluster has no NodeClaims (karpenter.sh/v1): install Karpenter 1.0 or newer",
+    forbidden: "the chart's value providers.karpenter.enabled grants the rights",
+};
+
+/// Karpenter, by its objects in this cluster.
+pub(crate) struct Karpenter {
+    claims: Api<NodeClaim>,
+    events: Api<Event>,
+    writer: Writer,
+    cluster: ClusterId,
+    /// By pool and name, what was last known of a claim whose Node is not there.
+    seen: Mutex<BTreeMap<PoolKey, BTreeMap<String, SeenClaim>>>,
+}
+
+/// What was last known of a claim. It outlives the claim, to say what became of it.
+#[derive(Debug, Default)]
+struct SeenClaim {
+    /// Tells its events from those of earlier claims of the name.
+    uid: Option<String>,
+    /// What Karpenter said of it.
+    words: Option<String>,
+    /// Why Karpenter has not launched it, while the claim is listed.
+    trouble: Option<String>,
+}
+
+impl Karpenter {
+    /// The provider that reads with `client` and writes with `writer`, in `cluster`.
+    pub(crate) fn new(client: Client, writer: Writer, cluster: ClusterId) -> Self {
+        // Events about objects without a namespace are in this one.
+        let events = Api::namespaced(client.clone(), "default");
+        Self { claims: Api::all(client), events, writer, cluster, seen: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<PoolKey, BTreeMap<String, SeenClaim>>> {
+        // What is remembered is for messages only, so a panic elsewhere leaves nothing that could do harm.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers the claims of a list. Of those that are not in it any more, what they said last stays.
+    fn remember(&self, pool: &PoolKey, claims: &[NodeClaim]) {
+        let mut all = self.seen();
+        let seen = all.entry(pool.clone()).or_default();
+        for claim in seen.values_mut() {
+            claim.trouble = None;
+        }
+        for claim in claims {
+            let name = claim.metadata.name.clone().unwrap_or_default();
+            if claim.is_registered() {
+                seen.remove(&name);
+            } else {
+                let uid = claim.metadata.uid.clone();
+                seen.insert(name, SeenClaim { uid, words: claim.words(), trouble: claim.trouble() });
+            }
+        }
+    }
+
+    /// Remembers a claim that has just been made.
+    fn made(&self, pool: &PoolKey, name: &str, claim: &NodeClaim) {
+        let claim = SeenClaim { uid: claim.metadata.uid.clone(), ..SeenClaim::default() };
+        self.seen().entry(pool.clone()).or_default().insert(name.to_owned(), claim);
+    }
+
+    /// The claim of this name; `None` when there is none. One that is not of this pool is an error: it may be another pool's,
+    /// or this pool's with labels that somebody changed, and its machine runs.
+    async fn get(&self, pool: &PoolKey, name: &str) -> Result<Option<NodeClaim>, ProviderError> {
+        match self.claims.get_opt(name).await.map_err(|error| ADVICE.of_read(&error))? {
+            Some(claim) if !claim.is_of(pool) => Err(ProviderError::Transient(format!(
+                "there is a NodeClaim {name} whose labels are not those of this pool: if it was made for the pool, set \
+                 them to {}, and if nobody needs it, delete it",
+                node_claim::selector(pool)
+            ))),
+            claim => match claim.as_ref().and_then(|claim| claim.of_another(&self.cluster)) {
+                Some(other) => Err(origin::left_alone(name, &origin::cluster(other))),
+                None => Ok(claim),
+            },
+        }
+    }
+}
+
+/// What pods may request of a node: a smaller machine would not be the node that the planner counts on.
+fn requests(spec: &NodePoolSpec) -> Result<BTreeMap<String, Quantity>, ProviderError> {
+    let of_template = &spec.template.spec;
+    allocatable(&of_template.capacity, &of_template.reserved)
+        .map_err(|error| ProviderError::Invalid(error.to_string()))
+}
+
+impl NamedProvider for Karpenter {
+    fn reference(&self) -> &'static str {
+        "karpenter"
+    }
+
+    fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        let is_meant = spec.karpenter.is_some();
+        is_meant
+            .then_some(NodeSource::Kubelet)
+            .ok_or_else(|| ProviderError::Invalid("karpenter is not set".to_owned()))
+    }
+
+    fn completeness(&self, _: &PoolKey) -> Completeness {
+        // The claims are in the cluster of the Nodes.
+        Completeness::Certain
+    }
+
+    fn trouble(&self, pool: &PoolKey) -> Option<String> {
+        let seen = self.seen();
+        seen.get(pool)?.values().find_map(|claim| claim.trouble.clone())
+    }
+
+    fn explain<'a>(&'a self, pool: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<String>> {
+        async move {
+            let (uid, words) = {
+                let seen = self.seen();
+                let claim = seen.get(pool)?.get(name)?;
+                (claim.uid.clone(), claim.words.clone())
+            };
+            match words {
+                Some(words) => Some(words),
+                None => events::last_warning(&self.events, &uid?).await,
+            }
+        }
+        .boxed()
+    }
+
+    fn create<'a>(
+        &'a self,
+        request: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        async move {
+            self.node_source(&request.spec.provider)?;
+            let provider = request.spec.provider.karpenter.clone().unwrap_or_default();
+            let MachineRequest { pool, name, spec, existing: _ } = request;
+            let claim = NodeClaim::of((&self.cluster, pool), name, spec, &provider, requests(spec)?);
+            match self.writer.create(&self.claims, &claim).await {
+                Ok(Created::Created(claim)) => {
+                    self.made(pool, name, &claim);
+                    Ok(None)
+                }
+                Ok(Created::AlreadyExists) => match self.get(pool, name).await? {
+                    Some(_) => Ok(None),
+                    None => Err(ProviderError::Transient(format!("NodeClaim {name} has just been deleted"))),
+                },
+                Err(error) => Err(ADVICE.of_write(&error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        async move {
+            let of_pool = ListParams::default().labels(&node_claim::selector(pool));
+            let claims = self.claims.list(&of_pool).await.map_err(|error| ADVICE.of_read(&error))?;
+            self.remember(pool, &claims.items);
+            Ok(claims.items.into_iter().map(|claim| claim.listed(&self.cluster)).collect())
+        }
+        .boxed()
+    }
+
+    fn delete<'a>(
+        &'a self,
+        pool: &'a PoolKey,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        async move {
+            // Karpenter keeps a claim until its machine is gone. Nothing but the absence of a claim says so: pods are given up
+            // on this answer, also when they may still run.
+            let Some(claim) = self.get(pool, name).await? else { return Ok(Deletion::Gone) };
+            match self.writer.delete(&self.claims, &claim).await {
+                Ok(DeleteOutcome::Gone) => Ok(Deletion::Gone),
+                // Karpenter's own finalizer keeps the Node until the machine is gone, and the claim waits for the Node.
+                Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) if claim.is_registered() => {
+                    Ok(Deletion::HandedOver)
+                }
+                Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) => Ok(Deletion::Started),
+                Ok(DeleteOutcome::Conflict(_)) => Err(ProviderError::Transient(format!(
+                    "NodeClaim {name} has just been replaced by another one"
+                ))),
+                Err(error) => Err(ADVICE.of_write(&error)),
+            }
+        }
+        .boxed()
+    }
+
+    fn forget(&self, pool: &PoolKey) {
+        self.seen().remove(pool);
+    }
+}

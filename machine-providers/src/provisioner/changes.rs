@@ -1,0 +1,122 @@
+//! Calls that change something at a provider: a machine more, one less, another number of them.
+
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::NodePool;
+use shared_crds::v1alpha1::ProviderSpec;
+
+use super::Provisioner;
+use crate::keys::PoolKey;
+use crate::selected::{Selected, SizeChange, in_time, reference_of};
+use crate::supply::{Absence, Size};
+use crate::{CALL_LIMIT, Deletion, MachineRequest, ProviderError};
+
+impl Provisioner {
+    /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
+    ///
+    /// Fails as the provider does; with [`ProviderError::Invalid`] when the spec selects none that makes machines by name; with
+    /// [`ProviderError::Conflict`] when this process does not lead, and then nothing was asked; and with
+    /// [`ProviderError::Unreachable`] when there was no answer in time, or the lease was lost during the call.
+    pub async fn create(
+        &self,
+        request: MachineRequest<'_>,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, ProviderError> {
+        self.may_change()?;
+        let (key, name) = (request.pool, request.name);
+        let reference = reference_of(&request.spec.provider)?;
+        let Selected::Named(provider) = self.known(&reference)? else {
+            return Err(ProviderError::Invalid(format!("{reference} makes no machine by name")));
+        };
+        self.failures.asking(key, &reference);
+        let created = self.leading(in_time(provider.call_limit(), provider.create(request, now))).await;
+        match &created {
+            Ok(_) => self.failures.accepted(key, name),
+            Err(ProviderError::Unreachable(_)) => self.failures.unanswered(key, name, now),
+            Err(_) => {}
+        }
+        created
+    }
+
+    /// Changes the number of machines of a provider that keeps one. [`ProviderError::Conflict`] also when the number is not `from`
+    /// any more, and [`ProviderError::Invalid`] when the spec selects a provider that keeps none; otherwise fails as
+    /// [`Self::create`] does.
+    pub async fn resize(
+        &self,
+        key: &PoolKey,
+        spec: &ProviderSpec,
+        from: Size,
+        change: SizeChange<'_>,
+    ) -> Result<(), ProviderError> {
+        self.may_change()?;
+        let reference = reference_of(spec)?;
+        let Selected::Sized(provider, name) = self.known(&reference)? else {
+            return Err(ProviderError::Invalid(format!("{reference} keeps no number of machines")));
+        };
+        self.failures.asking(key, &reference);
+        match change {
+            SizeChange::Grow(by) => {
+                self.leading(in_time(CALL_LIMIT, provider.grow(key, name, from, by))).await
+            }
+            SizeChange::Without(machines) => {
+                for machine in machines {
+                    self.ids.deleted(key, machine);
+                }
+                self.leading(in_time(CALL_LIMIT, provider.shrink(key, name, from, machines))).await
+            }
+            SizeChange::Keep(machine) => self.leading(in_time(CALL_LIMIT, provider.keep(key, machine))).await,
+        }
+    }
+
+    /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
+    /// provider, if that is known. That it is gone is believed where `absence` says so, or where this process has seen its
+    /// deletion begin; otherwise that is [`ProviderError::Unreachable`]. A machine that carries another cluster is left alone:
+    /// [`ProviderError::Transient`]. The other errors are those of [`Self::create`].
+    pub async fn delete(
+        &self,
+        key: &PoolKey,
+        pool: Option<&NodePool>,
+        made_by: Option<&str>,
+        name: &str,
+        absence: &Absence,
+    ) -> Result<Deletion, ProviderError> {
+        let deletion = self.delete_unchecked(key, pool, made_by, name).await?;
+        match (deletion, absence) {
+            (Deletion::Gone, Absence::Doubtful(why)) if !self.ids.has_begun_to_end(key, name) => {
+                Err(ProviderError::Unreachable(format!("it says that there is no machine {name}, but {why}")))
+            }
+            (Deletion::Gone, _) => {
+                self.ids.ended(key, name);
+                Ok(Deletion::Gone)
+            }
+            (begun, _) => {
+                self.ids.begins_to_end(key, name);
+                Ok(begun)
+            }
+        }
+    }
+
+    async fn delete_unchecked(
+        &self,
+        key: &PoolKey,
+        pool: Option<&NodePool>,
+        made_by: Option<&str>,
+        name: &str,
+    ) -> Result<Deletion, ProviderError> {
+        self.may_change()?;
+        self.foreign.may_delete(key, name)?;
+        self.failures.unwanted(key, name);
+        if let Some(reference) = made_by {
+            return self.leading(self.known(reference)?.delete(key, name)).await;
+        }
+        if let Some(pool) = pool {
+            // Without its provider it is not known whether there is a machine, so its Node is kept.
+            self.known(&reference_of(&pool.spec.provider)?)?;
+        }
+        self.ids.deleted(key, name);
+        let mut deletion = Deletion::Gone;
+        for reference in self.responsible(key, pool) {
+            deletion = deletion.max(self.leading(self.known(&reference)?.delete(key, name)).await?);
+        }
+        Ok(deletion)
+    }
+}

@@ -1,0 +1,498 @@
+//! Tests of `provisioner`.
+
+use std::sync::Mutex;
+
+use futures::future::BoxFuture;
+use shared_crds::conditions::Reason;
+use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
+use shared_runtime::clock::Clock;
+
+use super::*;
+use crate::exec::Program;
+use crate::hash;
+use crate::slots::{Slots, Whose};
+use crate::supply::{Absence, KnownAs};
+use crate::testing::{at, cluster, key, pool, prefix};
+use crate::{Deletion, MachineRequest};
+
+async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
+    let mut pool = pool(1);
+    pool.metadata.generation = Some(generation);
+    provisioner.supply(&key(), Some(&pool), None, |_| false, at(second)).await
+}
+
+/// The name of the pool's machine in this slot.
+fn slot(number: u32) -> String {
+    format!("{}{number}", prefix())
+}
+
+#[tokio::test]
+async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Simulated::default())]);
+    let provider = SimulatedProvider { failure_percent: 100, ..SimulatedProvider::default() };
+    let spec = NodePoolSpec {
+        provider: ProviderSpec { simulated: Some(provider), ..ProviderSpec::default() },
+        ..NodePoolSpec::default()
+    };
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
+    provisioner.create(request, at(0)).await.unwrap();
+    let (first, failures) = supply(&provisioner, 1, 0).await;
+    assert_eq!(failures.len(), 1);
+    assert!(!first.may_request(at(4)) && first.may_request(at(5)) && first.machines.is_empty());
+    let (second, failures) = supply(&provisioner, 1, 5).await;
+    assert!(failures.is_empty());
+    assert_eq!(second.failure, first.failure);
+}
+
+/// A provider with one answer to every list, which never answers anything else.
+struct Stub(Option<Result<Vec<ListedMachine>, ProviderError>>);
+
+impl NamedProvider for Stub {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Kubelet)
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        match self.0.clone() {
+            Some(answer) => Box::pin(std::future::ready(answer)),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+fn running(name: &str, provider_id: Option<&str>) -> ListedMachine {
+    let provider_id = provider_id.map(str::to_owned);
+    ListedMachine {
+        name: name.to_owned(),
+        progress: Progress::Running,
+        provider_id,
+        template_hash: None,
+        cluster: None,
+        known_as: KnownAs::default(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_follows_from_a_list_that_is_never_answered() {
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(None))]);
+    let (first, failures) = supply(&provisioner, 1, 0).await;
+    assert!(matches!(&failures[..], [ProviderError::Unreachable(_)]), "{failures:?}");
+    assert!(first.is_unknown && !first.may_request(at(1000)));
+    assert!(first.removals_wait.is_some(), "a node might begin to leave");
+    assert_eq!(first.failure.as_ref().unwrap().reason, Reason::ProviderUnreachable);
+    // The backoff is that of one failure, however often the list is tried meanwhile.
+    let (second, _) = supply(&provisioner, 1, 4).await;
+    assert_eq!(second.failure, first.failure);
+    let deleted = provisioner.delete(&key(), Some(&pool(1)), None, "a", &Absence::Credible).await;
+    assert!(matches!(deleted, Err(ProviderError::Unreachable(_))), "{deleted:?}");
+}
+
+#[tokio::test]
+async fn nothing_follows_from_a_list_that_cannot_be_true() {
+    let (a, b) = (slot(0), slot(1));
+    for (list, lie) in [
+        (vec![running("other-0", None)], "which is not a machine of this pool"),
+        (vec![running(&a, None), running(&a, None)], "twice"),
+        (vec![running(&a, Some("x")), running(&b, Some("x"))], "the same provider ID"),
+    ] {
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+        let (supply, failures) = supply(&provisioner, 1, 0).await;
+        assert!(supply.is_unknown && supply.machines.is_empty(), "{lie}");
+        assert!(failures[0].to_string().contains(lie), "{failures:?}");
+    }
+    let list = vec![running(&a, None), running(&b, None)];
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+    assert_eq!(supply(&provisioner, 1, 0).await.0.machines.len(), 2);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_has_no_machines_and_is_asked_for_none() {
+    let absent = Err(ProviderError::Absent("there is no such thing".to_owned()));
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(absent)))]);
+    let (supply, failures) = supply(&provisioner, 1, 0).await;
+    assert!(!supply.is_unknown && supply.machines.is_empty() && !supply.may_request(at(4)));
+    assert_eq!(failures[0].reason(), Reason::InvalidSpec);
+}
+
+#[tokio::test]
+async fn a_failed_machine_with_a_node_is_not_deleted() {
+    let failed = ListedMachine {
+        progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
+        ..running(&slot(0), None)
+    };
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, at(0)).await;
+    assert!(failures.is_empty() && supply.machines[0].state == MachineState::Running, "{failures:?}");
+}
+
+#[tokio::test]
+async fn a_machine_that_was_accepted_and_is_not_listed_is_a_failure() {
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![]))))]);
+    provisioner.failures.accepted(&key(), &slot(0));
+    let (first, failures) = supply(&provisioner, 1, 0).await;
+    assert!(failures[0].to_string().contains("does not list it"), "{failures:?}");
+    assert!(!first.is_unknown && !first.may_request(at(4)) && first.may_request(at(5)));
+    assert!(supply(&provisioner, 1, 5).await.1.is_empty(), "it is said once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_without_an_answer_may_come_late() {
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![]))))]);
+    let spec = pool(1).spec;
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
+    let created = provisioner.create(request, at(0)).await;
+    assert!(matches!(created, Err(ProviderError::Unreachable(_))), "{created:?}");
+    assert!(supply(&provisioner, 1, 1).await.0.uncertain_until.is_some());
+    assert_eq!(supply(&provisioner, 1, 1000).await.0.uncertain_until, None);
+}
+
+#[tokio::test]
+async fn the_pool_of_a_node_is_the_one_that_lists_its_machine() {
+    let machine = running(&slot(0), Some("x://0"));
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![machine]))))]);
+    let mut node = Node::default();
+    node.spec.get_or_insert_default().provider_id = Some("x://0".to_owned());
+    assert_eq!(provisioner.awaiting(&node), None);
+    supply(&provisioner, 1, 0).await;
+    assert_eq!(provisioner.awaiting(&node), Some(key()));
+    provisioner.forget(&key());
+    assert_eq!(provisioner.awaiting(&node), None);
+}
+
+#[tokio::test]
+async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
+    let program: Program = "rack=/no/such/program".parse().unwrap();
+    let provisioner = Provisioner::with(
+        cluster(),
+        vec![Box::new(Simulated::default()), Box::new(Exec::new(program, cluster()))],
+    );
+    let simulated = pool(1);
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &simulated.spec, existing: 0 };
+    provisioner.create(request, at(0)).await.unwrap();
+    let mut changed = pool(1);
+    let exec = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
+    changed.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };
+    let former = async || {
+        let (supply, failures) = provisioner.supply(&key(), Some(&changed), None, |_| false, at(0)).await;
+        assert!(failures[0].to_string().contains("cannot be started"), "{failures:?}");
+        supply.former
+    };
+    assert_eq!(former().await, ["simulated".to_owned()].into());
+    provisioner
+        .delete(&key(), Some(&changed), Some("simulated"), &slot(0), &Absence::Credible)
+        .await
+        .unwrap();
+    assert_eq!(former().await, BTreeSet::new());
+}
+
+#[tokio::test]
+async fn a_provider_that_was_asked_before_a_crash_is_remembered_when_it_lists_a_machine() {
+    for (machines, remembered) in [(vec![], vec![]), (vec![running(&slot(0), None)], vec!["simulated"])] {
+        let restarted = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(machines))))]);
+        supply(&restarted, 1, 0).await;
+        assert_eq!(restarted.remembered(&key()).providers, remembered);
+    }
+}
+
+#[tokio::test]
+async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Simulated::default())]);
+    let unknown = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
+    for (provider, message) in [
+        (ProviderSpec::default(), "it does not set exactly one provider that this version knows"),
+        (
+            ProviderSpec { exec: Some(unknown), ..ProviderSpec::default() },
+            "it is exec.rack, and nodepool-operator has simulated; its flag --exec-provider configures programs",
+        ),
+    ] {
+        let message = format!("spec.provider is invalid: {message}");
+        let mut pool = pool(1);
+        pool.spec.provider = provider;
+        let (supply, failures) = provisioner.supply(&key(), Some(&pool), None, |_| false, at(0)).await;
+        assert!(failures.is_empty() && supply.machines.is_empty());
+        assert_eq!(supply.source, Err(message.clone()));
+        let deleted = provisioner.delete(&key(), Some(&pool), None, "a", &Absence::Credible).await;
+        assert_eq!(deleted.unwrap_err().to_string(), message, "its machine is not known to be gone");
+    }
+    assert_eq!(provisioner.delete(&key(), None, None, "a", &Absence::Credible).await, Ok(Deletion::Gone));
+}
+
+#[tokio::test]
+async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
+    let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+    let standby =
+        Provisioner::with(cluster(), vec![Box::new(Simulated::default())]).fenced(Fence::standby(clock));
+    let spec = pool(1).spec;
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
+    assert_eq!(standby.create(request, at(0)).await, Err(ProviderError::Conflict));
+    for made_by in [None, Some("simulated")] {
+        let deleted = standby.delete(&key(), Some(&pool(1)), made_by, &slot(0), &Absence::Credible).await;
+        assert_eq!(deleted, Err(ProviderError::Conflict));
+    }
+    assert!(supply(&standby, 1, 0).await.0.machines.is_empty());
+}
+
+#[tokio::test]
+async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
+    let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(listed))]);
+    let rival = PoolKey { name: "older".into(), ..key() };
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), Some(&rival), |_| false, at(0)).await;
+    assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
+    assert!(failures[0].to_string().contains("is used by the pool default/older already"), "{failures:?}");
+}
+
+#[tokio::test]
+async fn a_lie_of_the_simulated_provider_is_said_and_the_truth_ends_it() {
+    use shared_crds::v1alpha1::ProviderLie;
+
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Simulated::default())]);
+    let pool_with = |lie| {
+        let mut pool = pool(1);
+        pool.spec.provider.simulated = Some(SimulatedProvider { lie, ..SimulatedProvider::default() });
+        pool
+    };
+    let truth = pool_with(None);
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &truth.spec, existing: 0 };
+    provisioner.create(request, at(0)).await.unwrap();
+    for (second, lie, said, machines) in [
+        (0, ProviderLie::EmptyList, Some("accepted the creation"), Some(0)),
+        (100, ProviderLie::DoubleName, Some("twice"), None),
+        (200, ProviderLie::ForeignName, Some("which is not a machine of this pool"), None),
+        (300, ProviderLie::EmptyList, None, Some(0)),
+    ] {
+        let lying = pool_with(Some(lie));
+        let (found, failures) = provisioner.supply(&key(), Some(&lying), None, |_| false, at(second)).await;
+        let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        assert_eq!(failures.len(), usize::from(said.is_some()), "{lie:?}: {failures:?}");
+        assert!(said.is_none_or(|said| failures[0].contains(said)), "{lie:?}: {failures:?}");
+        assert_eq!((!found.is_unknown).then_some(found.machines.len()), machines, "{lie:?}");
+        let (found, _) = provisioner.supply(&key(), Some(&truth), None, |_| false, at(second)).await;
+        assert_eq!((found.is_unknown, found.machines.len()), (false, 1), "{lie:?}");
+    }
+}
+
+/// A provider of one machine that starts, until it is given up.
+struct GivesUp(std::sync::atomic::AtomicBool);
+
+impl NamedProvider for GivesUp {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Kubelet)
+    }
+
+    fn trouble(&self, _: &PoolKey) -> Option<String> {
+        Some("no host is free".to_owned())
+    }
+
+    fn explain<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<String>> {
+        Box::pin(std::future::ready(Some(format!("no host was free for {name}"))))
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        let starting = ListedMachine { progress: Progress::Starting(None), ..running(&slot(0), None) };
+        let is_gone = self.0.swap(true, std::sync::atomic::Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Some(starting).filter(|_| !is_gone).into_iter().collect())))
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        Box::pin(std::future::ready(Ok(Deletion::Started)))
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+#[tokio::test]
+async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers_words_unless_it_was_withdrawn()
+ {
+    for is_withdrawn in [false, true] {
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(GivesUp(false.into()))]);
+        let pool = pool(1);
+        let request = MachineRequest { pool: &key(), name: &slot(0), spec: &pool.spec, existing: 0 };
+        provisioner.create(request, at(0)).await.unwrap();
+        let (starts, failures) = supply(&provisioner, 1, 0).await;
+        assert_eq!((starts.machines.len(), starts.trouble.as_deref()), (1, Some("no host is free")));
+        assert_eq!(failures, []);
+        if is_withdrawn {
+            provisioner.delete(&key(), Some(&pool), None, &slot(0), &Absence::Credible).await.unwrap();
+        }
+        let (gone, _) = supply(&provisioner, 1, 5).await;
+        let said = format!(
+            "the provider failed: it accepted the creation of {name} and does not list it: no host was free for {name}",
+            name = slot(0)
+        );
+        let said = (!is_withdrawn).then_some(said);
+        assert_eq!(gone.failure.map(|failure| failure.message), said, "{is_withdrawn}");
+    }
+}
+
+fn carrying(cluster: Option<&str>, name: &str) -> ListedMachine {
+    ListedMachine { cluster: cluster.map(str::to_owned), ..running(name, None) }
+}
+
+/// The name of the pool's machine in this slot as every cluster called it until version 0.2.
+fn undivided(number: u32) -> String {
+    let (mine, theirs) = (Slots::of(&cluster(), &key()), Slots::of(&"there".into(), &key()));
+    let name = format!("web-{}-{number}", hash::short("default/web"));
+    assert_eq!((mine.whose(&name), theirs.whose(&name)), (Whose::Undivided, Whose::Undivided));
+    name
+}
+
+#[tokio::test]
+async fn what_carries_another_cluster_is_neither_listed_nor_deleted() {
+    let (there, old) = (Slots::of(&"there".into(), &key()), undivided(0));
+    let by_name = format!("{}0", there.prefix());
+    let list = vec![
+        carrying(Some("here"), &slot(0)),
+        carrying(None, &slot(1)),
+        carrying(Some("there"), &slot(2)),
+        carrying(Some("there"), &old),
+        carrying(Some("there"), "of-any-name"),
+        carrying(None, &by_name),
+    ];
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+    let (supply, failures) = supply(&provisioner, 1, 0).await;
+    let names: Vec<&str> = supply.machines.iter().map(|machine| &*machine.name).collect();
+    assert_eq!((names, failures.len()), (vec![&*slot(0), &*slot(1)], 0));
+    assert!(supply.unproven.is_empty() && !supply.is_unknown);
+    let foreign: Vec<&str> = supply.foreign.keys().map(String::as_str).collect();
+    let mut expected = [&*slot(2), &*old, "of-any-name", &*by_name].map(str::to_owned);
+    expected.sort();
+    assert_eq!(foreign, expected);
+    // Of those whose names are this pool's, one is named.
+    let trouble = supply.trouble.unwrap();
+    assert!(trouble.contains(&slot(2)) && trouble.contains("carries the cluster there"), "{trouble}");
+    for name in expected {
+        for made_by in [None, Some("simulated")] {
+            let refused = provisioner
+                .delete(&key(), Some(&pool(1)), made_by, &name, &Absence::Credible)
+                .await
+                .unwrap_err();
+            assert!(refused.to_string().contains("is left alone"), "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_of_old_proves_nothing_without_a_node_here() {
+    let failed = |name: &str| ListedMachine {
+        progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
+        ..carrying(None, name)
+    };
+    let list = vec![
+        carrying(None, &undivided(0)),
+        carrying(None, &undivided(1)),
+        carrying(Some("here"), &undivided(2)),
+        failed(&undivided(3)),
+        carrying(Some("here"), &format!("{}4", Slots::of(&"before".into(), &key()).prefix())),
+    ];
+    // Its deletion would not return.
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+    let has_node = |machine: &ListedMachine| machine.name == undivided(1);
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), None, has_node, at(0)).await;
+    assert_eq!((supply.machines.len(), failures.len(), supply.foreign.len()), (5, 0, 0));
+    assert_eq!(supply.unproven, [undivided(0), undivided(3)].into());
+}
+
+#[tokio::test]
+async fn of_a_name_that_two_clusters_use_each_deletes_its_own_machine() {
+    let list = vec![carrying(Some("here"), &undivided(0)), carrying(Some("there"), &undivided(0))];
+    for list in [list.clone(), list.into_iter().rev().collect()] {
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
+        let (supply, _) = supply(&provisioner, 1, 0).await;
+        assert_eq!((supply.machines.len(), supply.foreign.len()), (1, 0));
+    }
+}
+
+/// A provider whose machine `a` is there until it has been deleted as often as this.
+struct Ending(Mutex<u32>);
+
+impl NamedProvider for Ending {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Kubelet)
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        let mut left = self.0.lock().unwrap();
+        let deletion = if *left == 0 { Deletion::Gone } else { Deletion::Started };
+        *left = left.saturating_sub(1);
+        Box::pin(std::future::ready(Ok(deletion)))
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+#[tokio::test]
+async fn a_machine_that_its_provider_does_not_know_is_not_taken_for_one_that_is_gone() {
+    let doubtful = Absence::Doubtful("its list is empty".to_owned());
+    let ended = async |passes: u32, absence: &Absence| {
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Ending(Mutex::new(passes)))]);
+        let mut last = Ok(Deletion::Started);
+        for _ in 0..=passes {
+            last = provisioner.delete(&key(), Some(&pool(1)), Some("simulated"), "a", absence).await;
+        }
+        last
+    };
+    assert_eq!(ended(0, &Absence::Credible).await, Ok(Deletion::Gone));
+    let error = ended(0, &doubtful).await.unwrap_err();
+    assert!(matches!(error, ProviderError::Unreachable(_)), "{error}");
+    assert!(error.to_string().contains("no machine a, but its list is empty"), "{error}");
+    assert_eq!(ended(2, &doubtful).await, Ok(Deletion::Gone), "this process has seen it end");
+}

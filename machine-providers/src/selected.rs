@@ -1,0 +1,160 @@
+//! One call to a provider of either shape: in time, and with a list that can be true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::ProviderSpec;
+use shared_runtime::place;
+
+use super::origin::{self, Sorted};
+use super::{CALL_LIMIT, Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
+use crate::keys::{ClusterId, PoolKey};
+use crate::supply::{Completeness, NodeTraits, Size};
+
+/// How long a call keeps the place of its pool's pass in the loop. Most answers come within this time. Without its place, the
+/// pass waits for the answer beside the passes of other pools, however many providers hang.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A provider, by what it can be asked for.
+#[derive(Clone, Copy)]
+pub(super) enum Selected<'a> {
+    /// It makes machines by name.
+    Named(&'a dyn NamedProvider),
+    /// It keeps a number of them, in the set of this name.
+    Sized(&'a dyn SizedProvider, &'a str),
+}
+
+/// The machines of one provider.
+#[derive(Default)]
+pub(super) struct Listing {
+    /// The machines, and whether each carries a mark by which it goes first.
+    pub machines: Vec<(ListedMachine, bool)>,
+    /// Names of those that carry no cluster, and a name that all clusters use.
+    pub unproven: BTreeSet<String>,
+    /// Those of other clusters, by name, with what they carry.
+    pub foreign: BTreeMap<String, String>,
+    /// The number that the provider keeps.
+    pub size: Option<Size>,
+    /// Who wrote it last.
+    pub size_writer: Option<String>,
+    /// Capacity of one machine, as far as the provider says it.
+    pub capacity: BTreeMap<String, Quantity>,
+    /// By the machine's name, the Nodes that differ from the pool's template.
+    pub traits: BTreeMap<String, NodeTraits>,
+    /// Why a machine does not start, in the words of whoever makes it.
+    pub trouble: Option<String>,
+    /// Why no machine may be removed now.
+    pub removals_wait: Option<String>,
+    /// How the provider says that it replaces machines.
+    pub rolling: Option<String>,
+    /// What the absence of a machine means.
+    pub completeness: Completeness,
+}
+
+impl Listing {
+    /// Takes the machines out, and the names of those that carry no cluster; those of other clusters are added to `foreign`.
+    pub(super) fn take_machines(
+        &mut self,
+        foreign: &mut BTreeMap<String, String>,
+    ) -> (Vec<(ListedMachine, bool)>, BTreeSet<String>) {
+        foreign.append(&mut self.foreign);
+        (std::mem::take(&mut self.machines), std::mem::take(&mut self.unproven))
+    }
+}
+
+impl Selected<'_> {
+    /// Lists the pool's machines. `spec` is that of a pool that selects this provider.
+    pub(super) async fn list(
+        self,
+        (cluster, key): (&ClusterId, &PoolKey),
+        spec: Option<&ProviderSpec>,
+        now: Timestamp,
+    ) -> Result<Listing, ProviderError> {
+        match self {
+            Self::Named(provider) => {
+                if let Some(spec) = spec {
+                    provider.spec_is(key, spec);
+                }
+                let listed = in_time(provider.call_limit(), provider.list(key, now)).await?;
+                let Sorted { machines, unproven, foreign, collision } = origin::sort(cluster, key, listed)?;
+                let machines = machines.into_iter().map(|machine| (machine, false)).collect();
+                let (traits, trouble) = (provider.traits(key), provider.trouble(key).or(collision));
+                let completeness = provider.completeness(key);
+                Ok(Listing {
+                    machines,
+                    unproven,
+                    foreign,
+                    traits,
+                    trouble,
+                    completeness,
+                    ..Listing::default()
+                })
+            }
+            Self::Sized(provider, name) => {
+                let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
+                    in_time(CALL_LIMIT, provider.list(key, name)).await?;
+                let size = Some(size);
+                Ok(Listing {
+                    machines,
+                    size,
+                    size_writer,
+                    capacity,
+                    removals_wait,
+                    rolling,
+                    completeness,
+                    ..Listing::default()
+                })
+            }
+        }
+    }
+
+    /// Why the machine did not come, or was given up; `None` when nobody says so in time.
+    pub(super) async fn explain(self, key: &PoolKey, machine: &str) -> Option<String> {
+        match self {
+            Self::Named(provider) => in_time(provider.call_limit(), provider.explain(key, machine).map(Ok))
+                .await
+                .unwrap_or_default(),
+            Self::Sized(..) => None,
+        }
+    }
+
+    /// Deletes one.
+    pub(super) async fn delete(self, key: &PoolKey, machine: &str) -> Result<Deletion, ProviderError> {
+        match self {
+            Self::Named(provider) => in_time(provider.call_limit(), provider.delete(key, machine)).await,
+            Self::Sized(provider, name) => in_time(CALL_LIMIT, provider.delete(key, name, machine)).await,
+        }
+    }
+}
+
+/// A change of the number of machines that a provider keeps.
+#[derive(Clone, Copy, Debug)]
+pub enum SizeChange<'a> {
+    /// So many more.
+    Grow(i32),
+    /// These have to go.
+    Without(&'a [String]),
+    /// No change: this one need not go any more.
+    Keep(&'a str),
+}
+
+/// What the spec selects.
+pub(super) fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError> {
+    spec.reference().ok_or_else(|| {
+        ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
+    })
+}
+
+/// The answer of a provider, which has to come within `limit`.
+pub(super) async fn in_time<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, ProviderError>>,
+) -> Result<T, ProviderError> {
+    let answer = place::lent(PATIENCE, tokio::time::timeout(limit, call)).await;
+    answer.unwrap_or_else(|_elapsed| {
+        Err(ProviderError::Unreachable(format!("no answer within {} s", limit.as_secs())))
+    })
+}
