@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 /// How long the browser may take for anything, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a page is watched before it is closed.
+const MOMENT: Duration = Duration::from_millis(50);
 /// Joins the pipes of the child to the descriptors that the browser reads and writes; `$0` is the browser.
 const JOIN: &str = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
@@ -178,7 +180,9 @@ impl Page {
     /// # Errors
     /// When the page threw, wrote an error on its console, or asked the network for anything.
     pub fn close(mut self) -> Result<()> {
-        self.eval("new Promise((done) => setTimeout(done, 50))")?;
+        // For what it does a moment later. A timer of the page would not run where scripts are off.
+        std::thread::sleep(MOMENT);
+        self.eval("0")?;
         ensure!(self.complaints.is_empty(), "{}", self.complaints.join("\n"));
         Ok(())
     }
