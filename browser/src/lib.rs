@@ -110,10 +110,9 @@ impl Page {
     /// The address of the page that is shown: another one after a link was followed.
     pub fn address(&mut self) -> Result<String> {
         // The browser answers, not the page, which may be on its way out.
-        let history = self.call("Page.getNavigationHistory", &json!({}))?;
-        let current = history["currentIndex"].as_u64().and_then(|index| usize::try_from(index).ok());
-        let shown = current.and_then(|index| history["entries"][index]["url"].as_str());
-        shown.map(str::to_owned).with_context(|| format!("no address in {history}"))
+        let target = self.call("Target.getTargetInfo", &json!({}))?;
+        let shown = target["targetInfo"]["url"].as_str();
+        shown.map(str::to_owned).with_context(|| format!("no address in {target}"))
     }
 
     /// What a JavaScript expression gives.

@@ -284,7 +284,7 @@ fn drawn(heads: &[String], rows: &[Vec<String>], writers: &str, column: usize) -
     let mut bars = Vec::new();
     for row in rows.iter().filter(|row| row[0] == writers) {
         let number = row[column].replace(',', "");
-        let number = number.split_whitespace().next().context("an empty cell")?.parse()?;
+        let number: f64 = number.split_whitespace().next().context("an empty cell")?.parse()?;
         bars.push((row[1].clone(), row[column].clone(), number));
     }
     let most = bars.iter().map(|(_, _, number)| *number).fold(0.0, f64::max);
