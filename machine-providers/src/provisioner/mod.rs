@@ -274,7 +274,6 @@ impl Provisioner {
         let supply = Supply {
             source,
             machines,
-            unproven: BTreeSet::new(),
             foreign,
             traits,
             trouble,
