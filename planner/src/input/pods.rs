@@ -85,7 +85,7 @@ pub(crate) fn is_unready(pod: &PodInfo) -> bool {
 
 /// Whether the pod, on a node, is a reason to keep that node: every pod except `DaemonSet` pods, mirror pods, finished
 /// pods and those that should have terminated long ago.
-pub(crate) fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
+pub fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
     is_workload(pod.shape().pod()) && !is_overdue(pod, now)
 }
 
