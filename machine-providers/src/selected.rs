@@ -1,6 +1,6 @@
 //! One call to a provider of either shape: in time, and with a list that can be true.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -32,8 +32,6 @@ pub(super) enum Selected<'a> {
 pub(super) struct Listing {
     /// The machines, and whether each carries a mark by which it goes first.
     pub machines: Vec<(ListedMachine, bool)>,
-    /// Names of those that carry no cluster, and a name that all clusters use.
-    pub unproven: BTreeSet<String>,
     /// Those of other clusters, by name, with what they carry.
     pub foreign: BTreeMap<String, String>,
     /// The number that the provider keeps.
@@ -55,13 +53,13 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Takes the machines out, and the names of those that carry no cluster; those of other clusters are added to `foreign`.
+    /// Takes the machines out; those of other clusters are added to `foreign`.
     pub(super) fn take_machines(
         &mut self,
         foreign: &mut BTreeMap<String, String>,
-    ) -> (Vec<(ListedMachine, bool)>, BTreeSet<String>) {
+    ) -> Vec<(ListedMachine, bool)> {
         foreign.append(&mut self.foreign);
-        (std::mem::take(&mut self.machines), std::mem::take(&mut self.unproven))
+        std::mem::take(&mut self.machines)
     }
 }
 
@@ -79,19 +77,11 @@ impl Selected<'_> {
                     provider.spec_is(key, spec);
                 }
                 let listed = in_time(provider.call_limit(), provider.list(key, now)).await?;
-                let Sorted { machines, unproven, foreign, collision } = origin::sort(cluster, key, listed)?;
+                let Sorted { machines, foreign, collision } = origin::sort(cluster, key, listed)?;
                 let machines = machines.into_iter().map(|machine| (machine, false)).collect();
                 let (traits, trouble) = (provider.traits(key), provider.trouble(key).or(collision));
                 let completeness = provider.completeness(key);
-                Ok(Listing {
-                    machines,
-                    unproven,
-                    foreign,
-                    traits,
-                    trouble,
-                    completeness,
-                    ..Listing::default()
-                })
+                Ok(Listing { machines, foreign, traits, trouble, completeness, ..Listing::default() })
             }
             Self::Sized(provider, name) => {
                 let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =

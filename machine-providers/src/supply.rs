@@ -127,9 +127,6 @@ pub struct Supply {
     pub source: Result<NodeSource, String>,
     /// Every machine that has not failed.
     pub machines: Vec<Machine>,
-    /// Names of those of [`Self::machines`] that may be another cluster's: neither do they carry a cluster, nor is there a
-    /// Node of theirs here. None of them is deleted.
-    pub unproven: BTreeSet<String>,
     /// The machines that the provider lists for the pool and that are another cluster's, by name, with what they carry.
     pub foreign: BTreeMap<String, String>,
     /// By the machine's name, the Nodes that are not as the template says.

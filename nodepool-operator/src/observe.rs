@@ -24,7 +24,7 @@ use shared_runtime::reflect::Unreadable;
 
 use crate::cache;
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Read};
 use crate::plan::membership::is_ready;
 use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
@@ -126,7 +126,7 @@ async fn nodes(
     }
     let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let live = listed("nodes", READ_LIMIT, list::list_kept(&api, &of_pool, kept)).await?;
+    let live = listed(Read::Nodes, READ_LIMIT, list::list_kept(&api, &of_pool, kept)).await?;
     ctx.visited(key);
     let unreadable = live.unreadable.into_iter().map(|node| node.name).collect();
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
@@ -237,26 +237,26 @@ pub(crate) async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<
     let namespace = pool.namespace.as_deref().unwrap_or_default();
     let pools = ApiResource::erase::<NodePool>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(ctx.client.clone(), namespace, &pools);
-    let what = "the pool";
+    let what = Read::Pool;
     tokio::time::timeout(READ_LIMIT, api.get_opt(&pool.name))
         .await
-        .map_err(|_| Error::ListTimeout { what, limit: READ_LIMIT })?
-        .map_err(|source| Error::List { what, source })
+        .map_err(|_| Error::ReadTimeout { what, limit: READ_LIMIT })?
+        .map_err(|source| Error::Read { what, source })
 }
 
 /// The result of `list`, which may take as long as `limit`.
 pub(crate) async fn listed<K>(
-    what: &'static str,
+    what: Read,
     limit: Duration,
     list: impl Future<Output = kube::Result<Listed<K>>>,
 ) -> Result<Listed<K>, Error> {
     if limit.is_zero() {
-        return Err(Error::ListTimeout { what, limit });
+        return Err(Error::ReadTimeout { what, limit });
     }
     tokio::time::timeout(limit, list)
         .await
-        .map_err(|_| Error::ListTimeout { what, limit })?
-        .map_err(|source| Error::List { what, source })
+        .map_err(|_| Error::ReadTimeout { what, limit })?
+        .map_err(|source| Error::Read { what, source })
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub const MEMBER_NAMESPACE_LABEL: &str = "tandem.node-restriction.kubernetes.io/
 /// Label on a Node that registered itself: the name of its machine, as its provider lists it. Without it the machine has
 /// the name of the Node. Like [`MEMBER_LABEL`], no kubelet can set it: it says which machine is deleted.
 pub const MACHINE_LABEL: &str = "tandem.node-restriction.kubernetes.io/machine";
-/// Label on a Node: the provider that made its machine, such as `simulated`. Nodes of version 0.1 do not have it.
+/// Label on a Node: the provider that made its machine, such as `simulated`.
 pub const PROVIDER_LABEL: &str = "tandem.node-restriction.kubernetes.io/provider";
 
 /// Annotation on a Node: hash of the pool's template that the node was made from.

@@ -146,7 +146,7 @@ impl Provisioner {
         let generation = pool.and_then(|pool| pool.metadata.generation);
         let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
-        let (mut own, mut unproven, mut foreign) = (Listing::default(), BTreeSet::new(), BTreeMap::new());
+        let (mut own, mut foreign) = (Listing::default(), BTreeMap::new());
         let (mut unlisted, mut absent) = (BTreeMap::new(), BTreeMap::new());
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
@@ -165,7 +165,7 @@ impl Provisioner {
                     self.failures.has_none_left(key, &reference);
                 }
                 Ok(mut listing) => {
-                    let (listed, without_cluster) = listing.take_machines(&mut foreign);
+                    let listed = listing.take_machines(&mut foreign);
                     if is_former {
                         former.insert(reference.clone());
                     } else {
@@ -179,15 +179,12 @@ impl Provisioner {
                     let failed = listed.iter().map(|(machine, _)| machine);
                     let failed: Vec<_> = failed
                         .filter(|it| matches!(it.progress, Progress::Failed(_)) && !has_node(it))
-                        .filter(|it| !without_cluster.contains(&it.name))
                         .cloned()
                         .collect();
                     let at = (generation, now);
                     let gone = self.end_failed(provider, key, &failed, at, &mut failures).await;
                     let has_failed = |name: &String| failed.iter().any(|machine| machine.name == *name);
                     for (machine, is_marked) in listed {
-                        let is_unproven = without_cluster.contains(&machine.name) && !has_node(&machine);
-                        unproven.extend(is_unproven.then(|| machine.name.clone()));
                         let state = match &machine.progress {
                             Progress::Failed(_) if gone.contains(&machine.name) => continue,
                             Progress::Failed(_) if has_failed(&machine.name) => MachineState::Deleting,
@@ -262,7 +259,6 @@ impl Provisioner {
         let uncertain_until = uncertain.into_iter().flatten().max();
         let Listing {
             machines: _,
-            unproven: _,
             foreign: _,
             size,
             size_writer,
@@ -278,7 +274,6 @@ impl Provisioner {
         let supply = Supply {
             source,
             machines,
-            unproven,
             foreign,
             traits,
             trouble,

@@ -72,7 +72,7 @@ async fn pods_that_stay_do_not_stop_the_removal_of_others_in_a_later_pass() {
 async fn an_eviction_without_an_answer_fails_the_pass() {
     let test = TestContext::new(|_, _| failure(504, "Timeout", "the request did not complete"));
     let error = carry_out(&test.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
-    assert!(matches!(error, Error::Write { what: "an eviction", .. }), "{error:?}");
+    assert!(matches!(error, Error::Write { what: Write::EvictPod, .. }), "{error:?}");
     assert!(test.requests().iter().all(|line| !line.contains("/pods/b/")), "{:?}", test.requests());
 }
 

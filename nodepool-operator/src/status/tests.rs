@@ -424,7 +424,7 @@ fn a_machine_that_cannot_be_deleted_shows_in_the_provisioning_condition_and_stal
     let message =
         "cannot delete a machine: the provider refuses the credentials of nodepool-operator: no".to_owned();
     let source = machine_providers::ProviderError::Unauthorized("no".to_owned());
-    let error = crate::error::Error::Provider { what: "a machine", source };
+    let error = crate::error::Error::Provider { what: crate::error::MachineCall::Delete, source };
     let rejected = error.rejection().unwrap();
     assert_eq!((rejected.write, &rejected.message), (RejectedWrite::Machine, &message));
     let applied = Applied { rejected: Some(rejected), extent: Extent::Failed, ..Applied::default() };
