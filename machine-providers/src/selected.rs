@@ -69,7 +69,8 @@ impl Selected<'_> {
     /// Lists the pool's machines. `spec` is that of a pool that selects this provider.
     pub(super) async fn list(
         self,
-        (cluster, key): (&ClusterId, &PoolKey),
+        cluster: &ClusterId,
+        key: &PoolKey,
         spec: Option<&ProviderSpec>,
         now: Timestamp,
     ) -> Result<Listing, ProviderError> {
