@@ -8,7 +8,7 @@ use shared_crds::NodePool;
 use super::Provisioner;
 use crate::keys::PoolKey;
 use crate::selected::{Listing, Selected};
-use crate::supply::{Machine, MachineState};
+use crate::supply::{Machine, MachineState, Supply};
 use crate::{ListedMachine, Progress, ProviderError};
 
 /// The pool whose machines are asked for, and when.
@@ -48,6 +48,14 @@ pub(super) struct Found {
     pub(super) unlisted: BTreeMap<String, String>,
     /// Why there is no provider, by its reference.
     pub(super) absent: BTreeMap<String, String>,
+}
+
+/// What is known beside the lists.
+pub(super) struct FromRecords {
+    /// Provider IDs of machines that were deleted.
+    pub(super) deleted_ids: BTreeSet<String>,
+    /// Why no machine may be removed, where the selected provider's list failed.
+    pub(super) own_unlisted: Option<String>,
 }
 
 impl Found {
@@ -146,5 +154,73 @@ impl Provisioner {
             found.failures.push(error);
         }
         deleted_ids
+    }
+
+    /// The supply, and the errors that were met on the way.
+    pub(super) fn supplied(
+        &self,
+        asked: AskedPool<'_>,
+        pool: Option<&NodePool>,
+        found: Found,
+        records: FromRecords,
+    ) -> (Supply, Vec<ProviderError>) {
+        let AskedPool { key, generation, now } = asked;
+        let FromRecords { deleted_ids, own_unlisted } = records;
+        let Found {
+            machines,
+            failures,
+            is_unknown,
+            former,
+            shown: _,
+            own,
+            unproven,
+            foreign,
+            unlisted,
+            absent,
+        } = found;
+        let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
+        self.failures.spec_is(key, generation);
+        let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
+        let passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
+        let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
+        let uncertain_until = uncertain.into_iter().flatten().max();
+        let Listing {
+            machines: _,
+            unproven: _,
+            foreign: _,
+            size,
+            size_writer,
+            capacity,
+            traits,
+            trouble,
+            removals_wait,
+            rolling,
+            completeness,
+        } = own;
+        let removals_wait = removals_wait.or(own_unlisted);
+        let supply = Supply {
+            source,
+            machines,
+            unproven,
+            foreign,
+            traits,
+            trouble,
+            is_unknown,
+            size,
+            size_writer,
+            capacity,
+            completeness,
+            unlisted,
+            absent,
+            removals_wait,
+            rolling,
+            uncertain_until,
+            deleted_ids,
+            former,
+            taken,
+            passed_over,
+            failure,
+        };
+        (supply, failures)
     }
 }

@@ -15,7 +15,7 @@ use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
-use self::found::{AskedPool, Found, Lister};
+use self::found::{AskedPool, Found, FromRecords, Lister};
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
 use super::exec::Exec;
@@ -24,7 +24,7 @@ use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::origin::Foreign;
 pub use super::selected::SizeChange;
-use super::selected::{Listing, Selected, reference_of};
+use super::selected::{Selected, reference_of};
 use super::simulated::Simulated;
 use super::{ListedMachine, NamedProvider, ProviderError, SizedProvider};
 use crate::keys::{ClusterId, PoolKey};
@@ -175,72 +175,18 @@ impl Provisioner {
         } else {
             self.all_listed(asked, pool, &mut found).await
         };
-        let Found {
-            machines,
-            failures,
-            is_unknown,
-            former,
-            shown: _,
-            own,
-            unproven,
-            foreign,
-            unlisted,
-            absent,
-        } = found;
         // Machines that were requested together often fail together, and a list that fails is repeated with every pass:
         // one failure until its backoff is over.
         let in_force = self.last_failure(key).is_some_and(|failure| failure.retry_at > now);
-        if let Some(error) = failures.first().filter(|_| !in_force) {
+        if let Some(error) = found.failures.first().filter(|_| !in_force) {
             self.record_failure(key, generation, error.reason(), error.to_string(), now);
         }
-        let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
-        self.failures.spec_is(key, generation);
-        let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
-        let passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
-        let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
-        let uncertain_until = uncertain.into_iter().flatten().max();
-        let Listing {
-            machines: _,
-            unproven: _,
-            foreign: _,
-            size,
-            size_writer,
-            capacity,
-            traits,
-            trouble,
-            removals_wait,
-            rolling,
-            completeness,
-        } = own;
-        let own_list = current.flatten().and_then(|current| unlisted.get(&current));
-        let removals_wait = removals_wait.or_else(|| own_list.map(|why| unlisted_machines(why)));
-        let supply = Supply {
-            source,
-            machines,
-            unproven,
-            foreign,
-            traits,
-            trouble,
-            is_unknown,
-            size,
-            size_writer,
-            capacity,
-            completeness,
-            unlisted,
-            absent,
-            removals_wait,
-            rolling,
-            uncertain_until,
-            deleted_ids,
-            former,
-            taken,
-            passed_over,
-            failure,
-        };
-        (supply, failures)
+        let own_list = current.flatten().and_then(|current| found.unlisted.get(&current));
+        let own_unlisted = own_list.map(|why| unlisted_machines(why));
+        self.supplied(asked, pool, found, FromRecords { deleted_ids, own_unlisted })
     }
 
-    /// Why the machine `name` did not come, or was given up, in the words of whoever makes it.
+    /// Why the machine `name` did not come, or was given up, in its provider's words.
     pub async fn explain(&self, key: &PoolKey, spec: &ProviderSpec, name: &str) -> Option<String> {
         self.known(&spec.reference()?).ok()?.explain(key, name).await
     }

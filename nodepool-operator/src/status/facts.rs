@@ -60,7 +60,7 @@ pub(crate) struct Facts {
     pub provisioning: ProvisioningStatus,
     /// Why nodes are not being made; `None` without a failure.
     pub failure: Option<ProvisioningFailure>,
-    /// Why a requested machine does not start, in the words of whoever makes it; `None` when nobody says so.
+    /// Why a requested machine does not start, in its provider's words; `None` when the provider does not say so.
     pub trouble: Option<String>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
