@@ -226,6 +226,13 @@ fn repair_waits(plan: &Plan, staying: &[&Member]) -> Option<String> {
     }
 }
 
+/// The `staying` nodes that are not drained again for a while, and those that were given back in this pass.
+fn given_back(pool: &NodePool, staying: &[&Member], applied: &Applied, now: Timestamp) -> Vec<String> {
+    let resting = sizing::resting(pool, staying.iter().copied(), now);
+    let resting = resting.into_iter().map(|(node, _)| node.to_owned());
+    resting.chain(applied.given_back.iter().cloned()).collect()
+}
+
 fn waits_for_place(step: &NodeStep) -> bool {
     matches!(&step.action, NodeAction::Drain(step) if step.waits_for_place())
 }
@@ -240,11 +247,9 @@ impl Facts {
     /// what it found counts, so that the next pass finds what this one reported.
     pub(crate) fn count(observed: &Observed, pool: &NodePool, plan: &Plan, applied: &Applied) -> Self {
         let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
-        let (left, returned, removed) = (
-            named(&[&applied.cordoned, &applied.replaced, &applied.lost, &applied.repaired]),
-            named(&[&applied.uncordoned, &applied.given_back]),
-            named(&[&applied.removed]),
-        );
+        let left = named(&[&applied.cordoned, &applied.replaced, &applied.lost, &applied.repaired]);
+        let (returned, removed) =
+            (named(&[&applied.uncordoned, &applied.given_back]), named(&[&applied.removed]));
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
                 let (stayed, name) = (member.stays(), member.name());
@@ -303,11 +308,10 @@ impl Facts {
             rollout,
             rolling: observed.supply.rolling.clone(),
             repair_waits: repair_waits(plan, &staying),
-            given_back: {
-                let resting = sizing::resting(pool, staying.iter().copied(), observed.now);
-                let resting = resting.into_iter().map(|(node, _)| node.to_owned());
-                let is_too_many = staying.len() + joined.len() + created > plan.wanted;
-                resting.chain(applied.given_back.iter().cloned()).filter(|_| is_too_many).collect()
+            given_back: if staying.len() + joined.len() + created > plan.wanted {
+                given_back(pool, &staying, applied, observed.now)
+            } else {
+                Vec::new()
             },
             outdated_crd: None,
         }
