@@ -42,7 +42,7 @@ pub(super) struct Listing {
     pub capacity: BTreeMap<String, Quantity>,
     /// By the machine's name, the Nodes that differ from the pool's template.
     pub traits: BTreeMap<String, NodeTraits>,
-    /// Why a machine does not start, in the words of whoever makes it.
+    /// Why a machine does not start, in its provider's words.
     pub trouble: Option<String>,
     /// Why no machine may be removed now.
     pub removals_wait: Option<String>,
@@ -67,7 +67,8 @@ impl Selected<'_> {
     /// Lists the pool's machines. `spec` is that of a pool that selects this provider.
     pub(super) async fn list(
         self,
-        (cluster, key): (&ClusterId, &PoolKey),
+        cluster: &ClusterId,
+        key: &PoolKey,
         spec: Option<&ProviderSpec>,
         now: Timestamp,
     ) -> Result<Listing, ProviderError> {
@@ -101,7 +102,7 @@ impl Selected<'_> {
         }
     }
 
-    /// Why the machine did not come, or was given up; `None` when nobody says so in time.
+    /// Why the machine did not come, or was given up; `None` when the provider does not say so in time.
     pub(super) async fn explain(self, key: &PoolKey, machine: &str) -> Option<String> {
         match self {
             Self::Named(provider) => in_time(provider.call_limit(), provider.explain(key, machine).map(Ok))

@@ -206,6 +206,6 @@ mod tests {
         let end = ReadsEnd::from_now(&test.ctx);
         assert_eq!(attached(&test.ctx, &key(), &emptied, &ObservedPods::default(), end).await.by_node, None);
         let none = attached(&test.ctx, &key(), &BTreeSet::new(), &ObservedPods::default(), end).await;
-        assert_eq!((none.by_node, test.requests().len()), (None, 1), "nothing is asked where nobody waits");
+        assert_eq!((none.by_node, test.requests().len()), (None, 1), "nothing is asked where nothing waits");
     }
 }

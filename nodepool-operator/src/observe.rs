@@ -59,8 +59,8 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
             || unreadable.contains(&machine.name)
             || !with_provider_id(ctx, &machine.provider_id.as_deref().into_iter().collect()).is_empty()
     };
-    let rival = pool.as_deref().and_then(|pool| rival(ctx, pool));
-    let asked = ctx.provisioner.supply(key, pool.as_deref(), rival.as_ref(), has_node, now);
+    let competing = pool.as_deref().and_then(|pool| competing(ctx, pool));
+    let asked = ctx.provisioner.supply(key, pool.as_deref(), competing.as_ref(), has_node, now);
     let (mut supply, failed_machines) = asked.await;
     let listed = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
     let awaited = listed.chain(supply.deleted_ids.iter().map(String::as_str));
@@ -176,15 +176,15 @@ fn drop_machines_of_others(supply: &mut Supply, of_pools: &[Arc<Node>], key: &Po
 }
 
 /// The pool that uses the pool's machines already: of two pools on one set of machines, the older one.
-fn rival(ctx: &Context, pool: &NodePool) -> Option<PoolKey> {
+fn competing(ctx: &Context, pool: &NodePool) -> Option<PoolKey> {
     let reference = pool.spec.provider.reference().filter(|it| ctx.provisioner.is_for_one_pool(it))?;
     let age = |pool: &NodePool| (pool.metadata.creation_timestamp.clone(), pool.metadata.name.clone());
-    let is_rival = |other: &NodePool| {
+    let competes = |other: &NodePool| {
         other.metadata.namespace == pool.metadata.namespace
             && other.spec.provider.reference().as_ref() == Some(&reference)
             && age(other) < age(pool)
     };
-    ctx.pools.find(is_rival).map(|other| PoolKey::of_pool(&other))
+    ctx.pools.find(competes).map(|other| PoolKey::of_pool(&other))
 }
 
 /// The nodes in the store, and the names of those that are not in it because they cannot be read. The two are read one

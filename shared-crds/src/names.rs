@@ -34,10 +34,10 @@ pub const TEMPLATE_HASH_ANNOTATION: &str = "tandem.dev/template-hash";
 /// Annotation on Karpenter's `NodeClaim`s, and by these on Nodes: the cluster that the machine was made for.
 pub const CLUSTER_ANNOTATION: &str = "tandem.dev/cluster";
 /// Annotation on a Node: what of its labels, annotations and taints is from the pool's template, as JSON, so that a later template
-/// can take it off again. What somebody else has changed since stays.
+/// can take it off again. What another writer has changed since stays.
 pub const TEMPLATE_APPLIED_ANNOTATION: &str = "tandem.dev/template-applied";
 /// Annotation on a Node that leaves: why, as a reason of `spec.disruption.budgets`. Written before or with the first thing that is done
-/// to it. Absent where somebody else has deleted it.
+/// to it. Absent where another writer has deleted it.
 pub const DISRUPTION_REASON_ANNOTATION: &str = "tandem.dev/disruption-reason";
 /// Annotation on a Node: when it was first seen Ready, or seen to have been, RFC 3339. A node that carries it and is not
 /// Ready has broken; one that does not, and shows no other sign of having run, is still starting, and is replaced after

@@ -11,6 +11,7 @@ mod dependencies;
 mod dev;
 mod e2e_suite;
 mod features;
+mod functions;
 mod group;
 mod guide;
 mod image;
@@ -19,6 +20,7 @@ mod modules;
 mod named_tests;
 mod ordinary_kind;
 mod package;
+mod product;
 mod purity;
 mod reference;
 mod release;
@@ -30,6 +32,7 @@ mod suites;
 mod tidy;
 mod tracked_files;
 mod type_names;
+mod words;
 mod workspace;
 
 use std::ffi::OsString;
@@ -77,7 +80,7 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// What CI checks beside the tests: generated files, sizes, purity of the planners, circles of modules,
+    /// What CI checks beside the tests: generated files, sizes, purity of the planners, circles of modules, words,
     /// dependencies, the features of `conflict-retry`, the chart.
     Check,
     /// The licences, sources and versions of all dependencies, as deny.toml has them.
@@ -150,7 +153,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
             println!("the guides' transcripts are what is printed");
             api::run(true)?;
             tidy::run()?;
-            println!("sizes, planners, modules and arrows are as the house style has them");
+            println!("sizes, planners, modules, arrows and words are as the house style has them");
             deny::run()?;
             println!("licences, sources and versions of the dependencies are as deny.toml has them");
             features::run()?;

@@ -10,9 +10,9 @@ use shared_runtime::clock::Clock;
 use super::*;
 use crate::exec::Program;
 use crate::slots::Slots;
-use crate::supply::{Absence, KnownAs};
+use crate::supply::{Absence, KnownAs, MachineState};
 use crate::testing::{at, cluster, key, pool, prefix};
-use crate::{Deletion, MachineRequest};
+use crate::{Deletion, MachineRequest, Progress};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
     let mut pool = pool(1);
@@ -257,8 +257,8 @@ async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
 async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
     let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(listed))]);
-    let rival = PoolKey { name: "older".into(), ..key() };
-    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), Some(&rival), |_| false, at(0)).await;
+    let older = PoolKey { name: "older".into(), ..key() };
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), Some(&older), |_| false, at(0)).await;
     assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
     assert!(failures[0].to_string().contains("is used by the pool default/older already"), "{failures:?}");
 }

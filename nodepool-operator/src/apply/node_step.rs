@@ -201,7 +201,7 @@ async fn end_machine(
         Some(Deletion::Started) => {
             machine_is_ending(ctx, node, applied).await?;
         }
-        // Whoever ends it keeps the Node meanwhile, and waits until nobody else does.
+        // The controller that ends it keeps the Node meanwhile, and waits until no other one does.
         Some(Deletion::HandedOver) => {
             let others = node.metadata.finalizers.iter().flatten().any(|name| name != names::NODE_FINALIZER);
             if others {

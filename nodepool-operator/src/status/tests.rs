@@ -457,7 +457,7 @@ fn who_else_sets_the_number_of_machines_is_said_with_what_follows() {
     assert_eq!((status, reason), (Some(true), Reason::Yielded));
     assert_eq!(
         message,
-        "kubectl has set the provider to 5 machines: the pool keeps 5 nodes until 1970-01-01T00:10:50Z, or until somebody \
+        "kubectl has set the provider to 5 machines: the pool keeps 5 nodes until 1970-01-01T00:10:50Z, or until a user \
          sets the pool's own replicas; then 3 nodes"
     );
     let autoscaling = json!({ "onContested": "Reclaim" });
