@@ -8,13 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::ProvisioningFailure;
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::v1alpha1::ProvisioningStatus;
 
 use super::slot_failures::SlotFailures;
-use crate::keys::PoolKey;
-use crate::supply::ProvisioningFailure;
 
 /// Backoff after the first failure; it doubles with every further one.
 const FIRST_BACKOFF: SignedDuration = SignedDuration::from_secs(5);

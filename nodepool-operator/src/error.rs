@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use machine_providers::ProviderError;
+use node_lifecycle::outcome::{Rejected, RejectedWrite};
 use shared_crds::conditions::Reason;
 use shared_runtime::error::{Categorised, chain, client_category};
 use shared_runtime::metrics::MetricsError;
 use shared_runtime::write::WriterError;
-
-use crate::outcome::{Rejected, RejectedWrite};
 
 /// What a creation writes, as named in [`Error::Write`].
 pub(crate) const NEW_NODE: &str = "a new node";

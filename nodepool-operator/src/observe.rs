@@ -14,9 +14,12 @@ use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector::ObjectRef;
-use machine_providers::slots::Slots;
-use machine_providers::supply::NodeSource;
 use machine_providers::{ListedMachine, ProviderError};
+use node_lifecycle::membership::is_ready;
+use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
+use node_lifecycle::slots::Slots;
+use node_lifecycle::supply::NodeSource;
+use node_lifecycle::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -25,9 +28,6 @@ use shared_runtime::reflect::Unreadable;
 use crate::cache;
 use crate::context::Context;
 use crate::error::Error;
-use crate::plan::membership::is_ready;
-use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
-use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.

@@ -2,21 +2,20 @@
 
 use std::sync::Mutex;
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use node_lifecycle::supply::{Machine, MachineState};
+use node_lifecycle::testing::{
+    at, draining, key, machine, node, pod, pool, prefix, shared, supply, with_action,
+};
+use node_lifecycle::{Classified, NodeAction, PoolStep, classify, plan};
 use serde_json::{Value, json};
 use shared_crds::v1alpha1::DrainSpec;
 use shared_runtime::clock::FakeClock;
 use shared_runtime::controller::Step;
 
-use k8s_openapi::api::core::v1::Pod;
-use machine_providers::supply::{Machine, MachineState};
-
 use super::*;
-use crate::plan::testing::{
-    at, draining, key, machine, node, pod, pool, prefix, shared, supply, with_action,
-};
-use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::pod_reads::{FAILURES_LIMIT, ReadsEnd, choose, pods};
 use crate::reconcile::reconcile;
 use crate::testing::{TestContext, failure, success};

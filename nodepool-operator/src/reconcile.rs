@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::CustomResourceExt as _;
+use node_lifecycle::facts::Facts;
+use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::{self, Plan, PoolKey};
 use shared_crds::NodePool;
 use shared_runtime::controller::Step;
 
@@ -12,11 +15,8 @@ use crate::attachments;
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::{Seen, observe, unreadable};
-use crate::outcome::{Applied, Extent};
-use crate::plan::{self, Plan, PoolKey};
 use crate::pod_reads::{self, ReadsEnd};
 use crate::report::{self, report};
-use crate::status::Facts;
 
 /// Interval of the passes of a pool whose pods are listed a few at a time.
 const DEFERRED_RETRY: Duration = Duration::from_secs(2);
@@ -29,13 +29,13 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     let Some(seen) = observe(&ctx, &key).await? else {
         return Ok(Step::Stale);
     };
-    let mut classified = plan::classify(&seen.observed);
+    let mut classified = node_lifecycle::classify(&seen.observed);
     pod_reads::choose(&ctx, &seen.observed, &mut classified);
     let reads_end = ReadsEnd::from_now(&ctx);
     let mut pods = pod_reads::pods(&ctx, &seen.observed, &classified.reads, reads_end).await;
     let emptied = classified.emptied(&seen.observed, &pods);
     pods.attached = attachments::attached(&ctx, &key, &emptied, &pods, reads_end).await;
-    let plan = plan::plan(&seen.observed, classified, &pods);
+    let plan = node_lifecycle::plan(&seen.observed, classified, &pods);
     ctx.protections.record(&key, plan.protected.iter().cloned());
     let result = apply(&ctx, &seen, &plan).await;
     ctx.metrics.draining(&key, &plan.nodes, &result.applied);
@@ -94,14 +94,14 @@ mod tests {
     use futures::future::BoxFuture;
     use k8s_openapi::jiff::Timestamp;
     use machine_providers::provisioner::Provisioner;
-    use machine_providers::supply::NodeSource;
     use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
+    use node_lifecycle::supply::NodeSource;
+    use node_lifecycle::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use serde_json::json;
     use shared_crds::conditions::Reason;
     use shared_crds::v1alpha1::ProviderSpec;
 
     use super::*;
-    use crate::plan::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use crate::testing::{TestContext, failure};
 
     /// A provider that answers nothing any more after its first list, and how often it was asked.

@@ -2,6 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
+use node_lifecycle::facts::Facts;
+use node_lifecycle::outcome::Applied;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::controller::Step;
@@ -14,9 +16,8 @@ use crate::apply::node_write::written;
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::{Seen, raw_pool};
-use crate::outcome::Applied;
 use crate::status::events::{EventReason, events};
-use crate::status::{self, Facts, unreadable};
+use crate::status::{self, unreadable};
 
 /// The result of writing the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::jiff::Timestamp;
+use node_lifecycle::keys::PoolKey;
 use tokio::time::Instant;
 
 use super::Provisioner;
-use crate::keys::PoolKey;
 use crate::selected::Selected;
 use crate::{Deletion, ListedMachine, Progress, ProviderError};
 

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use node_lifecycle::keys::{ClusterId, PoolKey};
+use node_lifecycle::supply::{Machine, MachineState, NodeSource, Supply};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::fence::Fence;
@@ -25,8 +27,6 @@ pub use super::selected::SizeChange;
 use super::selected::{Listing, Selected, reference_of};
 use super::simulated::Simulated;
 use super::{ListedMachine, NamedProvider, Progress, ProviderError, SizedProvider};
-use crate::keys::{ClusterId, PoolKey};
-use crate::supply::{Machine, MachineState, NodeSource, Supply};
 
 /// The providers, with the failures of their calls.
 pub struct Provisioner {

@@ -3,15 +3,15 @@
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
+use node_lifecycle::hash;
+use node_lifecycle::slots::{Slots, Whose};
+use node_lifecycle::supply::{Absence, KnownAs};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
 use shared_runtime::clock::Clock;
 
 use super::*;
 use crate::exec::Program;
-use crate::hash;
-use crate::slots::{Slots, Whose};
-use crate::supply::{Absence, KnownAs};
 use crate::testing::{at, cluster, key, pool, prefix};
 use crate::{Deletion, MachineRequest};
 

@@ -17,7 +17,9 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use machine_providers::supply::ProvisioningFailure;
+use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::supply::ProvisioningFailure;
+use node_lifecycle::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
 use shared_crds::NodePool;
 use shared_runtime::write::{self, Created};
 use tracing::info;
@@ -29,8 +31,6 @@ use self::withdraw::{withdraw, withdraw_all};
 use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
-use crate::outcome::{Applied, Extent};
-use crate::plan::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
 /// made, and an operator that is told to stop must finish within the Pod's termination grace period.
@@ -250,14 +250,14 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use kube::Client;
     use kube::client::Body;
+    use node_lifecycle::outcome::RejectedWrite;
+    use node_lifecycle::testing::{draining, key, node, observed, plan, pool, prefix, step};
     use serde_json::json;
     use shared_crds::conditions::Reason;
     use shared_crds::names;
     use shared_crds::v1alpha1::{KarpenterProvider, ProviderSpec};
 
     use super::*;
-    use crate::outcome::RejectedWrite;
-    use crate::plan::testing::{draining, key, node, observed, plan, pool, prefix, step};
     use crate::testing::{TestContext, failure};
 
     fn seen() -> Seen {

@@ -8,12 +8,12 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use machine_providers::provisioner::Provisioner;
-use machine_providers::supply::{KnownAs, NodeSource};
 use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
+use node_lifecycle::supply::{KnownAs, NodeSource};
+use node_lifecycle::testing::{at, cluster, key, observed, plan, pool, prefix};
 use shared_crds::v1alpha1::{NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::*;
-use crate::plan::testing::{at, cluster, key, observed, plan, pool, prefix};
 use crate::testing::{TestContext, failure};
 
 /// What else happens.

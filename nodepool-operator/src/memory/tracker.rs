@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use machine_providers::supply::Machine;
+use node_lifecycle::membership::is_ready;
+use node_lifecycle::observed_time::{
+    ConditionKey, ConditionTimes, MachineTimes, NodeTime, NodeTimes, PodTimes,
+};
+use node_lifecycle::supply::Machine;
+use node_lifecycle::{Pods, PoolKey, repair};
 use shared_crds::names;
 use shared_crds::v1alpha1::RepairCondition;
 use shared_runtime::clock::Clock;
-
-use crate::plan::membership::is_ready;
-use crate::plan::observed_time::{ConditionKey, ConditionTimes, MachineTimes, NodeTime, NodeTimes, PodTimes};
-use crate::plan::{Pods, PoolKey, repair};
 
 /// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.
 pub(crate) struct Tracker {
@@ -247,11 +248,11 @@ fn passed(since: Duration, now: Duration) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use node_lifecycle::testing::{SOON, at, draining, key, machine, node, pod, set_ready, shared, starting};
     use shared_crds::v1alpha1::RepairSpec;
 
-    use crate::plan::testing::{SOON, at, draining, key, machine, node, pod, set_ready, shared, starting};
+    use super::*;
 
     fn seconds(seconds: i64) -> SignedDuration {
         SignedDuration::from_secs(seconds)
