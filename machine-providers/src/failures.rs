@@ -81,6 +81,19 @@ impl Failures {
         })
     }
 
+    /// The failure as [`Self::record`] will record it.
+    pub(super) fn foresee(
+        &self,
+        key: &PoolKey,
+        reason: Reason,
+        message: String,
+        now: Timestamp,
+    ) -> ProvisioningFailure {
+        let failures = self.pools().get(key).map_or(0, |state| state.failures).saturating_add(1);
+        let retry_at = now.checked_add(backoff(failures)).unwrap_or(Timestamp::MAX);
+        ProvisioningFailure { reason, message, retry_at }
+    }
+
     /// Records that a slot's machine was not made while the provider makes others: that is said, and nothing waits for it.
     pub(super) fn note(
         &self,

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use shared_crds::conditions::Reason;
 
+use super::supply::FailedMachine;
 use super::{NodeStep, PoolStep, RepairWait};
 
 /// A Node that registered itself and becomes a node of the pool.
@@ -57,6 +58,8 @@ pub struct Plan {
     pub protected: Vec<(String, String)>,
     /// Machines to request from the provider, by node name.
     pub request: Vec<String>,
+    /// Machines that will never run, to delete before anything else.
+    pub failed: Vec<FailedMachine>,
     /// Requests to withdraw, by node name.
     pub withdraw: Vec<String>,
     /// Machines that their provider would remove first and that stay, by name.

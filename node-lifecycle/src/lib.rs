@@ -138,6 +138,10 @@ const PROTECTED_POLL: SignedDuration = SignedDuration::from_secs(15);
 
 /// Decides what happens to a pool. `pods` are those that [`classify()`] asked for, as far as they could be read.
 pub fn plan(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {
+    Plan { failed: machines::failed(observed), ..of_pool(observed, classified, pods) }
+}
+
+fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {
     let Classified { reads: _, mut members, sizing } = classified;
     for member in &mut members {
         if let Some(pods) = pods.of(member.name()) {
@@ -328,7 +332,8 @@ fn active(
         // It is not known what the nodes should look like.
         Err(_) => (Vec::new(), Vec::new()),
     };
-    let machines_gone = (deleting && !sizing.withdraw.is_empty()).then(|| visits::withdrawn(now));
+    let ends_machines = !sizing.withdraw.is_empty() || !observed.supply.failed.is_empty();
+    let machines_gone = (deleting && ends_machines).then(|| visits::withdrawn(now));
     let may_have_machines = !observed.supply.machines.is_empty() || observed.supply.uncertain_until.is_some();
     let unmark = machines::marked_for_nothing(observed, &leaving, &sizing.withdraw, &sizing.timed_out);
     Plan {
@@ -344,6 +349,7 @@ fn active(
         budget_problems: budgets::problems(observed, pool, sizing.wanted),
         not_updated,
         protected,
+        failed: Vec::new(),
         request,
         withdraw: sizing.withdraw,
         unmark,

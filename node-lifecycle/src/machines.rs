@@ -1,4 +1,5 @@
-//! What happens to machines that have, or get, a Node: which Nodes join the pool, and which marks are taken back.
+//! What happens to machines apart from their number: which go because they have failed, which Nodes join the pool, and which
+//! marks are taken back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +10,13 @@ use shared_crds::NodePool;
 use super::decision::JoinStep;
 use super::template::Marks;
 use super::{Observed, patches};
-use crate::supply::Machine;
+use crate::supply::{FailedMachine, Machine};
+
+/// The machines that will never run. Nothing runs on them and nothing waits for them, so that they go also from a pool that is
+/// paused, frozen or gone.
+pub(super) fn failed(observed: &Observed) -> Vec<FailedMachine> {
+    observed.supply.failed.clone()
+}
 
 /// The machines that their provider would remove first although neither their Node is `leaving` nor they go in this pass.
 pub(super) fn marked_for_nothing(

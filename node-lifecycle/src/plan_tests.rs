@@ -1,5 +1,7 @@
 //! Decisions of the planner, case by case.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::Reason;
 use shared_crds::names;
@@ -9,7 +11,7 @@ use super::testing::{
     plan, pool, starting,
 };
 use super::*;
-use crate::supply::{MachineState, ProvisioningFailure};
+use crate::supply::{FailedMachine, MachineState, ProvisioningFailure};
 
 #[test]
 fn missing_nodes_are_requested_in_the_lowest_free_slots() {
@@ -172,4 +174,31 @@ fn a_drain_annotation_that_is_no_time_is_written_again() {
     let mut odd = node(0);
     annotate(&mut odd, names::DRAIN_STARTED_ANNOTATION, "yesterday");
     assert_eq!(actions(&plan(&observed(pool(0), [odd]))), [("n-000".to_owned(), NodeAction::Cordon)]);
+}
+
+#[test]
+fn a_machine_that_will_never_run_goes_whatever_else_waits() {
+    let failed = FailedMachine { name: "m".into(), provider: "simulated".into(), is_new: true };
+    let with = |change: fn(&mut Observed)| {
+        let mut observed = observed(pool(1), [node(0)]);
+        observed.supply.machines = vec![machine("m", MachineState::Deleting)];
+        observed.supply.failed = vec![failed.clone()];
+        change(&mut observed);
+        plan(&observed)
+    };
+    for change in [
+        |_: &mut Observed| {},
+        |observed: &mut Observed| Arc::make_mut(observed.pool.as_mut().unwrap()).spec.paused = true,
+        |observed: &mut Observed| observed.pool = None,
+    ] {
+        let plan = with(change);
+        assert_eq!((plan.failed, plan.withdraw), (vec![failed.clone()], vec![]));
+        assert!(plan.nodes.iter().all(|step| step.action == NodeAction::Keep));
+    }
+    let deleted = with(|observed| {
+        let pool = Arc::make_mut(observed.pool.as_mut().unwrap());
+        pool.metadata.deletion_timestamp = Some(Time(at(90)));
+        observed.nodes.clear();
+    });
+    assert_eq!((deleted.pool, deleted.requeue_at), (PoolStep::Keep, Some(at(101))));
 }

@@ -98,6 +98,17 @@ pub struct ProvisioningFailure {
     pub retry_at: Timestamp,
 }
 
+/// A machine that will never run and has no Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedMachine {
+    /// Its name.
+    pub name: String,
+    /// The reference of the provider that lists it.
+    pub provider: String,
+    /// No pass has counted its failure yet.
+    pub is_new: bool,
+}
+
 /// How the machines of a pool become Nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeSource {
@@ -125,8 +136,10 @@ pub struct NodeTraits {
 pub struct Supply {
     /// How its machines become Nodes; otherwise what is wrong with `spec.provider`, for the user.
     pub source: Result<NodeSource, String>,
-    /// Every machine that has not failed.
+    /// Every machine. Those of [`Self::failed`] are among them as machines that are being deleted.
     pub machines: Vec<Machine>,
+    /// The machines that will never run.
+    pub failed: Vec<FailedMachine>,
     /// Names of those of [`Self::machines`] that may be another cluster's: neither do they carry a cluster, nor is there a
     /// Node of theirs here. None of them is deleted.
     pub unproven: BTreeSet<String>,

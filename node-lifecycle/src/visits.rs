@@ -16,7 +16,7 @@ const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(5);
 /// those that went away.
 const MACHINE_RESYNC: SignedDuration = SignedDuration::from_secs(60);
 
-/// Polling interval of a withdrawn machine while its pool is being deleted: it may be gone with the next list.
+/// Polling interval of a machine that was withdrawn or has failed while its pool is being deleted: it may be gone with the next list.
 const WITHDRAWN_POLL: SignedDuration = SignedDuration::from_secs(1);
 /// Polling interval of a choice that more nodes than a pass looks at are left for, and in which nothing was learned.
 const UNDECIDED_POLL: SignedDuration = SignedDuration::from_secs(15);

@@ -114,6 +114,7 @@ impl PassFixture<'_> {
                 NodeSource::Operator { provider_id_prefix: SCHEME }
             }),
             machines: self.machines.iter().map(machine).collect(),
+            failed: Vec::new(),
             unproven: BTreeSet::new(),
             foreign: BTreeMap::new(),
             traits: BTreeMap::new(),

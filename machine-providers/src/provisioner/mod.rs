@@ -2,6 +2,7 @@
 
 mod changes;
 mod failed_machines;
+mod findings;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
+pub use self::findings::ListFindings;
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
 use super::exec::Exec;
@@ -129,9 +131,9 @@ impl Provisioner {
         all
     }
 
-    /// What the provider says about the pool, which is `pool` unless it is gone, and the machines that were found to
-    /// have failed. A failed machine is deleted, unless it `has_node`: then its Node says how it is. The machines of a set
-    /// that a `rival` uses are none of the pool's.
+    /// What the provider says about the pool, which is `pool` unless it is gone, and what was found to be wrong. Nothing is
+    /// changed: [`Self::end_failed`] does that. A failed machine is one that has to be deleted, unless it `has_node`: then
+    /// its Node says how it is. The machines of a set that a `rival` uses are none of the pool's.
     pub async fn supply(
         &self,
         key: &PoolKey,
@@ -139,12 +141,13 @@ impl Provisioner {
         rival: Option<&PoolKey>,
         has_node: impl Fn(&ListedMachine) -> bool + Send + Sync,
         now: Timestamp,
-    ) -> (Supply, Vec<ProviderError>) {
+    ) -> (Supply, ListFindings) {
         if let Some(pool) = pool {
             self.failures.restore(key, pool);
         }
         let generation = pool.and_then(|pool| pool.metadata.generation);
-        let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
+        let (mut machines, mut failed, mut is_unknown) = (Vec::new(), Vec::new(), false);
+        let mut findings = ListFindings::default();
         let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let (mut own, mut unproven, mut foreign) = (Listing::default(), BTreeSet::new(), BTreeMap::new());
         let (mut unlisted, mut absent) = (BTreeMap::new(), BTreeMap::new());
@@ -176,20 +179,15 @@ impl Provisioner {
                         let is_settled = matches!(machine.progress, Progress::Running | Progress::Failed(_));
                         (machine.name.clone(), is_settled)
                     }));
-                    let failed = listed.iter().map(|(machine, _)| machine);
-                    let failed: Vec<_> = failed
-                        .filter(|it| matches!(it.progress, Progress::Failed(_)) && !has_node(it))
-                        .filter(|it| !without_cluster.contains(&it.name))
-                        .cloned()
+                    let may_go = |it: &&ListedMachine| !has_node(it) && !without_cluster.contains(&it.name);
+                    let ended: Vec<_> = (listed.iter().map(|(machine, _)| machine).filter(may_go))
+                        .filter_map(|machine| self.find_failed(key, &reference, machine, &mut findings))
                         .collect();
-                    let at = (generation, now);
-                    let gone = self.end_failed(provider, key, &failed, at, &mut failures).await;
-                    let has_failed = |name: &String| failed.iter().any(|machine| machine.name == *name);
+                    let has_failed = |name: &String| ended.iter().any(|machine| machine.name == *name);
                     for (machine, is_marked) in listed {
                         let is_unproven = without_cluster.contains(&machine.name) && !has_node(&machine);
                         unproven.extend(is_unproven.then(|| machine.name.clone()));
                         let state = match &machine.progress {
-                            Progress::Failed(_) if gone.contains(&machine.name) => continue,
                             Progress::Failed(_) if has_failed(&machine.name) => MachineState::Deleting,
                             Progress::Failed(_) | Progress::Running => {
                                 self.failures.slots(key, |slots| slots.runs(&machine.name));
@@ -215,11 +213,12 @@ impl Provisioner {
                             known_as,
                         });
                     }
+                    failed.extend(ended);
                 }
                 // Then there are no machines.
                 Err(error @ ProviderError::Absent(_)) => {
                     absent.insert(reference.clone(), error.to_string());
-                    failures.push(error);
+                    findings.failures.push(error);
                 }
                 Err(error) => {
                     is_unknown = true;
@@ -227,7 +226,7 @@ impl Provisioner {
                     if is_former {
                         former.insert(reference.clone());
                     }
-                    failures.push(error);
+                    findings.failures.push(error);
                 }
             }
         }
@@ -244,20 +243,21 @@ impl Provisioner {
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 let message = format!("it accepted the creation of {name} and does not list it{why}");
                 let error = ProviderError::Transient(message);
-                self.slot_failed(key, generation, name, error.reason(), now);
-                failures.push(error);
+                findings.slots.push((name.clone(), error.reason()));
+                findings.failures.push(error);
             }
         }
-        // Machines that were requested together often fail together, and a list that fails is repeated with every pass:
-        // one failure until its backoff is over.
-        let in_force = self.last_failure(key).is_some_and(|failure| failure.retry_at > now);
-        if let Some(error) = failures.first().filter(|_| !in_force) {
-            self.record_failure(key, generation, error.reason(), error.to_string(), now);
-        }
         let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
-        self.failures.spec_is(key, generation);
-        let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
-        let passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
+        let foreseen = self.foreseen(key, &findings, now);
+        if foreseen.is_none() {
+            self.failures.spec_is(key, generation);
+        } else {
+            // The pool's own failure will be one of this spec.
+            self.failures.slots(key, |slots| slots.spec_is(generation));
+        }
+        let (taken, failure) = (self.failures.taken(key), foreseen.or_else(|| self.failures.last(key)));
+        let mut passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
+        passed_over.extend(findings.slots.iter().map(|(name, _)| name.clone()));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
         let Listing {
@@ -278,6 +278,7 @@ impl Provisioner {
         let supply = Supply {
             source,
             machines,
+            failed,
             unproven,
             foreign,
             traits,
@@ -298,7 +299,7 @@ impl Provisioner {
             passed_over,
             failure,
         };
-        (supply, failures)
+        (supply, findings)
     }
 
     /// Why the machine `name` did not come, or was given up, in the words of whoever makes it.

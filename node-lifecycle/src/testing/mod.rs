@@ -32,6 +32,7 @@ pub fn supply() -> Supply {
     Supply {
         source: SOURCE,
         machines: vec![],
+        failed: vec![],
         unproven: BTreeSet::new(),
         foreign: BTreeMap::new(),
         traits: BTreeMap::new(),

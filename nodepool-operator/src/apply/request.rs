@@ -56,6 +56,10 @@ pub(super) async fn request(
         result.applied.retry_at = Some(failure.retry_at);
         return;
     }
+    // The deletion of a machine may have failed in this pass.
+    if ctx.provisioner.backs_off(&observed.key, observed.now) {
+        return;
+    }
     if let Some(size) = observed.supply.size {
         let by = i32::try_from(plan.request.len()).unwrap_or(i32::MAX);
         if by == 0 {
