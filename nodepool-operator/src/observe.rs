@@ -16,11 +16,11 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::ListedMachine;
 use machine_providers::provisioner::ListFindings;
-use node_lifecycle::membership::is_ready;
 use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
+use node_lifecycle::ready::is_ready;
 use node_lifecycle::slots::Slots;
 use node_lifecycle::supply::NodeSource;
-use node_lifecycle::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
+use node_lifecycle::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, health};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -95,7 +95,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     };
     if let Some(pool) = observed.pool.as_deref() {
         observed.condition_times =
-            ctx.tracker.record_conditions(key, &observed.nodes, &repair::watched(pool));
+            ctx.tracker.record_conditions(key, &observed.nodes, &health::watched(pool));
         let is_at_rest =
             observed.condition_times.0.is_empty() && observed.nodes.iter().all(|it| is_ready(it));
         if !is_at_rest {

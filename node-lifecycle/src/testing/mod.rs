@@ -13,16 +13,16 @@ use shared_crds::v1alpha1::ProvisioningStatus;
 use shared_crds::{NodePool, names};
 
 pub use self::pools::{at, cluster, key, pool, prefix};
-use super::membership::Member;
-use super::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
-use super::template::Blueprint;
-use super::{
+use crate::after::facts::Facts;
+use crate::after::outcome::Applied;
+use crate::assess::membership::Member;
+use crate::input::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
+use crate::input::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
+use crate::template::Blueprint;
+use crate::{
     Absence, AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, Sight, Supply,
     classify,
 };
-use crate::facts::Facts;
-use crate::outcome::Applied;
-use crate::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 
 /// A provider whose Nodes the operator creates.
 pub const SOURCE: Result<NodeSource, String> = Ok(NodeSource::Operator { provider_id_prefix: "kwok://" });

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, SimulatedProvider};
 use shared_crds::{NodePool, names};
 
-use crate::keys::{ClusterId, PoolKey};
-use crate::slots::Slots;
+use crate::input::keys::{ClusterId, PoolKey};
+use crate::input::slots::Slots;
 
 /// A pool `web`.
 pub fn key() -> PoolKey {

@@ -9,7 +9,8 @@ use serde_json::Value;
 use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 
-use crate::{DrainStep, NodeAction, NodeStep, patches};
+use crate::plan::patches;
+use crate::{DrainStep, NodeAction, NodeStep};
 
 /// One write of a pass.
 #[derive(Clone, Debug)]

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use node_lifecycle::membership::is_ready;
 use node_lifecycle::observed_time::{
     ConditionKey, ConditionTimes, MachineTimes, NodeTime, NodeTimes, PodTimes,
 };
+use node_lifecycle::ready::is_ready;
 use node_lifecycle::supply::Machine;
-use node_lifecycle::{Pods, PoolKey, repair};
+use node_lifecycle::{Pods, PoolKey, health};
 use shared_crds::names;
 use shared_crds::v1alpha1::RepairCondition;
 use shared_runtime::clock::Clock;
@@ -102,12 +102,12 @@ impl Tracker {
             let Some(uid) = &node.metadata.uid else { continue };
             let known = before.remove(uid).unwrap_or_default();
             let seen = |(condition, since): (&RepairCondition, Timestamp)| {
-                let key = repair::key(condition);
+                let key = health::key(condition);
                 let first =
                     known.get(&key).filter(|(known, _)| *known == since).map_or(now, |(_, first)| *first);
                 (key, (since, first))
             };
-            let holding: HashMap<_, _> = repair::holding(conditions, node).into_iter().map(seen).collect();
+            let holding: HashMap<_, _> = health::holding(conditions, node).into_iter().map(seen).collect();
             if !holding.is_empty() {
                 tracked.conditions.insert(uid.clone(), holding);
             }
