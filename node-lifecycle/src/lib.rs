@@ -14,7 +14,7 @@
 //! | `input` | what was observed? |
 //! | `template` | what should a node look like? |
 //! | `assess` | in which state is each node? |
-//! | `remove` | which nodes go, whatever their number? |
+//! | `remove` | which nodes go, and why? |
 //! | `count` | how many should there be, and which are too many? |
 //! | `drain` | what is the next step of a leaving node? |
 //! | `plan` | what happens to the pool, to each node and machine, and when to look again? |
@@ -47,5 +47,5 @@ pub use self::input::{hash, keys, numbers, observed_time, pods, ready, slots, su
 pub use self::plan::classify::{Classified, classify};
 pub use self::plan::decision::{JoinStep, Plan, Stall};
 pub use self::plan::{patches, plan};
-pub use self::remove::repair::RepairWait;
+pub use self::remove::waits::RepairWait;
 pub use self::template::{allocatable, applied_template};

@@ -97,6 +97,8 @@ pub struct NodeStep {
     pub action: NodeAction,
     /// Why it begins to leave; `None` for every other step, and where somebody has deleted the node or its pool.
     pub cause: Option<DisruptionReason>,
+    /// Why it stays although a rule would remove it, as far as one says so; `None` for every other node.
+    pub waits: Option<String>,
     /// What it means if its provider says that there is no machine of it.
     pub absence: Absence,
 }

@@ -11,8 +11,10 @@
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
 //! | `pool_finalizer` | when the pool may go |
 //! | `visits` | when to come back without an event |
+//! | `actions` | the one step of each node |
 //! | `pass` | the second step: all of it together |
 
+mod actions;
 pub(crate) mod classify;
 pub(crate) mod decision;
 mod frozen;

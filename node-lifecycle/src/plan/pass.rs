@@ -16,13 +16,14 @@ use crate::count::sizing::{self, Sizing, Victims};
 use crate::drain;
 use crate::input::observed::{Observed, ObservedPods};
 use crate::input::supply::Absence;
+use crate::plan::actions::Actions;
 use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
 use crate::plan::{frozen, machines, pool_finalizer, visits};
-use crate::remove::repair::{self, Repair};
+use crate::remove::{self, Choice, Question, Removals};
 use crate::template::{Blueprint, Invalid};
-use crate::{Blocker, DrainStep, NodeAction, NodeStep};
+use crate::{NodeAction, NodeStep};
 
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
 const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
@@ -125,35 +126,41 @@ fn active(
     let deleting = pool.metadata.deletion_timestamp.is_some();
     let blueprint = Blueprint::of(&observed.key, pool, &observed.supply.source);
     let start_timeout = membership::start_timeout(pool);
-    // A node counts as never started only after its pods were listed. Without the finalizer its machine would be left
-    // when the Node goes, and become a Node again: it gets the finalizer first.
-    let never_started: BTreeSet<String> = members
-        .iter()
-        .filter(|member| member.has_timed_out(start_timeout, now) && pods.of(member.name()).is_some())
-        .filter(|member| member.has_finalizer && observed.supply.removals_wait.is_none())
-        .map(|member| member.name().to_owned())
-        .collect();
-    let going = observed.going();
     let mut account = budgets::account(observed, pool, &members, sizing.wanted);
-    let Repair { names: repaired, lost, waits: repair_waits, next: next_repair } =
-        repair::repair(observed, pool, &members, sizing.wanted, blueprint.is_ok(), &mut account);
-    let replaced: BTreeSet<String> =
-        [&never_started, &lost, &repaired].into_iter().flatten().cloned().collect();
+    let mut question = Question {
+        observed,
+        pool,
+        pods,
+        going: observed.going(),
+        brake: remove::brake(observed, pool, &members, sizing.wanted),
+        can_make: blueprint.is_ok(),
+        account: &mut account,
+        choice: Choice::default(),
+    };
+    let mut removals = Removals::default();
+    removals.ask(&remove::FAILED, &mut question, &members);
+    let (repair_waits, next_repair) = (removals.repair_waits(), removals.next_repair());
+    let replaced = removals.names();
     // Without such nodes the number of nodes is what it was before the pods were read.
     let sizing = if replaced.is_empty() {
         sizing
     } else {
-        sizing::size(observed, pool, &members, &replaced, &account)
+        sizing::size(observed, pool, &members, &replaced, question.account)
     };
-    let chosen = sizing.victims(observed, &members, pods, &mut account);
+    let chosen = sizing.victims(observed, &members, pods, question.account);
     let next_choice = visits::undecided(&chosen, pods, now);
     let Victims { reasons: victims, mut held, refused, protected, is_undecided: _ } = chosen;
+    question.choice = Choice {
+        reasons: victims.clone(),
+        kept: held.iter().chain(&refused).cloned().collect(),
+        outdated: sizing.rollout.outdated.keys().cloned().collect(),
+    };
+    removals.ask(&remove::BY_NUMBER, &mut question, &members);
     let requeue_at = visits::next(observed, &members, start_timeout);
     let standard = Standard::of(pool, now);
     let next_rollout =
         standard.next(&members).into_iter().chain(outdated::deadline(pool)).filter(|at| *at > now).min();
 
-    let limits = DrainLimits::of(pool);
     let has_nodes = !members.is_empty();
     let leaving: BTreeSet<String> = members
         .iter()
@@ -161,43 +168,20 @@ fn active(
         .filter_map(|member| names::machine_of(&member.node.metadata).map(str::to_owned))
         .collect();
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.marks));
-    let is_outdated = |member: &Member| standard.outdated(member).is_some();
     let not_updated = not_updated(in_place.as_ref(), &standard, &members);
-    // What is noted before a node is repaired stands until it is, or is well again.
-    let unhealthy: BTreeSet<String> =
-        health::unhealthy(pool, &members).into_iter().map(str::to_owned).collect();
-    let update = |member: &Member| in_place.as_ref()?.update(member, is_outdated(member));
-    let nodes = steps(observed, members, |member| {
-        if lost.contains(member.name()) {
-            NodeAction::ReplaceLost
-        } else if never_started.contains(member.name()) {
-            NodeAction::Replace
-        } else if repaired.contains(member.name()) {
-            NodeAction::Repair
-        } else if sizing.uncordon.contains(member.name()) {
-            NodeAction::Uncordon
-        } else if victims.contains_key(member.name()) && member.has_finalizer {
-            NodeAction::Cordon
-        } else if !member.stays() {
-            match drain::leave(member, pods, limits, now) {
-                // Until its Node is deleted, the drain can be cancelled.
-                NodeAction::Remove => wait(observed, member).unwrap_or(NodeAction::Remove),
-                NodeAction::Drain(step) if is_ending(&going, member, &step) => NodeAction::Wait,
-                action => action,
-            }
-        } else if !member.has_finalizer {
-            NodeAction::Adopt
-        } else if member.tainted
-            || (member.has_stale_cause && !unhealthy.contains(member.name()))
-            || (member.given_back.is_some() && !sizing.has_excess)
-        {
-            NodeAction::Tidy
-        } else if member.lacks_mark() {
-            NodeAction::MarkReady
-        } else {
-            update(member).map_or(NodeAction::Keep, NodeAction::Update)
-        }
-    });
+    let actions = Actions {
+        observed,
+        pods,
+        limits: DrainLimits::of(pool),
+        removals: &removals,
+        sizing: &sizing,
+        standard: &standard,
+        in_place: in_place.as_ref(),
+        unhealthy: health::unhealthy(pool, &members).into_iter().map(str::to_owned).collect(),
+        going: observed.going(),
+    };
+    let nodes = steps(observed, members, |member| actions.of(member));
+    let reasons_to_stay = removals.reasons_to_stay();
     let with_cause = |step: NodeStep| {
         let cause = match step.action {
             NodeAction::Cordon if deleting => None,
@@ -205,7 +189,8 @@ fn active(
             NodeAction::Repair => Some(DisruptionReason::Repair),
             _ => None,
         };
-        NodeStep { cause, ..step }
+        let waits = reasons_to_stay.get(step.member.name()).map(|why| (*why).to_owned());
+        NodeStep { waits, cause, ..step }
     };
     let nodes = nodes.into_iter().map(with_cause).collect();
 
@@ -262,21 +247,6 @@ fn active(
     }
 }
 
-/// Whether nothing but finalizers keeps the node, and whoever ends its machine is at it.
-fn is_ending(going: &BTreeSet<&str>, member: &Member, step: &DrainStep) -> bool {
-    let machine = names::machine_of(&member.node.metadata);
-    matches!(step.only_waits_for(), Some(Blocker::Finalizers(_)))
-        && machine.is_some_and(|machine| going.contains(machine))
-}
-
-/// The step of a node that has to wait with its deletion until its provider may remove a machine; `None` when it need not.
-fn wait(observed: &Observed, member: &Member) -> Option<NodeAction> {
-    let unlisted = || observed.unlisted(member).map(str::to_owned);
-    let why = observed.supply.removals_wait.clone().or_else(unlisted)?;
-    let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
-    (!is_deleted).then(|| NodeAction::Drain(DrainStep::waits(Blocker::Provider(why), true)))
-}
-
 /// The hash of the template, or why there is none.
 fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<Stall>) {
     match blueprint {
@@ -292,6 +262,7 @@ fn steps(observed: &Observed, members: Vec<Member>, action: impl Fn(&Member) -> 
     let step = |(member, absence): (Member, Absence)| NodeStep {
         action: action(&member),
         cause: None,
+        waits: None,
         absence,
         member,
     };

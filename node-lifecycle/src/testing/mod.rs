@@ -198,6 +198,7 @@ pub fn step(node: Node, action: NodeAction) -> NodeStep {
         member: Member::read(&Arc::new(node), at(100), ALWAYS),
         action,
         cause: None,
+        waits: None,
         absence: Absence::Credible,
     }
 }
