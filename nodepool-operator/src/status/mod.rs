@@ -1,4 +1,4 @@
-//! **What is reported** about a pool: the `NodePool` operator's part of the status, and events. Like `plan`, it is
+//! **What is reported** about a pool: the `NodePool` operator's part of the status, and events. Like the plan, it is
 //! computed from its arguments and from nothing else. The writer decides which fields may be written, and how.
 //!
 //! | file | contains |
