@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use shared_crds::NodePool;
+use shared_crds::{NodePool, names};
 
 use crate::Observed;
+use crate::assess::membership::Member;
 use crate::input::supply::{FailedMachine, Machine};
 use crate::plan::decision::JoinStep;
 use crate::plan::patches;
@@ -30,6 +31,12 @@ pub(crate) fn marked_for_nothing(
     let is_needed =
         |name: &String| leaving.contains(name) || withdraw.contains(name) || timed_out.contains(name);
     marked.map(|machine| machine.name.clone()).filter(|name| !is_needed(name)).collect()
+}
+
+/// The machines of the nodes that are being deleted, by name.
+pub(crate) fn leaving(members: &[Member]) -> BTreeSet<String> {
+    let deleting = members.iter().filter(|member| member.leaving.is_some_and(|leaving| leaving.deleting));
+    deleting.filter_map(|member| names::machine_of(&member.node.metadata).map(str::to_owned)).collect()
 }
 
 /// The steps for the Nodes that registered themselves. Also in a pool that is being deleted, and in one whose spec has

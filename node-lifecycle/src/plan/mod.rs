@@ -11,10 +11,12 @@
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
 //! | `pool_finalizer` | when the pool may go |
 //! | `visits` | when to come back without an event |
+//! | `choices` | which nodes go, and how many there should be |
 //! | `actions` | the one step of each node |
 //! | `pass` | the second step: all of it together |
 
 mod actions;
+mod choices;
 pub(crate) mod classify;
 pub(crate) mod decision;
 mod frozen;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
-use shared_crds::{NodePool, names};
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::{self, Member};
@@ -17,11 +17,11 @@ use crate::drain;
 use crate::input::observed::{Observed, ObservedPods};
 use crate::input::supply::Absence;
 use crate::plan::actions::Actions;
+use crate::plan::choices::{self, Choices};
 use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
 use crate::plan::{frozen, machines, pool_finalizer, visits};
-use crate::remove::{self, Choice, Question, Removals};
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
 
@@ -122,85 +122,18 @@ fn active(
     sizing: Sizing,
     pods: &ObservedPods,
 ) -> Plan {
-    let now = observed.now;
     let deleting = pool.metadata.deletion_timestamp.is_some();
     let blueprint = Blueprint::of(&observed.key, pool, &observed.supply.source);
-    let start_timeout = membership::start_timeout(pool);
-    let mut account = budgets::account(observed, pool, &members, sizing.wanted);
-    let mut question = Question {
-        observed,
-        pool,
-        pods,
-        going: observed.going(),
-        brake: remove::brake(observed, pool, &members, sizing.wanted),
-        can_make: blueprint.is_ok(),
-        account: &mut account,
-        choice: Choice::default(),
-    };
-    let mut removals = Removals::default();
-    removals.ask(&remove::FAILED, &mut question, &members);
-    let (repair_waits, next_repair) = (removals.repair_waits(), removals.next_repair());
-    let replaced = removals.names();
-    // Without such nodes the number of nodes is what it was before the pods were read.
-    let sizing = if replaced.is_empty() {
-        sizing
-    } else {
-        sizing::size(observed, pool, &members, &replaced, question.account)
-    };
-    let chosen = sizing.victims(observed, &members, pods, question.account);
-    let next_choice = visits::undecided(&chosen, pods, now);
-    let Victims { reasons: victims, mut held, refused, protected, is_undecided: _ } = chosen;
-    question.choice = Choice {
-        reasons: victims.clone(),
-        kept: held.iter().chain(&refused).cloned().collect(),
-        outdated: sizing.rollout.outdated.keys().cloned().collect(),
-    };
-    removals.ask(&remove::BY_NUMBER, &mut question, &members);
-    let requeue_at = visits::next(observed, &members, start_timeout);
-    let standard = Standard::of(pool, now);
-    let next_rollout =
-        standard.next(&members).into_iter().chain(outdated::deadline(pool)).filter(|at| *at > now).min();
-
-    let has_nodes = !members.is_empty();
-    let leaving: BTreeSet<String> = members
-        .iter()
-        .filter(|member| member.leaving.is_some_and(|leaving| leaving.deleting))
-        .filter_map(|member| names::machine_of(&member.node.metadata).map(str::to_owned))
-        .collect();
+    let choices = choices::choose(observed, pool, &members, sizing, pods, blueprint.is_ok());
+    let standard = Standard::of(pool, observed.now);
+    let requeue_at = requeue_at(observed, pool, &members, &standard, &choices, pods);
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.marks));
     let not_updated = not_updated(in_place.as_ref(), &standard, &members);
-    let actions = Actions {
-        observed,
-        pods,
-        limits: DrainLimits::of(pool),
-        removals: &removals,
-        sizing: &sizing,
-        standard: &standard,
-        in_place: in_place.as_ref(),
-        unhealthy: health::unhealthy(pool, &members).into_iter().map(str::to_owned).collect(),
-        going: observed.going(),
-    };
-    let nodes = steps(observed, members, |member| actions.of(member));
-    let reasons_to_stay = removals.reasons_to_stay();
-    let with_cause = |step: NodeStep| {
-        let cause = match step.action {
-            NodeAction::Cordon if deleting => None,
-            NodeAction::Cordon => victims.get(step.member.name()).copied(),
-            NodeAction::Repair => Some(DisruptionReason::Repair),
-            _ => None,
-        };
-        let waits = reasons_to_stay.get(step.member.name()).map(|why| (*why).to_owned());
-        NodeStep { waits, cause, ..step }
-    };
-    let nodes = nodes.into_iter().map(with_cause).collect();
+    let (has_nodes, leaving) = (!members.is_empty(), machines::leaving(&members));
+    let nodes = node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &standard);
 
-    // While a node cannot be read or the machines cannot be listed, the number of nodes is not known, not even that it is
-    // zero.
-    let all_read = observed.unread().next().is_none() && !observed.supply.is_unknown;
-    let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
-    let held_until = (!held.is_empty()).then(|| now.checked_add(PROTECTED_POLL).unwrap_or(Timestamp::MAX));
-    let held_until = held_until.into_iter().chain(next_choice);
-    let held_until = held_until.chain(account.next().filter(|_| !deleting));
+    let Choices { removals, sizing, account: _, victims } = choices;
+    let Victims { reasons: _, mut held, refused, protected, is_undecided: _ } = victims;
     held.extend(refused);
     let (template_hash, stalled) = reported(&blueprint);
     let (register, request) = match blueprint {
@@ -211,20 +144,18 @@ fn active(
         // It is not known what the nodes should look like.
         Err(_) => (Vec::new(), Vec::new()),
     };
-    let ends_machines = !sizing.withdraw.is_empty() || !observed.supply.failed.is_empty();
-    let machines_gone = (deleting && ends_machines).then(|| visits::withdrawn(now));
     let may_have_machines = !observed.supply.machines.is_empty() || observed.supply.uncertain_until.is_some();
     let unmark = machines::marked_for_nothing(observed, &leaving, &sizing.withdraw, &sizing.timed_out);
     Plan {
-        pool: pool_finalizer::step(pool, has_nodes || may_have_machines || !all_read),
-        fill: (pool.spec.replicas.is_none() && !deleting && all_read)
+        pool: pool_finalizer::step(pool, has_nodes || may_have_machines || !all_read(observed)),
+        fill: (pool.spec.replicas.is_none() && !deleting && all_read(observed))
             .then(|| i32::try_from(sizing.wanted).unwrap_or(i32::MAX)),
         wanted: sizing.wanted,
         template_hash,
         stalled,
         nodes,
         held,
-        repair_waits,
+        repair_waits: removals.repair_waits(),
         budget_problems: budgets::problems(observed, pool, sizing.wanted),
         not_updated,
         protected,
@@ -236,15 +167,78 @@ fn active(
         register,
         left_over: observed.left_over().cloned().collect(),
         join: machines::join(observed, pool),
-        requeue_at: requeue_at
-            .into_iter()
-            .chain(unread)
-            .chain(machines_gone)
-            .chain(held_until)
-            .chain(next_repair)
-            .chain(next_rollout)
-            .min(),
+        requeue_at,
     }
+}
+
+/// While a node cannot be read or the machines cannot be listed, the number of nodes is not known, not even that it is zero.
+fn all_read(observed: &Observed) -> bool {
+    observed.unread().next().is_none() && !observed.supply.is_unknown
+}
+
+/// When to look again without an event.
+fn requeue_at(
+    observed: &Observed,
+    pool: &NodePool,
+    members: &[Member],
+    standard: &Standard<'_>,
+    choices: &Choices,
+    pods: &ObservedPods,
+) -> Option<Timestamp> {
+    let Choices { removals, sizing, account, victims } = choices;
+    let (now, deleting) = (observed.now, pool.metadata.deletion_timestamp.is_some());
+    let after = |interval| now.checked_add(interval).unwrap_or(Timestamp::MAX);
+    let unread = (!all_read(observed)).then(|| after(UNREADABLE_POLL));
+    let held = (!victims.held.is_empty()).then(|| after(PROTECTED_POLL));
+    let ends_machines = !sizing.withdraw.is_empty() || !observed.supply.failed.is_empty();
+    let machines_gone = (deleting && ends_machines).then(|| visits::withdrawn(now));
+    let of_rollout = standard.next(members).into_iter().chain(outdated::deadline(pool));
+    visits::next(observed, members, membership::start_timeout(pool))
+        .into_iter()
+        .chain(unread)
+        .chain(machines_gone)
+        .chain(held)
+        .chain(visits::undecided(victims, pods, now))
+        .chain(account.next().filter(|_| !deleting))
+        .chain(removals.next_repair())
+        .chain(of_rollout.filter(|at| *at > now))
+        .min()
+}
+
+/// The step of each node, and why.
+fn node_steps(
+    observed: &Observed,
+    pool: &NodePool,
+    members: Vec<Member>,
+    pods: &ObservedPods,
+    Choices { removals, sizing, account: _, victims }: &Choices,
+    in_place: Option<&InPlace<'_>>,
+    standard: &Standard<'_>,
+) -> Vec<NodeStep> {
+    let actions = Actions {
+        observed,
+        pods,
+        limits: DrainLimits::of(pool),
+        removals,
+        sizing,
+        standard,
+        in_place,
+        unhealthy: health::unhealthy(pool, &members).into_iter().map(str::to_owned).collect(),
+        going: observed.going(),
+    };
+    let deleting = pool.metadata.deletion_timestamp.is_some();
+    let reasons_to_stay = removals.reasons_to_stay();
+    let with_cause = |step: NodeStep| {
+        let cause = match step.action {
+            NodeAction::Cordon if deleting => None,
+            NodeAction::Cordon => victims.reasons.get(step.member.name()).copied(),
+            NodeAction::Repair => Some(DisruptionReason::Repair),
+            _ => None,
+        };
+        let waits = reasons_to_stay.get(step.member.name()).map(|why| (*why).to_owned());
+        NodeStep { waits, cause, ..step }
+    };
+    steps(observed, members, |member| actions.of(member)).into_iter().map(with_cause).collect()
 }
 
 /// The hash of the template, or why there is none.
