@@ -356,6 +356,7 @@ impl Facts {
         self.staying + self.unreadable.len() < self.wanted
     }
 
+    /// The numbers of nodes, as a sentence.
     pub fn counts(&self) -> String {
         let mut text = format!("{} of {} nodes are ready", self.ready, self.wanted);
         let parts = [
