@@ -2,7 +2,7 @@
 //! drains and removes nodes, and reports. It never decides how many nodes there should be: it reads `spec.replicas`,
 //! whichever writer set it.
 //!
-//! One pass over a pool is `reconcile`: observe, classify, read pods, plan, apply, count, report. All decisions are
+//! One pass over a pool is `reconcile`: observe, read pods, plan, apply, report, and when to come back. All decisions are
 //! made in `node_lifecycle`, which does no I/O; what is reported about their results is computed in `status`, which does
 //! none either. This file is the command line and the wiring.
 

@@ -1,8 +1,9 @@
 //! Carries out a plan. The writes are ordered so that the pass can stop after any of them. Nothing is decided here: a
 //! write that fails with a conflict is a result, and the next pass plans from the state of the cluster at that time.
 //!
-//! Order: delete machines that will never run; add the pool's finalizer; take nodes out of the replica count; only if all of that succeeded, uncordon nodes
-//! and create new ones. A pass that stops half-way therefore leaves too few nodes, never too many.
+//! Order: delete machines that will never run; add the pool's finalizer; take nodes out of the replica count; only if all of
+//! that succeeded, uncordon nodes and create new ones. A pass that stops half-way therefore leaves too few nodes, never too
+//! many.
 
 mod drain_step;
 mod failed_machines;
