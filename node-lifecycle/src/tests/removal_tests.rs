@@ -370,3 +370,23 @@ fn a_node_without_the_finalizer_gets_it_before_it_leaves() {
     assert_eq!(actions(&late), [("n-000".to_owned(), NodeAction::Adopt)]);
     assert!(late.request.is_empty(), "it still counts");
 }
+
+#[test]
+fn a_node_that_stays_although_a_rule_would_remove_it_says_why() {
+    let mut silent = node(0);
+    set_ready(&mut silent, "Unknown");
+    let sick = plan(&observed(pool(2), [silent, node(1)]));
+    let why = sick.nodes[0].waits.as_deref().unwrap();
+    assert!(why.starts_with("is unhealthy (Ready is Unknown since"), "{why}");
+    assert_eq!((sick.nodes[0].action.clone(), sick.nodes[1].waits.as_deref()), (NodeAction::Keep, None));
+
+    let mut pool = pool(0);
+    pool.spec.drain = Some(DrainSpec { protected_nodes: ProtectedNodes::Wait, ..DrainSpec::default() });
+    let mut all = nodes(2);
+    annotate(&mut all[1], "cluster-autoscaler.kubernetes.io/scale-down-disabled", "true");
+    let too_many = plan_with(&observed(pool, all), &pods([("n-000", vec![])]));
+    assert_eq!(with_action(&too_many, &NodeAction::Cordon), ["n-000"]);
+    let why = too_many.nodes[1].waits.as_deref().unwrap();
+    assert!(why.contains("has the annotation"), "{why}");
+    assert_eq!(too_many.nodes[0].waits, None);
+}
