@@ -8,13 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::ProvisioningFailure;
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::v1alpha1::ProvisioningStatus;
 
 use super::slot_failures::SlotFailures;
-use crate::keys::PoolKey;
-use crate::supply::ProvisioningFailure;
 
 /// Backoff after the first failure; it doubles with every further one.
 const FIRST_BACKOFF: SignedDuration = SignedDuration::from_secs(5);
@@ -79,6 +79,19 @@ impl Failures {
             let retry_at = now.checked_add(backoff(state.failures)).unwrap_or(Timestamp::MAX);
             state.failure.insert(ProvisioningFailure { reason, message, retry_at }).clone()
         })
+    }
+
+    /// The failure as [`Self::record`] will record it.
+    pub(super) fn foresee(
+        &self,
+        key: &PoolKey,
+        reason: Reason,
+        message: String,
+        now: Timestamp,
+    ) -> ProvisioningFailure {
+        let failures = self.pools().get(key).map_or(0, |state| state.failures).saturating_add(1);
+        let retry_at = now.checked_add(backoff(failures)).unwrap_or(Timestamp::MAX);
+        ProvisioningFailure { reason, message, retry_at }
     }
 
     /// Records that a slot's machine was not made while the provider makes others: that is said, and nothing waits for it.

@@ -7,9 +7,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-
-use crate::keys::PoolKey;
-use crate::supply::Machine;
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::Machine;
 
 /// How long after the deletion of a machine its kubelet's last request may still create a Node.
 const LATE_NODE: SignedDuration = SignedDuration::from_mins(10);
@@ -114,8 +113,9 @@ impl KnownIds {
 
 #[cfg(test)]
 mod tests {
+    use node_lifecycle::supply::{KnownAs, MachineState};
+
     use super::*;
-    use crate::supply::{KnownAs, MachineState};
     use crate::testing::{at, key};
 
     fn machine(name: &str, id: &str) -> Machine {

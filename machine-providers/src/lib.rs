@@ -10,19 +10,15 @@
 //! A call fails with a [`ProviderError`]. [`provisioner`] calls the providers of both shapes, and remembers what failed. What
 //! every provider has to do is in `contract_tests` and `sized_contract_tests`, which run against each of them.
 //!
-//! The modules [`allocatable`], [`applied_template`], [`keys`], [`slots`] and [`supply`] do no I/O: the operator plans with them.
+//! What a provider says is data of the crate `node-lifecycle`, which decides from it.
 
-pub mod allocatable;
 mod api_errors;
-pub mod applied_template;
 pub mod cluster_api;
 #[cfg(test)]
 mod contract_tests;
 pub mod exec;
 mod failures;
-mod hash;
 mod karpenter;
-pub mod keys;
 mod known_ids;
 mod origin;
 pub mod provisioner;
@@ -31,8 +27,6 @@ mod simulated;
 #[cfg(test)]
 mod sized_contract_tests;
 mod slot_failures;
-pub mod slots;
-pub mod supply;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -42,11 +36,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::{Completeness, KnownAs, NodeSource, NodeTraits, Size};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
-
-use crate::keys::PoolKey;
-use crate::supply::{Completeness, KnownAs, NodeSource, NodeTraits, Size};
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
 const CALL_LIMIT: Duration = Duration::from_secs(30);

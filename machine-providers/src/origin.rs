@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use node_lifecycle::keys::{ClusterId, PoolKey};
+use node_lifecycle::slots::{Slots, Whose};
+
 use super::{ListedMachine, ProviderError};
-use crate::keys::{ClusterId, PoolKey};
-use crate::slots::{Slots, Whose};
 
 /// The machines of a list.
 #[derive(Debug, Default)]

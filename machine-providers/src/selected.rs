@@ -6,13 +6,13 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
+use node_lifecycle::keys::{ClusterId, PoolKey};
+use node_lifecycle::supply::{Completeness, NodeTraits, Size};
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::place;
 
 use super::origin::{self, Sorted};
 use super::{CALL_LIMIT, Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
-use crate::keys::{ClusterId, PoolKey};
-use crate::supply::{Completeness, NodeTraits, Size};
 
 /// How long a call keeps the place of its pool's pass in the loop. Most answers come within this time. Without its place, the
 /// pass waits for the answer beside the passes of other pools, however many providers hang.

@@ -10,12 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use node_lifecycle::hash;
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::{Completeness, KnownAs, NodeSource, NodeTraits};
 use shared_crds::v1alpha1::{ProviderLie, ProviderSpec, SimulatedProvider};
 
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
-use crate::hash;
-use crate::keys::PoolKey;
-use crate::supply::{Completeness, KnownAs, NodeSource, NodeTraits};
 
 /// Annotation on a Node: when it dies, RFC 3339. The stage of kwok in `docs/providers/simulated.md` then takes the label away
 /// by which kwok knows its nodes, which ends the node's heartbeats. It is on the Node and not in this process, so that a

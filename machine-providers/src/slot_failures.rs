@@ -43,19 +43,9 @@ impl SlotFailures {
         self.0.insert(name.to_owned(), slot);
     }
 
-    /// A list shows that the slot's machine will not run. `true` the first time since it was asked for.
-    pub(super) fn listed_as_failed(
-        &mut self,
-        name: &str,
-        generation: Option<i64>,
-        reason: Reason,
-        now: Timestamp,
-    ) -> bool {
-        let is_new = self.0.get(name).is_none_or(|slot| !slot.is_counted);
-        if is_new {
-            self.failed(name, generation, reason, now);
-        }
-        is_new
+    /// Whether the failure of the slot's machine has not been counted since it was asked for.
+    pub(super) fn is_uncounted(&self, name: &str) -> bool {
+        self.0.get(name).is_none_or(|slot| !slot.is_counted)
     }
 
     /// A machine was asked for in this slot.
@@ -103,7 +93,11 @@ mod tests {
     fn a_machine_that_stays_failed_is_counted_once_and_again_when_it_was_asked_for_again() {
         let mut slots = SlotFailures::default();
         let listed = |slots: &mut SlotFailures, second| {
-            slots.listed_as_failed("a", None, Reason::ProvisioningFailed, at(second))
+            let is_new = slots.is_uncounted("a");
+            if is_new {
+                slots.failed("a", None, Reason::ProvisioningFailed, at(second));
+            }
+            is_new
         };
         assert!(listed(&mut slots, 0));
         assert!(!listed(&mut slots, 100));

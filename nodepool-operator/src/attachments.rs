@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Api;
 use kube::api::ListParams;
+use node_lifecycle::{AttachedVolumes, ObservedPods, PoolKey, pods};
 use shared_runtime::error::{Categorised as _, chain};
 use shared_runtime::list::{self, Listed};
 use tracing::warn;
@@ -15,7 +16,6 @@ use tracing::warn;
 use crate::context::Context;
 use crate::error::{Error, Read};
 use crate::observe::listed;
-use crate::plan::{AttachedVolumes, ObservedPods, PoolKey, pods};
 use crate::pod_reads::ReadsEnd;
 
 /// Number of concurrent live reads of volumes.
@@ -127,10 +127,10 @@ async fn of_no_claim(
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::PodStatus;
+    use node_lifecycle::testing::{key, pods as listed_pods};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::plan::testing::{key, pods as listed_pods};
     use crate::testing::{TestContext, failure};
 
     fn list(items: &[Value]) -> (u16, Value) {

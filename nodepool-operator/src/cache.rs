@@ -28,8 +28,9 @@ pub(crate) fn transform(node: &mut Node) {
 
 #[cfg(test)]
 mod tests {
+    use node_lifecycle::testing::node;
+
     use super::*;
-    use crate::plan::testing::node;
 
     #[test]
     fn a_node_in_no_pool_keeps_what_joining_reads() {

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
+use node_lifecycle::ClusterId;
 use shared_runtime::bootstrap::Operator;
 use shared_runtime::error::chain;
 use shared_runtime::readiness::Gate;
 use tracing::{info, warn};
-
-use crate::plan::ClusterId;
 
 /// The namespace whose UID stands for the cluster: it is made with it and cannot be deleted.
 const NAMESPACE: &str = "kube-system";

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::runtime::reflector::Store;
 use machine_providers::provisioner::Provisioner;
+use node_lifecycle::{ClusterId, PoolKey};
 use shared_crds::NodePool;
 use shared_runtime::bootstrap::Operator;
 use shared_runtime::clock::Clock;
@@ -27,7 +28,6 @@ use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
 use crate::memory::unread_pools::UnreadPools;
 use crate::metrics::NodePoolMetrics;
-use crate::plan::{ClusterId, PoolKey};
 
 /// The dependencies of a reconcile.
 pub(crate) struct Context {
@@ -130,9 +130,9 @@ impl Context {
             nodes: store().0,
             served: ServedFields::default(),
             unreadable: UnreadableObjects::default(),
-            cluster: crate::plan::testing::cluster(),
+            cluster: node_lifecycle::testing::cluster(),
             provisioner: Arc::new(Provisioner::new(
-                &crate::plan::testing::cluster(),
+                &node_lifecycle::testing::cluster(),
                 (client.clone(), writer.clone()),
                 machine_providers::cluster_api::management::Management::Own(client.clone(), writer.clone()),
                 Vec::new(),

@@ -4,12 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use machine_providers::ProviderError;
+use node_lifecycle::outcome::{Rejected, RejectedWrite};
 use shared_crds::conditions::Reason;
 use shared_runtime::error::{Categorised, chain, client_category};
 use shared_runtime::metrics::MetricsError;
 use shared_runtime::write::WriterError;
-
-use crate::outcome::{Rejected, RejectedWrite};
 
 /// A live read of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

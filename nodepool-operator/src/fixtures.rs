@@ -4,22 +4,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use machine_providers::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
-use serde_json::Value;
-use shared_crds::v1alpha1::{DisruptionReason, NodePoolStatus, ProvisioningStatus};
-use shared_crds::{NodePool, names};
-
-use crate::outcome::Applied;
-use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
-use crate::plan::{
-    Classified, ClusterId, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads, Pods,
-    PoolKey, Sight, Supply, classify, patches, plan,
+use node_lifecycle::facts::Facts;
+use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
+use node_lifecycle::outcome::Applied;
+use node_lifecycle::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
+use node_lifecycle::testing::writes::of_step;
+pub use node_lifecycle::testing::writes::{PassWrite, patched};
+use node_lifecycle::{
+    Classified, ClusterId, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads, Pods, PoolKey,
+    Sight, Supply, classify, plan,
 };
-use crate::status::{self, Facts};
+use shared_crds::NodePool;
+use shared_crds::v1alpha1::{NodePoolStatus, ProvisioningStatus};
+
+use crate::status;
 
 /// What comes before the name of a machine in the provider ID of its Node.
 const SCHEME: &str = "kwok://";
@@ -42,25 +43,6 @@ pub struct PassFixture<'a> {
     pub registers_itself: bool,
     /// The time of the pass.
     pub now: Timestamp,
-}
-
-/// One write of a pass.
-#[derive(Clone, Debug)]
-pub enum PassWrite {
-    /// Creates a Node.
-    CreateNode(Box<Node>),
-    /// Changes the Node of this name by a JSON patch: see [`patched`].
-    PatchNode(String, Value),
-    /// Deletes the Node of this name.
-    DeleteNode(String),
-    /// Evicts a pod, if its budgets allow.
-    Evict(Arc<Pod>),
-    /// Deletes a pod, whatever its budgets say.
-    DeletePod(Arc<Pod>),
-    /// Asks the provider for a machine of this name.
-    RequestMachine(String),
-    /// Asks the provider to end the machine of this name.
-    EndMachine(String),
 }
 
 impl PassFixture<'_> {
@@ -132,6 +114,7 @@ impl PassFixture<'_> {
                 NodeSource::Operator { provider_id_prefix: SCHEME }
             }),
             machines: self.machines.iter().map(machine).collect(),
+            failed: Vec::new(),
             foreign: BTreeMap::new(),
             traits: BTreeMap::new(),
             trouble: None,
@@ -218,71 +201,11 @@ fn writes(plan: &Plan, now: Timestamp) -> Vec<PassWrite> {
     writes
 }
 
-/// The writes for one node.
-pub(crate) fn of_step(step: &NodeStep, now: Timestamp) -> Vec<PassWrite> {
-    let node = &*step.member.node;
-    let name = step.member.name();
-    let patch = |patch| vec![PassWrite::PatchNode(name.to_owned(), patch)];
-    let delete = || PassWrite::DeleteNode(name.to_owned());
-    let machine = names::machine_of(&node.metadata).unwrap_or(name).to_owned();
-    match &step.action {
-        NodeAction::Keep | NodeAction::Wait => Vec::new(),
-        NodeAction::Adopt => patch(patches::add_node_finalizer(node)),
-        NodeAction::MarkReady => patch(patches::mark_ready(node, now)),
-        NodeAction::Update(of_template) => patch(of_template.clone()),
-        NodeAction::Uncordon | NodeAction::Tidy => patch(patches::uncordon(node)),
-        NodeAction::GiveBack => patch(patches::give_back(node, now)),
-        NodeAction::Cordon => patch(patches::cordon(node, now, step.cause)),
-        NodeAction::Drain(DrainStep { evict, delete, blockers: _, awaited: _ }) => {
-            let evictions = evict.iter().cloned().map(PassWrite::Evict);
-            evictions.chain(delete.iter().cloned().map(PassWrite::DeletePod)).collect()
-        }
-        NodeAction::Replace | NodeAction::ReplaceLost => vec![delete()],
-        NodeAction::Repair => {
-            let noted = patches::note_cause(node, DisruptionReason::Repair);
-            noted.map(patch).unwrap_or_default().into_iter().chain([delete()]).collect()
-        }
-        NodeAction::EndMachine => {
-            let ended = [PassWrite::EndMachine(machine)];
-            ended.into_iter().chain(patch(patches::out_of_service(node))).collect()
-        }
-        NodeAction::Remove => {
-            let released = patches::remove_node_finalizer(node).map(patch).unwrap_or_default();
-            [delete(), PassWrite::EndMachine(machine)].into_iter().chain(released).collect()
-        }
-    }
-}
-
-/// The Node after a patch, as the API server applies it: `test` with `null` holds where the field is absent. `None` if a test
-/// fails, or the patch cannot be applied.
-pub fn patched(node: &Node, patch: &Value) -> Option<Node> {
-    let patch: Patch = serde_json::from_value(patch.clone()).ok()?;
-    let mut json = serde_json::to_value(node).ok()?;
-    let mut rest = Vec::new();
-    for operation in &patch.0 {
-        match operation {
-            PatchOperation::Test(test) if test.value.is_null() => {
-                if json.pointer(test.path.as_str()).is_some_and(|value| !value.is_null()) {
-                    return None;
-                }
-            }
-            other => rest.push(other.clone()),
-        }
-    }
-    json_patch::patch(&mut json, &rest).ok()?;
-    let mut node: Node = serde_json::from_value(json).ok()?;
-    // The API server leaves `false` and empty lists out when it writes JSON.
-    if let Some(spec) = node.spec.as_mut() {
-        spec.unschedulable = spec.unschedulable.filter(|is_so| *is_so);
-        spec.taints = spec.taints.take().filter(|taints| !taints.is_empty());
-    }
-    Some(node)
-}
-
 #[cfg(test)]
 mod tests {
+    use node_lifecycle::testing::{at, draining, key, node, nodes, pod, pool};
+
     use super::*;
-    use crate::plan::testing::{at, draining, key, node, nodes, pod, pool};
 
     fn written(pool: &NodePool, nodes: Vec<Node>, machines: &[(&str, i64)], pods: &[Pod]) -> Vec<PassWrite> {
         let nodes: Vec<Arc<Node>> = nodes.into_iter().map(Arc::new).collect();

@@ -7,11 +7,10 @@ use k8s_openapi::api::core::v1::{
     EphemeralVolumeSource, PersistentVolumeClaimVolumeSource, Pod, PodSpec, PodStatus, Toleration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use node_lifecycle::pods::{MIRROR_ANNOTATION, is_daemon_set};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use shared_crds::protection::{DO_NOT_DISRUPT, SAFE_TO_EVICT};
-
-use crate::plan::pods::{MIRROR_ANNOTATION, is_daemon_set};
 
 /// A pod that was cut while it was decoded.
 #[derive(Clone, Debug, Deserialize)]
@@ -128,11 +127,11 @@ impl Volume {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::jiff::Timestamp;
+    use node_lifecycle::pods;
     use serde_json::{Value, json};
     use shared_crds::protection;
 
     use super::*;
-    use crate::plan::pods;
 
     /// A pod with everything that is read of it, and much that is not.
     fn fat() -> Value {

@@ -2,9 +2,9 @@
 //! drains and removes nodes, and reports. It never decides how many nodes there should be: it reads `spec.replicas`,
 //! whichever writer set it.
 //!
-//! One pass over a pool is `reconcile`: observe, classify, read pods, plan, apply, count, report. All decisions are
-//! made in `plan`, which does no I/O; what is reported about their results is computed in `status`, which does none
-//! either. This file is the command line and the wiring.
+//! One pass over a pool is `reconcile`: observe, read pods, plan, apply, report, and when to come back. All decisions are
+//! made in `node_lifecycle`, which does no I/O; what is reported about their results is computed in `status`, which does
+//! none either. This file is the command line and the wiring.
 
 mod apply;
 mod attachments;
@@ -20,8 +20,6 @@ mod left_behind;
 mod memory;
 mod metrics;
 mod observe;
-mod outcome;
-mod plan;
 mod pod_reads;
 mod reconcile;
 pub mod reference;
@@ -45,6 +43,7 @@ use kube::runtime::watcher;
 use machine_providers::cluster_api::management::Management;
 use machine_providers::exec::{self, Exec, Program};
 use machine_providers::provisioner::Provisioner;
+pub use node_lifecycle::ClusterId;
 use shared_crds::names;
 use shared_crds::ownership::Owner;
 use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
@@ -56,7 +55,6 @@ pub use crate::check::CheckError;
 use crate::context::Context;
 use crate::error::Error;
 pub use crate::left_behind::LeftBehindError;
-use crate::plan::ClusterId;
 
 /// Merges a burst of node events into one pass.
 const DEBOUNCE: Debounce = Debounce::fixed(Duration::from_millis(50));

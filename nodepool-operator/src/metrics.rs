@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use node_lifecycle::outcome::{Applied, Blocked};
+use node_lifecycle::{Blocker, NodeAction, NodeStep, PoolKey};
 use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use shared_crds::conditions::Reason;
 use shared_runtime::metrics::{Metrics, MetricsError};
-
-use crate::outcome::{Applied, Blocked};
-use crate::plan::{Blocker, NodeAction, NodeStep, PoolKey};
 
 /// The operator's own counters; the shared runtime counts reconciles, writes and conflicts.
 #[derive(Clone, Debug)]
@@ -206,11 +205,11 @@ impl NodePoolMetrics {
 
 #[cfg(test)]
 mod tests {
+    use node_lifecycle::testing::{draining, key, pod, step};
+    use node_lifecycle::{DrainStep, PodName};
     use shared_crds::names::NODEPOOL_OPERATOR;
 
     use super::*;
-    use crate::plan::testing::{draining, key, pod, step};
-    use crate::plan::{DrainStep, PodName};
 
     #[test]
     fn draining_nodes_are_counted_by_what_they_wait_for_over_all_pools_and_no_longer_than_they_drain() {

@@ -14,9 +14,13 @@ use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector::ObjectRef;
-use machine_providers::slots::Slots;
-use machine_providers::supply::NodeSource;
-use machine_providers::{ListedMachine, ProviderError};
+use machine_providers::ListedMachine;
+use machine_providers::provisioner::ListFindings;
+use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
+use node_lifecycle::ready::is_ready;
+use node_lifecycle::slots::Slots;
+use node_lifecycle::supply::NodeSource;
+use node_lifecycle::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, health};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -25,19 +29,17 @@ use shared_runtime::reflect::Unreadable;
 use crate::cache;
 use crate::context::Context;
 use crate::error::{Error, Read};
-use crate::plan::membership::is_ready;
-use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
-use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.
 const READ_LIMIT: Duration = Duration::from_secs(30);
-/// What was observed, and the machines that failed meanwhile.
+
+/// What was observed.
 pub(crate) struct Seen {
     /// The input of the plan.
     pub observed: Observed,
-    /// Machines that failed since the last visit, and why the machines of a provider could not be listed.
-    pub failed_machines: Vec<ProviderError>,
+    /// Machines that failed since the last visit, and why the machines of a provider could not be listed: to be recorded.
+    pub findings: ListFindings,
 }
 
 /// Observes the pool; `None` when the cache does not contain our last write of it yet.
@@ -61,7 +63,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     };
     let competing = pool.as_deref().and_then(|pool| competing(ctx, pool));
     let asked = ctx.provisioner.supply(key, pool.as_deref(), competing.as_ref(), has_node, now);
-    let (mut supply, failed_machines) = asked.await;
+    let (mut supply, findings) = asked.await;
     let listed = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
     let awaited = listed.chain(supply.deleted_ids.iter().map(String::as_str));
     let (of_pools, registered): (Vec<_>, Vec<_>) = with_provider_id(ctx, &awaited.collect())
@@ -93,7 +95,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     };
     if let Some(pool) = observed.pool.as_deref() {
         observed.condition_times =
-            ctx.tracker.record_conditions(key, &observed.nodes, &repair::watched(pool));
+            ctx.tracker.record_conditions(key, &observed.nodes, &health::watched(pool));
         let is_at_rest =
             observed.condition_times.0.is_empty() && observed.nodes.iter().all(|it| is_ready(it));
         if !is_at_rest {
@@ -109,7 +111,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     if !observed.supply.is_unknown {
         observed.machine_times = ctx.tracker.record_machines(key, observed.in_flight());
     }
-    Ok(Some(Seen { observed, failed_machines }))
+    Ok(Some(Seen { observed, findings }))
 }
 
 /// The pool's nodes, and the names of those that cannot be read.

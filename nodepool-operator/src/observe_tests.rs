@@ -1,22 +1,25 @@
 //! What a failed list blocks, and what an unreadable node blocks.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use machine_providers::provisioner::Provisioner;
+use machine_providers::{Deletion, MachineRequest, NamedProvider, Progress, ProviderError};
+use node_lifecycle::supply::{KnownAs, Machine, MachineState};
+use node_lifecycle::testing::{
+    at, cluster, draining, key, machine, node, pod, pool, prefix, shared, supply, with_action,
+};
+use node_lifecycle::{Classified, NodeAction, PoolStep, classify, plan};
 use serde_json::{Value, json};
-use shared_crds::v1alpha1::DrainSpec;
+use shared_crds::v1alpha1::{DrainSpec, ProviderSpec};
 use shared_runtime::clock::FakeClock;
 use shared_runtime::controller::Step;
 
-use k8s_openapi::api::core::v1::Pod;
-use machine_providers::supply::{Machine, MachineState};
-
 use super::*;
-use crate::plan::testing::{
-    at, draining, key, machine, node, pod, pool, prefix, shared, supply, with_action,
-};
-use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::pod_reads::{FAILURES_LIMIT, ReadsEnd, choose, pods};
 use crate::reconcile::reconcile;
 use crate::testing::{TestContext, failure, success};
@@ -290,4 +293,72 @@ fn a_machine_whose_node_is_in_another_pool_is_not_the_pools() {
     drop_machines_of_others(&mut supply, &[of_pool(0, &key().name), of_pool(1, "other")], &key());
     let left: Vec<_> = supply.machines.iter().map(|machine| &*machine.name).collect();
     assert_eq!(left, ["m-0", "m-2"]);
+}
+
+/// A provider that lists one machine, which will never run, and counts its deletions; `None` where it may not be deleted.
+struct Failing(Option<Arc<AtomicUsize>>);
+
+impl NamedProvider for Failing {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Kubelet)
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        panic!("the failure has a backoff")
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        let failed = ListedMachine {
+            name: format!("{}0", prefix()),
+            progress: Progress::Failed(ProviderError::Transient("no power".to_owned())),
+            provider_id: None,
+            template_hash: None,
+            cluster: Some(cluster().to_string()),
+            known_as: KnownAs::default(),
+        };
+        Box::pin(std::future::ready(Ok(vec![failed])))
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        let deletions = self.0.as_ref().expect("nothing is deleted while a pool is observed");
+        deletions.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Deletion::Started)))
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+#[tokio::test]
+async fn a_failed_machine_is_found_by_observing_and_deleted_by_the_pass_alone() {
+    let with = |deletions| {
+        let mut test = server(vec![], |_| None).with_pool(pool(1));
+        test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(Failing(deletions))]));
+        test
+    };
+    let test = with(None);
+    let Seen { observed, findings } = observe(&test.ctx, &key()).await.unwrap().unwrap();
+    assert_eq!((observed.supply.failed.len(), findings.failures.len()), (1, 1));
+    assert!(observed.supply.failure.is_some(), "the plan knows what will be recorded");
+    assert_eq!(test.ctx.provisioner.last_failure(&key()), None);
+    let planned = plan(&observed, classify(&observed), &ObservedPods::default());
+    assert_eq!(planned.failed, observed.supply.failed);
+    assert!(planned.request.is_empty() && planned.withdraw.is_empty());
+
+    let deletions = Arc::<AtomicUsize>::default();
+    let (ctx, _) = with(Some(Arc::clone(&deletions))).into_parts();
+    reconcile(Arc::clone(&ctx), key()).await.unwrap();
+    assert_eq!(deletions.load(Ordering::Relaxed), 1);
+    assert_eq!(ctx.provisioner.last_failure(&key()).unwrap(), observed.supply.failure.unwrap());
 }

@@ -10,6 +10,8 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
+use node_lifecycle::observed_time::PodTimes;
+use node_lifecycle::{AttachedVolumes, Classified, Observed, ObservedPods, PodReads, Pods};
 use shared_runtime::error::{Categorised as _, chain};
 use shared_runtime::list::{self, Listed};
 use shared_runtime::reflect::Unreadable;
@@ -20,8 +22,6 @@ use crate::error::{Error, Read};
 use crate::kept_pod::KeptPod;
 use crate::memory::list_budget::PARALLEL_LISTS;
 use crate::observe::listed;
-use crate::plan::observed_time::PodTimes;
-use crate::plan::{AttachedVolumes, Classified, Observed, ObservedPods, PodReads, Pods};
 
 /// How long all reads of a pass together may take that follow its first decisions. While they wait, the rest of the pool waits
 /// too. What is not read by then is unread.

@@ -1,10 +1,10 @@
-//! One pass over one pool: observe, plan, apply, count, report.
+//! One pass over one pool: observe, read pods, plan, apply, report, and when to come back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::CustomResourceExt as _;
-use shared_crds::NodePool;
+use node_lifecycle::outcome::Extent;
+use node_lifecycle::{Classified, Observed, ObservedPods, Plan, PoolKey};
 use shared_runtime::controller::Step;
 
 use crate::apply::{PassResult, apply};
@@ -12,11 +12,8 @@ use crate::attachments;
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::{Seen, observe, unreadable};
-use crate::outcome::{Applied, Extent};
-use crate::plan::{self, Plan, PoolKey};
 use crate::pod_reads::{self, ReadsEnd};
-use crate::report::{self, report};
-use crate::status::Facts;
+use crate::report::{self, Reported, report};
 
 /// Interval of the passes of a pool whose pods are listed a few at a time.
 const DEFERRED_RETRY: Duration = Duration::from_secs(2);
@@ -26,22 +23,35 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     if let Some(pool) = unreadable(&ctx, &key) {
         return report::unreadable(&ctx, &pool).await;
     }
-    let Some(seen) = observe(&ctx, &key).await? else {
-        return Ok(Step::Stale);
-    };
-    let mut classified = plan::classify(&seen.observed);
-    pod_reads::choose(&ctx, &seen.observed, &mut classified);
-    let reads_end = ReadsEnd::from_now(&ctx);
-    let mut pods = pod_reads::pods(&ctx, &seen.observed, &classified.reads, reads_end).await;
-    let emptied = classified.emptied(&seen.observed, &pods);
-    pods.attached = attachments::attached(&ctx, &key, &emptied, &pods, reads_end).await;
-    let plan = plan::plan(&seen.observed, classified, &pods);
-    ctx.protections.record(&key, plan.protected.iter().cloned());
+    let Some(seen) = observe(&ctx, &key).await? else { return Ok(Step::Stale) };
+    let (classified, pods) = read_pods(&ctx, &seen.observed).await;
+    let plan = node_lifecycle::plan(&seen.observed, classified, &pods);
     let result = apply(&ctx, &seen, &plan).await;
-    ctx.metrics.draining(&key, &plan.nodes, &result.applied);
-    let facts = count(&ctx, &seen, &plan, &result.applied);
-    let reported = report(&ctx, &seen, facts.as_ref(), &result).await;
+    let reported = report(&ctx, &seen, &plan, &result).await;
+    next(&ctx, &seen, &pods, &plan, result, reported)
+}
 
+/// What the plan needs beside what was observed: the nodes' states, their pods as far as they may be listed now, and the volumes of
+/// those without pods.
+async fn read_pods(ctx: &Context, observed: &Observed) -> (Classified, ObservedPods) {
+    let mut classified = node_lifecycle::classify(observed);
+    pod_reads::choose(ctx, observed, &mut classified);
+    let end = ReadsEnd::from_now(ctx);
+    let mut pods = pod_reads::pods(ctx, observed, &classified.reads, end).await;
+    let emptied = classified.emptied(observed, &pods);
+    pods.attached = attachments::attached(ctx, &observed.key, &emptied, &pods, end).await;
+    (classified, pods)
+}
+
+/// When to come back, or what failed.
+fn next(
+    ctx: &Context,
+    seen: &Seen,
+    pods: &ObservedPods,
+    plan: &Plan,
+    result: PassResult,
+    reported: Result<Reported, Error>,
+) -> Result<Step, Error> {
     let PassResult { applied, error, .. } = result;
     if let Some(error) = error {
         return Err(error);
@@ -51,17 +61,18 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     if applied.extent == Extent::Conflict || reported.is_conflict() {
         return Ok(Step::Conflict);
     }
-    if applied.finalizer_removed || (seen.observed.pool.is_none() && plan.nodes.is_empty()) {
-        ctx.forget(&key);
+    let Observed { key, pool, .. } = &seen.observed;
+    if applied.finalizer_removed || (pool.is_none() && plan.nodes.is_empty()) {
+        ctx.forget(key);
         return Ok(Step::Done);
     }
     let due = if applied.extent == Extent::CutShort {
         Some(Duration::ZERO)
     } else {
         // That pods could not be listed is not a failure of the pool: the rest of it continues at its own pace.
-        let again = ctx.unread_pools.retry(&key, pods.is_incomplete);
+        let again = ctx.unread_pools.retry(key, pods.is_incomplete);
         let again = again.or((!pods.deferred.is_empty()).then_some(DEFERRED_RETRY));
-        let due = applied.next_visit(&plan, ctx.clock.now()).map(|at| ctx.clock.until(at));
+        let due = applied.next_visit(plan, ctx.clock.now()).map(|at| ctx.clock.until(at));
         due.into_iter().chain(again).min()
     };
     // What was found out about nodes lets the next pass look at others.
@@ -70,39 +81,22 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     Ok(due.map_or(Step::Done, again))
 }
 
-/// Counts nodes and requests after the writes, and records that the pool has every node it wants; `None` without a pool.
-fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<Facts> {
-    let observed = &seen.observed;
-    let facts = Facts::count(observed, observed.pool.as_deref()?, plan, applied);
-    let backs_off = ctx.provisioner.last_failure(&observed.key).is_some_and(|it| it.retry_at > observed.now);
-    // What the provider refuses to a rollout for lack of room it may refuse again: its backoff is kept.
-    let is_complete =
-        if facts.is_rolling() { facts.is_between_steps() && !backs_off } else { facts.all_ready() };
-    if is_complete && seen.failed_machines.is_empty() {
-        ctx.provisioner.pool_complete(&observed.key);
-    }
-    let (failure, provisioning) =
-        (ctx.provisioner.last_failure(&observed.key), ctx.provisioner.remembered(&observed.key));
-    let outdated_crd = ctx.served.statement(NodePool::crd_name());
-    Some(facts.with_failure(failure, provisioning).with_outdated_crd(outdated_crd))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures::future::BoxFuture;
     use k8s_openapi::jiff::Timestamp;
-    use machine_providers::provisioner::Provisioner;
-    use machine_providers::supply::NodeSource;
+    use machine_providers::provisioner::{ListFindings, Provisioner};
     use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
+    use node_lifecycle::supply::NodeSource;
+    use node_lifecycle::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use serde_json::json;
     use shared_crds::conditions::Reason;
     use shared_crds::v1alpha1::ProviderSpec;
 
     use super::*;
     use crate::error::Write;
-    use crate::plan::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use crate::testing::{TestContext, failure};
 
     /// A provider that answers nothing any more after its first list, and how often it was asked.
@@ -213,12 +207,13 @@ mod tests {
         let test = TestContext::new(|_, _| failure(500, "InternalError", "no"));
         let provisioner = &test.ctx.provisioner;
         provisioner.record_failure(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
-        let seen = Seen { observed: observed(pool(1), [node(0), node(1)]), failed_machines: vec![] };
+        let seen =
+            Seen { observed: observed(pool(1), [node(0), node(1)]), findings: ListFindings::default() };
         assert!(facts(&seen.observed).all_ready(), "that is what is planned");
         let plan = plan(&seen.observed);
         let result = apply(&test.ctx, &seen, &plan).await;
         assert!(result.error.is_some() && result.applied.cordoned.is_empty());
-        let facts = count(&test.ctx, &seen, &plan, &result.applied).unwrap();
+        let facts = result.facts.unwrap();
         assert!(!facts.all_ready() && facts.failure.is_some());
         assert!(provisioner.last_failure(&key()).is_some(), "the backoff must not end");
     }

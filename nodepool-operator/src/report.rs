@@ -2,6 +2,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
+use node_lifecycle::Plan;
+use node_lifecycle::facts::Facts;
+use node_lifecycle::outcome::Applied;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::controller::Step;
@@ -14,9 +17,8 @@ use crate::apply::node_write::written;
 use crate::context::Context;
 use crate::error::{Error, Write};
 use crate::observe::{Seen, raw_pool};
-use crate::outcome::Applied;
 use crate::status::events::{EventReason, events};
-use crate::status::{self, Facts, unreadable};
+use crate::status::{self, unreadable};
 
 /// The result of writing the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,21 +36,22 @@ impl Reported {
     }
 }
 
-/// Reports on a pass. There are no `facts` about a pool that is gone.
+/// Reports on a pass. There are no facts about a pool that is gone.
 pub(crate) async fn report(
     ctx: &Context,
     seen: &Seen,
-    facts: Option<&Facts>,
+    plan: &Plan,
     result: &PassResult,
 ) -> Result<Reported, Error> {
-    let PassResult { applied, failure, error: _ } = result;
+    let PassResult { applied, failures: _, failure, facts, error: _ } = result;
+    ctx.metrics.draining(&seen.observed.key, &plan.nodes, applied);
     ctx.metrics.applied(applied);
     log(applied);
     let Some(pool) = seen.observed.pool.as_deref() else {
         return Ok(Reported::Done);
     };
     let reference = pool.object_ref(&());
-    let contest = facts.and_then(|facts| facts.machines.contest.as_ref());
+    let contest = facts.as_ref().and_then(|facts| facts.machines.contest.as_ref());
     for event in events(pool, applied, failure.as_ref(), contest) {
         ctx.recorder.publish(&reference, event_kind(event.reason), event.note);
     }

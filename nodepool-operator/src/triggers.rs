@@ -5,13 +5,12 @@ use std::collections::HashMap;
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::Store;
+use node_lifecycle::PoolKey;
 use shared_crds::NodePool;
 use shared_crds::ownership::{Owner, conditions};
 use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
 use shared_runtime::changes::material;
 use shared_runtime::reflect::Change;
-
-use crate::plan::PoolKey;
 
 /// The pools that changes of pools and nodes concern. With a `namespace`, only pools in it: another operator handles
 /// the nodes of other namespaces, although the watch returns them. A node in no pool concerns the one that is
@@ -123,12 +122,12 @@ mod tests {
 
     use futures::FutureExt as _;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+    use node_lifecycle::testing::{at, key, node, pool as plan_pool, set_ready};
     use shared_crds::names;
     use shared_crds::v1alpha1::{OnContested, ScaleDownPlan};
     use shared_runtime::reflect::Unreadable;
 
     use super::*;
-    use crate::plan::testing::{at, key, node, pool as plan_pool, set_ready};
 
     fn in_pool(name: &str) -> Arc<Node> {
         let mut node = node(0);

@@ -26,6 +26,7 @@ const FOR_OTHERS: &[&str] = &[
     "axum",
     "clap",
     "kube-runtime",
+    "node-lifecycle",
     "planner",
     "prometheus",
     "rustls",
@@ -35,8 +36,13 @@ const FOR_OTHERS: &[&str] = &[
 ];
 
 /// Each crate, and what it must not depend on with its default features.
-const FORBIDDEN: &[(&str, &[&str])] =
-    &[("planner", IMPURE), ("shared-crds", IMPURE), ("timeline", IMPURE), ("conflict-retry", FOR_OTHERS)];
+const FORBIDDEN: &[(&str, &[&str])] = &[
+    ("planner", IMPURE),
+    ("node-lifecycle", IMPURE),
+    ("shared-crds", IMPURE),
+    ("timeline", IMPURE),
+    ("conflict-retry", FOR_OTHERS),
+];
 
 /// A line for each forbidden dependency.
 pub(crate) fn forbidden() -> anyhow::Result<Vec<String>> {

@@ -29,8 +29,9 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("planner", &["shared-crds"]),
     ("shared-runtime", &["conflict-retry", "shared-crds"]),
     ("simulator", &["planner", "shared-crds", "shared-runtime"]),
-    ("machine-providers", &["shared-crds", "shared-runtime"]),
-    ("nodepool-operator", &["machine-providers", "shared-crds", "shared-runtime"]),
+    ("node-lifecycle", &["shared-crds"]),
+    ("machine-providers", &["node-lifecycle", "shared-crds", "shared-runtime"]),
+    ("nodepool-operator", &["machine-providers", "node-lifecycle", "shared-crds", "shared-runtime"]),
     ("autoscaler-operator", &["planner", "shared-crds", "shared-runtime", "simulator"]),
 ];
 

@@ -7,7 +7,10 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, ItemEnum, ItemMod, ItemStruct, ItemTrait, ItemType, ItemUnion, Visibility};
 
 /// Names that several public types may have, with the reason.
-const SHARED: &[(&str, &str)] = &[("Failure", "the operators are twins: how either process ends")];
+const SHARED: &[(&str, &str)] = &[
+    ("Failure", "the operators are twins: how either process ends"),
+    ("Observed", "the crates that only compute are twins: what either decides from"),
+];
 
 /// Where each public type is defined, by name.
 #[derive(Default)]

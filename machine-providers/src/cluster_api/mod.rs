@@ -17,6 +17,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Api;
 use kube::api::ListParams;
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::{Completeness, KnownAs, NodeSource, Size};
 use shared_crds::names::NODEPOOL_OPERATOR;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::write::Outcome;
@@ -26,8 +28,6 @@ use self::management::{Connection, Connections, Management};
 use self::objects::{DELETE_ANNOTATION, DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
 use super::api_errors::Advice;
 use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
-use crate::keys::PoolKey;
-use crate::supply::{Completeness, KnownAs, NodeSource, Size};
 
 /// What comes before the name of the `MachineDeployment` in `ProviderSpec::reference`.
 const PREFIX: &str = "clusterApi.";

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ManagedFieldsEntry, ObjectMeta};
 use kube::CustomResource;
+use node_lifecycle::supply::KnownAs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared_crds::names::NODEPOOL_OPERATOR;
 use shared_crds::quantity::Exact;
 
 use crate::ProviderError;
-use crate::supply::KnownAs;
 
 /// Label that Cluster API puts on a `MachineDeployment`'s machines.
 pub(super) const DEPLOYMENT_LABEL: &str = "cluster.x-k8s.io/deployment-name";

@@ -16,14 +16,14 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use node_lifecycle::keys::{ClusterId, PoolKey};
+use node_lifecycle::supply::{Completeness, NodeSource};
 use shared_crds::v1alpha1::ProviderSpec;
 use tokio::sync::Semaphore;
 
 pub use self::program::{InvalidProgram, Program};
 use self::protocol::{CreateAnswer, DeleteAnswer, DeletionState, ListAnswer, Operation, Request};
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
-use crate::keys::{ClusterId, PoolKey};
-use crate::supply::{Completeness, NodeSource};
 
 /// How many processes of one program run at the same time by default. They share the memory limit of the operator's container.
 pub const MAX_CONCURRENT: NonZeroU8 = NonZeroU8::MIN.saturating_add(3);

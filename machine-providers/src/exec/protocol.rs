@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
+use node_lifecycle::keys::{ClusterId, PoolKey};
+use node_lifecycle::supply::KnownAs;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate};
 
-use crate::keys::{ClusterId, PoolKey};
-use crate::supply::KnownAs;
 use crate::{ListedMachine, Progress, ProviderError};
 
 /// Version of the protocol.

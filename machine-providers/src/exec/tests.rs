@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
+use node_lifecycle::supply::KnownAs;
+
 use super::*;
 use crate::Progress;
-use crate::supply::KnownAs;
 use crate::testing::{at, cluster, key};
 
 /// A program `name` that is this shell script.

@@ -16,15 +16,15 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use node_lifecycle::allocatable::allocatable;
+use node_lifecycle::keys::{ClusterId, PoolKey};
+use node_lifecycle::supply::{Completeness, NodeSource};
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 use shared_runtime::write::{Created, DeleteOutcome, Writer};
 
 use self::node_claim::NodeClaim;
 use super::api_errors::Advice;
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError, origin};
-use crate::allocatable::allocatable;
-use crate::keys::{ClusterId, PoolKey};
-use crate::supply::{Completeness, NodeSource};
 
 /// What to tell the user about Karpenter's objects.
 const ADVICE: Advice = Advice {

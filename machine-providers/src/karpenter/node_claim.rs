@@ -6,6 +6,9 @@ use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::CustomResource;
+use node_lifecycle::applied_template::AppliedTemplate;
+use node_lifecycle::keys::{ClusterId, PoolKey};
+use node_lifecycle::supply::KnownAs;
 use serde::{Deserialize, Serialize};
 use shared_crds::names::{
     CLUSTER_ANNOTATION, NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, TEMPLATE_APPLIED_ANNOTATION,
@@ -13,9 +16,6 @@ use shared_crds::names::{
 };
 use shared_crds::v1alpha1::{KarpenterProvider, MachineRequirement, NodeClassReference, NodePoolSpec};
 
-use crate::applied_template::AppliedTemplate;
-use crate::keys::{ClusterId, PoolKey};
-use crate::supply::KnownAs;
 use crate::{ListedMachine, Progress};
 
 /// What a machine should be.

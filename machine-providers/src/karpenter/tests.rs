@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use http::{Method, Request, Response};
 use kube::client::Body;
+use node_lifecycle::supply::KnownAs;
 use serde_json::{Value, json};
 use shared_crds::ownership::Owner;
 use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference};
@@ -14,7 +15,6 @@ use shared_runtime::write::WriteStrategy;
 
 use super::*;
 use crate::Progress;
-use crate::supply::KnownAs;
 use crate::testing::{at, cluster, failure, key, pool};
 
 fn writer(client: Client) -> Writer {

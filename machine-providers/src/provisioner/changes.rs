@@ -1,13 +1,13 @@
 //! Calls that change something at a provider: a machine more, one less, another number of them.
 
 use k8s_openapi::jiff::Timestamp;
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::{Absence, Size};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProviderSpec;
 
 use super::Provisioner;
-use crate::keys::PoolKey;
 use crate::selected::{Selected, SizeChange, in_time, reference_of};
-use crate::supply::{Absence, Size};
 use crate::{CALL_LIMIT, Deletion, MachineRequest, ProviderError};
 
 impl Provisioner {

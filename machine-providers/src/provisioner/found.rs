@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::{FailedMachine, Machine, MachineState, Supply};
 use shared_crds::NodePool;
 
-use super::Provisioner;
-use crate::keys::PoolKey;
-use crate::selected::{Listing, Selected};
-use crate::supply::{Machine, MachineState, Supply};
+use super::{ListFindings, Provisioner};
+use crate::selected::Listing;
 use crate::{ListedMachine, Progress, ProviderError};
 
 /// The pool whose machines are asked for, and when.
@@ -23,7 +23,6 @@ pub(super) struct AskedPool<'a> {
 /// The provider that gave a list, or did not.
 #[derive(Clone, Copy)]
 pub(super) struct Lister<'a> {
-    pub(super) provider: Selected<'a>,
     pub(super) reference: &'a str,
     /// Whether the pool selects another one now.
     pub(super) is_former: bool,
@@ -33,7 +32,10 @@ pub(super) struct Lister<'a> {
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) machines: Vec<Machine>,
-    pub(super) failures: Vec<ProviderError>,
+    /// Those that have to be deleted.
+    pub(super) failed: Vec<FailedMachine>,
+    /// What was found to be wrong.
+    pub(super) findings: ListFindings,
     /// Whether a list failed, so that the machines are not all.
     pub(super) is_unknown: bool,
     /// The references of providers that the pool does not select any more, and that may have machines.
@@ -71,13 +73,13 @@ impl Found {
                 self.former.insert(reference);
             }
         }
-        self.failures.push(error);
+        self.findings.failures.push(error);
     }
 }
 
 impl Provisioner {
-    /// Takes a list. A machine that has failed is deleted, unless it `has_node`.
-    pub(super) async fn take_list(
+    /// Takes a list. A machine that has failed has to be deleted, unless it `has_node`.
+    pub(super) fn take_list(
         &self,
         asked: AskedPool<'_>,
         lister: Lister<'_>,
@@ -96,22 +98,17 @@ impl Provisioner {
             let is_settled = matches!(machine.progress, Progress::Running | Progress::Failed(_));
             (machine.name.clone(), is_settled)
         }));
-        let failed = of_pool.iter().map(|(machine, _)| machine);
-        let failed: Vec<_> = failed
-            .filter(|it| matches!(it.progress, Progress::Failed(_)) && !has_node(it))
-            .cloned()
+        let ended: Vec<_> = (of_pool.iter().map(|(machine, _)| machine).filter(|machine| !has_node(machine)))
+            .filter_map(|machine| self.find_failed(asked.key, lister.reference, machine, &mut found.findings))
             .collect();
-        let gone = self.end_failed(lister.provider, asked, &failed, &mut found.failures).await;
         for (machine, is_marked) in of_pool {
-            if matches!(machine.progress, Progress::Failed(_)) && gone.contains(&machine.name) {
-                continue;
-            }
-            let has_failed = failed.iter().any(|failed| failed.name == machine.name);
+            let has_failed = ended.iter().any(|failed| failed.name == machine.name);
             let state = self.state_of(asked.key, &machine, has_failed);
             let ListedMachine { name, provider_id, progress: _, template_hash, cluster: _, known_as } =
                 machine;
             found.machines.push(Machine { name, state, provider_id, is_marked, template_hash, known_as });
         }
+        found.failed.extend(ended);
     }
 
     /// The state of a machine that is there. One that `has_failed` is being deleted.
@@ -127,7 +124,7 @@ impl Provisioner {
         }
     }
 
-    /// Records what was found where every list was given, and returns the provider IDs of machines that were deleted. A
+    /// Takes note of the machines where every list was given, and returns the provider IDs of machines that were deleted. A
     /// machine that was accepted and is in no list is a failure of its slot.
     pub(super) async fn all_listed(
         &self,
@@ -135,7 +132,7 @@ impl Provisioner {
         pool: Option<&NodePool>,
         found: &mut Found,
     ) -> BTreeSet<String> {
-        let AskedPool { key, generation, now } = asked;
+        let AskedPool { key, now, .. } = asked;
         self.foreign.record(key, &found.foreign);
         let deleted_ids = self.ids.record_list(key, &found.machines, now);
         if let Some(name) = self.failures.unlisted(key, &found.shown, now).first() {
@@ -146,28 +143,45 @@ impl Provisioner {
             let why = why.map(|why| format!(": {why}")).unwrap_or_default();
             let message = format!("it accepted the creation of {name} and does not list it{why}");
             let error = ProviderError::Transient(message);
-            self.slot_failed(key, generation, name, error.reason(), now);
-            found.failures.push(error);
+            found.findings.slots.push((name.clone(), error.reason()));
+            found.findings.failures.push(error);
         }
         deleted_ids
     }
 
-    /// The supply, and the errors that were met on the way.
+    /// The supply, and what was found to be wrong.
     pub(super) fn supplied(
         &self,
         asked: AskedPool<'_>,
         pool: Option<&NodePool>,
         found: Found,
         records: FromRecords,
-    ) -> (Supply, Vec<ProviderError>) {
+    ) -> (Supply, ListFindings) {
         let AskedPool { key, generation, now } = asked;
         let FromRecords { deleted_ids, own_unlisted } = records;
-        let Found { machines, failures, is_unknown, former, shown: _, own, foreign, unlisted, absent } =
-            found;
+        let Found {
+            machines,
+            failed,
+            findings,
+            is_unknown,
+            former,
+            shown: _,
+            own,
+            foreign,
+            unlisted,
+            absent,
+        } = found;
         let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
-        self.failures.spec_is(key, generation);
-        let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
-        let passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
+        let foreseen = self.foreseen(key, &findings, now);
+        if foreseen.is_none() {
+            self.failures.spec_is(key, generation);
+        } else {
+            // The pool's own failure will be one of this spec.
+            self.failures.slots(key, |slots| slots.spec_is(generation));
+        }
+        let (taken, failure) = (self.failures.taken(key), foreseen.or_else(|| self.failures.last(key)));
+        let mut passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
+        passed_over.extend(findings.slots.iter().map(|(name, _)| name.clone()));
         let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
         let uncertain_until = uncertain.into_iter().flatten().max();
         let Listing {
@@ -186,6 +200,7 @@ impl Provisioner {
         let supply = Supply {
             source,
             machines,
+            failed,
             foreign,
             traits,
             trouble,
@@ -205,6 +220,6 @@ impl Provisioner {
             passed_over,
             failure,
         };
-        (supply, failures)
+        (supply, findings)
     }
 }

@@ -2,6 +2,7 @@
 
 mod changes;
 mod failed_machines;
+mod findings;
 mod found;
 mod records;
 
@@ -10,11 +11,14 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
+use node_lifecycle::keys::{ClusterId, PoolKey};
+use node_lifecycle::supply::{NodeSource, Supply};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
+pub use self::findings::ListFindings;
 use self::found::{AskedPool, Found, FromRecords, Lister};
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
@@ -27,8 +31,6 @@ pub use super::selected::SizeChange;
 use super::selected::{Selected, reference_of};
 use super::simulated::Simulated;
 use super::{ListedMachine, NamedProvider, ProviderError, SizedProvider};
-use crate::keys::{ClusterId, PoolKey};
-use crate::supply::{NodeSource, Supply};
 
 /// The providers, with the failures of their calls.
 pub struct Provisioner {
@@ -131,9 +133,9 @@ impl Provisioner {
         all
     }
 
-    /// What the provider says about the pool, which is `pool` unless it is gone, and the machines that were found to
-    /// have failed. A failed machine is deleted, unless it `has_node`: then its Node says how it is. The machines of a set
-    /// that a `competing` pool uses are none of the pool's.
+    /// What the provider says about the pool, which is `pool` unless it is gone, and what was found to be wrong. Nothing is
+    /// changed: [`Self::end_failed`] does that. A failed machine is one that has to be deleted, unless it `has_node`: then
+    /// its Node says how it is. The machines of a set that a `competing` pool uses are none of the pool's.
     pub async fn supply(
         &self,
         key: &PoolKey,
@@ -141,7 +143,7 @@ impl Provisioner {
         competing: Option<&PoolKey>,
         has_node: impl Fn(&ListedMachine) -> bool + Send + Sync,
         now: Timestamp,
-    ) -> (Supply, Vec<ProviderError>) {
+    ) -> (Supply, ListFindings) {
         if let Some(pool) = pool {
             self.failures.restore(key, pool);
         }
@@ -159,13 +161,13 @@ impl Provisioner {
                 ))),
                 None => provider.list(&self.cluster, key, spec, now).await,
             };
-            let lister = Lister { provider, reference: &reference, is_former };
+            let lister = Lister { reference: &reference, is_former };
             match list {
                 Ok(listing) if is_former && listing.machines.is_empty() => {
                     found.foreign.extend(listing.foreign);
                     self.failures.has_none_left(key, &reference);
                 }
-                Ok(listing) => self.take_list(asked, lister, listing, &has_node, &mut found).await,
+                Ok(listing) => self.take_list(asked, lister, listing, &has_node, &mut found),
                 Err(error) => found.take_error(lister, error),
             }
         }
@@ -175,12 +177,6 @@ impl Provisioner {
         } else {
             self.all_listed(asked, pool, &mut found).await
         };
-        // Machines that were requested together often fail together, and a list that fails is repeated with every pass:
-        // one failure until its backoff is over.
-        let in_force = self.last_failure(key).is_some_and(|failure| failure.retry_at > now);
-        if let Some(error) = found.failures.first().filter(|_| !in_force) {
-            self.record_failure(key, generation, error.reason(), error.to_string(), now);
-        }
         let own_list = current.flatten().and_then(|current| found.unlisted.get(&current));
         let own_unlisted = own_list.map(|why| unlisted_machines(why));
         self.supplied(asked, pool, found, FromRecords { deleted_ids, own_unlisted })

@@ -3,21 +3,29 @@
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
+use node_lifecycle::slots::Slots;
+use node_lifecycle::supply::{Absence, KnownAs, MachineState};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
 use shared_runtime::clock::Clock;
 
 use super::*;
 use crate::exec::Program;
-use crate::slots::Slots;
-use crate::supply::{Absence, KnownAs, MachineState};
 use crate::testing::{at, cluster, key, pool, prefix};
 use crate::{Deletion, MachineRequest, Progress};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
     let mut pool = pool(1);
     pool.metadata.generation = Some(generation);
-    provisioner.supply(&key(), Some(&pool), None, |_| false, at(second)).await
+    supply_of(provisioner, &pool, second).await
+}
+
+/// What is known of the pool's machines, and what has failed when that is recorded and what will never run is deleted.
+async fn supply_of(provisioner: &Provisioner, pool: &NodePool, second: i64) -> (Supply, Vec<ProviderError>) {
+    let (supply, findings) = provisioner.supply(&key(), Some(pool), None, |_| false, at(second)).await;
+    let generation = pool.metadata.generation;
+    let failures = provisioner.end_failed(&key(), generation, &findings, &supply.failed, at(second)).await;
+    (supply, failures)
 }
 
 /// The name of the pool's machine in this slot.
@@ -37,9 +45,11 @@ async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
     provisioner.create(request, at(0)).await.unwrap();
     let (first, failures) = supply(&provisioner, 1, 0).await;
     assert_eq!(failures.len(), 1);
-    assert!(!first.may_request(at(4)) && first.may_request(at(5)) && first.machines.is_empty());
+    assert!(!first.may_request(at(4)) && first.may_request(at(5)));
+    assert_eq!((first.failed.len(), first.machines[0].state), (1, MachineState::Deleting));
+    assert!(first.passed_over.contains(&slot(0)));
     let (second, failures) = supply(&provisioner, 1, 5).await;
-    assert!(failures.is_empty());
+    assert!(failures.is_empty() && second.machines.is_empty());
     assert_eq!(second.failure, first.failure);
 }
 
@@ -142,8 +152,9 @@ async fn a_failed_machine_with_a_node_is_not_deleted() {
         ..running(&slot(0), None)
     };
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
-    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, at(0)).await;
-    assert!(failures.is_empty() && supply.machines[0].state == MachineState::Running, "{failures:?}");
+    let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, at(0)).await;
+    assert!(found.failures.is_empty() && supply.failed.is_empty(), "{found:?}");
+    assert_eq!(supply.machines[0].state, MachineState::Running);
 }
 
 #[tokio::test]
@@ -194,7 +205,7 @@ async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
     let exec = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
     changed.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };
     let former = async || {
-        let (supply, failures) = provisioner.supply(&key(), Some(&changed), None, |_| false, at(0)).await;
+        let (supply, failures) = supply_of(&provisioner, &changed, 0).await;
         assert!(failures[0].to_string().contains("cannot be started"), "{failures:?}");
         supply.former
     };
@@ -229,7 +240,7 @@ async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
         let message = format!("spec.provider is invalid: {message}");
         let mut pool = pool(1);
         pool.spec.provider = provider;
-        let (supply, failures) = provisioner.supply(&key(), Some(&pool), None, |_| false, at(0)).await;
+        let (supply, failures) = supply_of(&provisioner, &pool, 0).await;
         assert!(failures.is_empty() && supply.machines.is_empty());
         assert_eq!(supply.source, Err(message.clone()));
         let deleted = provisioner.delete(&key(), Some(&pool), None, "a", &Absence::Credible).await;
@@ -258,7 +269,8 @@ async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
     let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(listed))]);
     let older = PoolKey { name: "older".into(), ..key() };
-    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), Some(&older), |_| false, at(0)).await;
+    let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), Some(&older), |_| false, at(0)).await;
+    let failures = found.failures;
     assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
     assert!(failures[0].to_string().contains("is used by the pool default/older already"), "{failures:?}");
 }
@@ -283,12 +295,12 @@ async fn a_lie_of_the_simulated_provider_is_said_and_the_truth_ends_it() {
         (300, ProviderLie::EmptyList, None, Some(0)),
     ] {
         let lying = pool_with(Some(lie));
-        let (found, failures) = provisioner.supply(&key(), Some(&lying), None, |_| false, at(second)).await;
+        let (found, failures) = supply_of(&provisioner, &lying, second).await;
         let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
         assert_eq!(failures.len(), usize::from(said.is_some()), "{lie:?}: {failures:?}");
         assert!(said.is_none_or(|said| failures[0].contains(said)), "{lie:?}: {failures:?}");
         assert_eq!((!found.is_unknown).then_some(found.machines.len()), machines, "{lie:?}");
-        let (found, _) = provisioner.supply(&key(), Some(&truth), None, |_| false, at(second)).await;
+        let (found, _) = supply_of(&provisioner, &truth, second).await;
         assert_eq!((found.is_unknown, found.machines.len()), (false, 1), "{lie:?}");
     }
 }

@@ -1,12 +1,12 @@
 //! What is remembered of a pool's requests and their failures.
 
 use k8s_openapi::jiff::Timestamp;
+use node_lifecycle::keys::PoolKey;
+use node_lifecycle::supply::ProvisioningFailure;
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::ProvisioningStatus;
 
 use super::Provisioner;
-use crate::keys::PoolKey;
-use crate::supply::ProvisioningFailure;
 
 impl Provisioner {
     /// Drops everything about a pool that is gone, with its nodes.

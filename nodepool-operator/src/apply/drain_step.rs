@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
+use node_lifecycle::outcome::{Applied, Blocked};
+use node_lifecycle::{Blocker, DrainStep, PodName, patches};
 use shared_crds::names;
 use shared_runtime::error::chain;
 use shared_runtime::write::{DeleteOutcome, EvictOutcome};
@@ -13,8 +15,6 @@ use super::node_write::{is_over, patch};
 use crate::context::Context;
 use crate::error::{Error, Write};
 use crate::memory::drains::{PodRemoval, RemovalResult};
-use crate::outcome::{Applied, Blocked};
-use crate::plan::{Blocker, DrainStep, PodName, patches};
 
 /// Longest text in the annotation that says what a drain waits for: what a condition's message is cut to.
 const MAX_REASON_CHARS: usize = 1024;

@@ -1,10 +1,12 @@
 //! Carries out a plan. The writes are ordered so that the pass can stop after any of them. Nothing is decided here: a
 //! write that fails with a conflict is a result, and the next pass plans from the state of the cluster at that time.
 //!
-//! Order: add the pool's finalizer; take nodes out of the replica count; only if all of that succeeded, uncordon nodes
-//! and create new ones. A pass that stops half-way therefore leaves too few nodes, never too many.
+//! Order: delete machines that will never run; add the pool's finalizer; take nodes out of the replica count; only if all of
+//! that succeeded, uncordon nodes and create new ones. A pass that stops half-way therefore leaves too few nodes, never too
+//! many.
 
 mod drain_step;
+mod failed_machines;
 mod node_step;
 pub(crate) mod node_write;
 mod request;
@@ -16,8 +18,12 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use machine_providers::supply::ProvisioningFailure;
+use kube::{Api, CustomResourceExt as _};
+use machine_providers::ProviderError;
+use node_lifecycle::facts::Facts;
+use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::supply::ProvisioningFailure;
+use node_lifecycle::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
 use shared_crds::NodePool;
 use shared_runtime::write::{self, Created};
 use tracing::info;
@@ -29,8 +35,6 @@ use self::withdraw::{withdraw, withdraw_all};
 use crate::context::Context;
 use crate::error::{Error, Read, Write};
 use crate::observe::Seen;
-use crate::outcome::{Applied, Extent};
-use crate::plan::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
 /// made, and an operator that is told to stop must finish within the Pod's termination grace period.
@@ -43,8 +47,12 @@ const PARALLEL_WRITES: usize = 16;
 pub(crate) struct PassResult {
     /// What was done.
     pub applied: Applied,
+    /// What failed of the provider's machines, as its list and the deletion of failed ones show.
+    pub failures: Vec<ProviderError>,
     /// A provider failure that was detected in this pass.
     pub failure: Option<ProvisioningFailure>,
+    /// The counts after the writes; `None` without a pool.
+    pub facts: Option<Facts>,
     /// The first error. Everything in the plan that did not depend on it was still carried out.
     pub error: Option<Error>,
 }
@@ -63,34 +71,65 @@ impl PassResult {
     }
 }
 
-/// Carries out `plan` against the API server and the provider.
+/// Carries out `plan` against the API server and the provider, and counts what there is after it.
 pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult {
+    ctx.protections.record(&seen.observed.key, plan.protected.iter().cloned());
     let mut result = PassResult::default();
+    let found = failed_machines::end(ctx, seen, plan, &mut result).await;
+    carry_out_plan(ctx, seen, plan, found, &mut result).await;
+    result.facts = count(ctx, seen, plan, &result);
+    result
+}
+
+/// The writes in their order. `found` is the failure of the provider that this pass has found.
+async fn carry_out_plan(
+    ctx: &Context,
+    seen: &Seen,
+    plan: &Plan,
+    found: Option<ProvisioningFailure>,
+    result: &mut PassResult,
+) {
     if let Some(pool) = seen.observed.pool.as_deref() {
         result.absorb(change_pool_finalizer(ctx, pool, plan.pool).await);
         if !result.applied.complete() || result.applied.finalizer_removed {
-            return result;
+            return;
         }
     }
     let deadline = ctx.clock.monotonic().saturating_add(TIME_LIMIT);
     // Before anything else: until its taints are there, every pod may come to a Node that has just registered.
-    all(ctx, deadline, plan.join.iter().map(|step| join(ctx, step)), &mut result).await;
-    all(ctx, deadline, plan.left_over.iter().map(|node| delete_left_over(ctx, node)), &mut result).await;
+    all(ctx, deadline, plan.join.iter().map(|step| join(ctx, step)), result).await;
+    all(ctx, deadline, plan.left_over.iter().map(|node| delete_left_over(ctx, node)), result).await;
     let (removals, others): (Vec<_>, Vec<_>) =
         plan.nodes.iter().partition(|step| step.action.removes_replica());
-    all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut result).await;
+    all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), result).await;
     let gained = result.applied.complete();
     let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
     let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
-    all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut result).await;
-    withdraw_all(ctx, seen, plan, deadline, &mut result).await;
+    all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), result).await;
+    withdraw_all(ctx, seen, plan, deadline, result).await;
     if gained {
-        all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut result).await;
-        request(ctx, plan, seen, deadline, &mut result).await;
+        all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), result).await;
+        request(ctx, plan, seen, deadline, result).await;
     }
     result.absorb(fill(ctx, seen, plan).await);
-    record_provisioning(ctx, seen, &mut result);
-    result
+    record_provisioning(ctx, seen, found, result);
+}
+
+/// Counts nodes and requests after the writes, and records that the pool has every node it wants.
+fn count(ctx: &Context, seen: &Seen, plan: &Plan, result: &PassResult) -> Option<Facts> {
+    let observed = &seen.observed;
+    let facts = Facts::count(observed, observed.pool.as_deref()?, plan, &result.applied);
+    let backs_off = ctx.provisioner.backs_off(&observed.key, observed.now);
+    // What the provider refuses to a rollout for lack of room it may refuse again: its backoff is kept.
+    let is_complete =
+        if facts.is_rolling() { facts.is_between_steps() && !backs_off } else { facts.all_ready() };
+    if is_complete && result.failures.is_empty() {
+        ctx.provisioner.pool_complete(&observed.key);
+    }
+    let (failure, provisioning) =
+        (ctx.provisioner.last_failure(&observed.key), ctx.provisioner.remembered(&observed.key));
+    let outdated_crd = ctx.served.statement(NodePool::crd_name());
+    Some(facts.with_failure(failure, provisioning).with_outdated_crd(outdated_crd))
 }
 
 /// Runs all of `work` with limited concurrency. What has not started at `deadline` is left for the next pass.
@@ -132,14 +171,21 @@ async fn at_most<F>(
 }
 
 /// Records whether the provider succeeded or failed in this pass.
-fn record_provisioning(ctx: &Context, seen: &Seen, result: &mut PassResult) {
+fn record_provisioning(
+    ctx: &Context,
+    seen: &Seen,
+    found: Option<ProvisioningFailure>,
+    result: &mut PassResult,
+) {
     let observed = &seen.observed;
-    for error in &seen.failed_machines {
+    for error in &result.failures {
         ctx.metrics.failed(error.reason());
-        result.failure.clone_from(&observed.supply.failure);
+    }
+    if !result.failures.is_empty() {
+        result.failure = found;
     }
     let has_new = !result.applied.created.is_empty() || !result.applied.joined.is_empty();
-    if has_new && seen.failed_machines.is_empty() {
+    if has_new && result.failures.is_empty() {
         ctx.provisioner.node_created(&observed.key);
     }
 }
@@ -255,18 +301,19 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use kube::Client;
     use kube::client::Body;
+    use machine_providers::provisioner::ListFindings;
+    use node_lifecycle::outcome::RejectedWrite;
+    use node_lifecycle::testing::{draining, key, node, observed, plan, pool, prefix, step};
     use serde_json::json;
     use shared_crds::conditions::Reason;
     use shared_crds::names;
     use shared_crds::v1alpha1::{KarpenterProvider, ProviderSpec};
 
     use super::*;
-    use crate::outcome::RejectedWrite;
-    use crate::plan::testing::{draining, key, node, observed, plan, pool, prefix, step};
     use crate::testing::{TestContext, failure};
 
     fn seen() -> Seen {
-        Seen { observed: observed(pool(1), []), failed_machines: vec![] }
+        Seen { observed: observed(pool(1), []), findings: ListFindings::default() }
     }
 
     #[tokio::test]
@@ -360,7 +407,7 @@ mod tests {
         pool.spec.provider = ProviderSpec { karpenter, ..ProviderSpec::default() };
         let (supply, _) =
             test.ctx.provisioner.supply(&key(), Some(&pool), None, |_| false, Timestamp::UNIX_EPOCH).await;
-        let mut seen = Seen { observed: observed(pool, []), failed_machines: vec![] };
+        let mut seen = Seen { observed: observed(pool, []), findings: ListFindings::default() };
         seen.observed.supply = supply;
         let mut plan = plan(&seen.observed);
         plan.timed_out = vec![name.clone()];
@@ -377,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn a_forbidden_creation_is_reported_as_rejected() {
         let test = TestContext::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
-        let seen = Seen { observed: observed(pool(1), []), failed_machines: vec![] };
+        let seen = Seen { observed: observed(pool(1), []), findings: ListFindings::default() };
         let mut plan = plan(&seen.observed);
         plan.register = vec![node(0)];
         let result = apply(&test.ctx, &seen, &plan).await;

@@ -7,6 +7,8 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::Api;
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::{Deletion, ProviderError};
+use node_lifecycle::outcome::{Applied, Blocked, Extent};
+use node_lifecycle::{Absence, Blocker, NodeAction, NodeStep, PoolKey, patches};
 use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 use shared_runtime::write::Outcome;
@@ -15,8 +17,6 @@ use super::drain_step;
 use super::node_write::{delete, patch, provided, written};
 use crate::context::Context;
 use crate::error::{Error, MachineCall, Read, Write};
-use crate::outcome::{Applied, Blocked, Extent};
-use crate::plan::{Absence, Blocker, NodeAction, NodeStep, PoolKey, patches};
 
 /// From when on a machine takes long to end: clouds take a minute or two.
 const MACHINE_LATE_AFTER: SignedDuration = SignedDuration::from_secs(300);

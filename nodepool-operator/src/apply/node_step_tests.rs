@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use node_lifecycle::DrainStep;
+use node_lifecycle::testing::{annotate, deleted, draining, node, pod, set_ready, step};
+
 use super::*;
-use crate::plan::DrainStep;
-use crate::plan::testing::{annotate, deleted, draining, node, pod, set_ready, step};
 use crate::testing::{TestContext, failure, success};
 
 /// A deadline that never comes.

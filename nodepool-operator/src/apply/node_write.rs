@@ -5,12 +5,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use machine_providers::ProviderError;
+use node_lifecycle::outcome::{Applied, Extent};
 use serde_json::Value;
 use shared_runtime::write::{DeleteOutcome, Outcome, WriterError};
 
 use crate::context::Context;
 use crate::error::{Error, MachineCall, Write};
-use crate::outcome::{Applied, Extent};
 
 /// Whether the pass has run out of time, which is then recorded in `applied`.
 pub(super) fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {

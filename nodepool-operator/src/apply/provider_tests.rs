@@ -8,12 +8,12 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use machine_providers::provisioner::Provisioner;
-use machine_providers::supply::{KnownAs, NodeSource};
 use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
+use node_lifecycle::supply::{KnownAs, NodeSource};
+use node_lifecycle::testing::{at, cluster, key, observed, plan, pool, prefix};
 use shared_crds::v1alpha1::{NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::*;
-use crate::plan::testing::{at, cluster, key, observed, plan, pool, prefix};
 use crate::testing::{TestContext, failure};
 
 /// What else happens.
@@ -114,9 +114,9 @@ fn asked_for_twenty(replicas: i32) -> NodePool {
 /// One pass over the pool with so many replicas at this second.
 async fn pass(test: &TestContext, replicas: i32, second: i64) -> PassResult {
     let pool = asked_for_twenty(replicas);
-    let (supply, failed_machines) =
+    let (supply, findings) =
         test.ctx.provisioner.supply(&key(), Some(&pool), None, |_| false, at(second)).await;
-    let mut seen = Seen { observed: observed(pool, []), failed_machines };
+    let mut seen = Seen { observed: observed(pool, []), findings };
     (seen.observed.supply, seen.observed.now) = (supply, at(second));
     let plan = plan(&seen.observed);
     apply(&test.ctx, &seen, &plan).await
@@ -184,9 +184,9 @@ async fn withdrawals_stop_as_soon_as_the_count_is_raised() {
     let mut lowered = asked_for_twenty(0);
     lowered.metadata.generation = Some(1);
     let (test, mut set) = context(&rack).with_changing_pool(lowered.clone());
-    let (supply, failed_machines) =
+    let (supply, findings) =
         test.ctx.provisioner.supply(&key(), Some(&lowered), None, |_| false, at(0)).await;
-    let mut seen = Seen { observed: observed(lowered, []), failed_machines };
+    let mut seen = Seen { observed: observed(lowered, []), findings };
     seen.observed.supply = supply;
     let plan = plan(&seen.observed);
     assert_eq!(plan.withdraw.len(), 20);

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use machine_providers::provisioner::SizeChange;
-use machine_providers::slots::Slots;
 use machine_providers::{MachineRequest, ProviderError};
+use node_lifecycle::outcome::Extent;
+use node_lifecycle::slots::Slots;
+use node_lifecycle::{Observed, Plan};
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 
 use super::PassResult;
 use crate::context::Context;
 use crate::observe::Seen;
-use crate::outcome::Extent;
-use crate::plan::{Observed, Plan};
 
 /// How many names may fail in one pass. If as many do, and none is taken, it is the provider that fails.
 const MAX_FAILED_SLOTS: usize = 3;
@@ -54,6 +54,10 @@ pub(super) async fn request(
         }
         let failure = fail(Reason::ProvisioningTimedOut, message);
         result.applied.retry_at = Some(failure.retry_at);
+        return;
+    }
+    // The deletion of a machine may have failed in this pass.
+    if ctx.provisioner.backs_off(&observed.key, observed.now) {
         return;
     }
     if let Some(size) = observed.supply.size {

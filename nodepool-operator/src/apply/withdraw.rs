@@ -6,15 +6,15 @@ use std::time::Duration;
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::Deletion;
 use machine_providers::provisioner::SizeChange;
-use machine_providers::supply::Size;
+use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::supply::Size;
+use node_lifecycle::{Absence, Observed, Plan};
 use shared_crds::NodePool;
 
 use super::{PassResult, at_most, node_write};
 use crate::context::Context;
 use crate::error::{Error, MachineCall};
 use crate::observe::Seen;
-use crate::outcome::{Applied, Extent};
-use crate::plan::{Absence, Observed, Plan};
 
 /// Number of concurrent deletions: those that have begun when the count is raised cannot be taken back.
 const PARALLEL_WITHDRAWALS: usize = 4;

@@ -9,10 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use node_lifecycle::Pods;
+use node_lifecycle::outcome::Blocked;
 use shared_runtime::clock::Clock;
-
-use crate::outcome::Blocked;
-use crate::plan::Pods;
 
 /// For how long a list is sufficient for anything but the removal of its node, while no newer one can be made.
 const LIST_KEPT_FOR: Duration = Duration::from_secs(10);
@@ -195,10 +194,10 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::jiff::Timestamp;
+    use node_lifecycle::testing::{pod, shared};
+    use node_lifecycle::{Blocker, PodName};
 
     use super::*;
-    use crate::plan::testing::{pod, shared};
-    use crate::plan::{Blocker, PodName};
 
     #[test]
     fn a_list_serves_the_passes_of_ten_seconds_unless_the_node_is_cordoned_again() {

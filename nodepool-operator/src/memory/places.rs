@@ -9,9 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use node_lifecycle::PoolKey;
 use shared_runtime::clock::Clock;
-
-use crate::plan::PoolKey;
 
 /// For how long a drain keeps its place although nothing changes and others wait: a little longer than the default grace
 /// period of a pod.
@@ -172,10 +171,10 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::jiff::Timestamp;
+    use node_lifecycle::testing::{key, pod};
     use shared_runtime::clock::FakeClock;
 
     use super::*;
-    use crate::plan::testing::{key, pod};
 
     fn places(most: usize) -> (Places, FakeClock) {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use node_lifecycle::PoolKey;
 use shared_runtime::clock::Clock;
 
 use super::list_budget::OTHERS_RATE;
-use crate::plan::PoolKey;
 
 /// For how long a node counts as protected after its pods were listed, at least.
 const KEPT_FOR: Duration = Duration::from_secs(30);
@@ -68,9 +68,9 @@ impl Protections {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::jiff::Timestamp;
+    use node_lifecycle::testing::key;
 
     use super::*;
-    use crate::plan::testing::key;
 
     #[test]
     fn a_node_counts_as_protected_for_half_a_minute_after_its_pods_were_listed() {

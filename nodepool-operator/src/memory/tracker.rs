@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use machine_providers::supply::Machine;
+use node_lifecycle::observed_time::{
+    ConditionKey, ConditionTimes, MachineTimes, NodeTime, NodeTimes, PodTimes,
+};
+use node_lifecycle::ready::is_ready;
+use node_lifecycle::supply::Machine;
+use node_lifecycle::{Pods, PoolKey, health};
 use shared_crds::names;
 use shared_crds::v1alpha1::RepairCondition;
 use shared_runtime::clock::Clock;
-
-use crate::plan::membership::is_ready;
-use crate::plan::observed_time::{ConditionKey, ConditionTimes, MachineTimes, NodeTime, NodeTimes, PodTimes};
-use crate::plan::{Pods, PoolKey, repair};
 
 /// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.
 pub(crate) struct Tracker {
@@ -101,12 +102,12 @@ impl Tracker {
             let Some(uid) = &node.metadata.uid else { continue };
             let known = before.remove(uid).unwrap_or_default();
             let seen = |(condition, since): (&RepairCondition, Timestamp)| {
-                let key = repair::key(condition);
+                let key = health::key(condition);
                 let first =
                     known.get(&key).filter(|(known, _)| *known == since).map_or(now, |(_, first)| *first);
                 (key, (since, first))
             };
-            let holding: HashMap<_, _> = repair::holding(conditions, node).into_iter().map(seen).collect();
+            let holding: HashMap<_, _> = health::holding(conditions, node).into_iter().map(seen).collect();
             if !holding.is_empty() {
                 tracked.conditions.insert(uid.clone(), holding);
             }
@@ -247,11 +248,11 @@ fn passed(since: Duration, now: Duration) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use node_lifecycle::testing::{SOON, at, draining, key, machine, node, pod, set_ready, shared, starting};
     use shared_crds::v1alpha1::RepairSpec;
 
-    use crate::plan::testing::{SOON, at, draining, key, machine, node, pod, set_ready, shared, starting};
+    use super::*;
 
     fn seconds(seconds: i64) -> SignedDuration {
         SignedDuration::from_secs(seconds)

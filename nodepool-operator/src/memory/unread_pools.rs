@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::plan::PoolKey;
+use node_lifecycle::PoolKey;
 
 /// The first retry interval; it doubles with every pass in a row that could not list pods.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
@@ -40,8 +40,9 @@ impl UnreadPools {
 
 #[cfg(test)]
 mod tests {
+    use node_lifecycle::testing::key;
+
     use super::*;
-    use crate::plan::testing::key;
 
     #[test]
     fn pods_that_cannot_be_listed_are_listed_again_after_two_seconds_and_then_less_often() {

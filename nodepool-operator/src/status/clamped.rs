@@ -1,11 +1,11 @@
 //! The condition about a pool's replica count and its bounds.
 
+use node_lifecycle::facts::Facts;
+use node_lifecycle::numbers::nodes;
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason, Statement};
 
-use super::facts::Facts;
 use super::unreadable;
-use crate::plan::numbers::nodes;
 
 /// Whether the count is within the bounds, and how many nodes the pool runs.
 pub(super) fn replicas_clamped(pool: &NodePool, facts: &Facts) -> Statement {

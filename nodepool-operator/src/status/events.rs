@@ -1,12 +1,12 @@
 //! The events of a pass: one for each kind of change, none for what is unchanged.
 
-use machine_providers::supply::ProvisioningFailure;
+use node_lifecycle::contested::MachinesContest;
+use node_lifecycle::outcome::{Applied, Rejected};
+use node_lifecycle::supply::ProvisioningFailure;
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::{NodePool, api_names};
 
 use super::provisioning;
-use crate::outcome::{Applied, Rejected};
-use crate::plan::contested::Contest;
 
 api_names! {
     /// What an event on a pool is about. `report` adds the type and the action.
@@ -58,7 +58,7 @@ pub(crate) fn events(
     pool: &NodePool,
     applied: &Applied,
     failure: Option<&ProvisioningFailure>,
-    contest: Option<&Contest>,
+    contest: Option<&MachinesContest>,
 ) -> Vec<PoolEvent> {
     let mut events = Vec::new();
     let mut add = |reason, what: &str, nodes: &[String]| {

@@ -1,34 +1,33 @@
-//! **What is reported** about a pool: the `NodePool` operator's part of the status, and events. Like `plan`, it is
+//! **What is reported** about a pool: the `NodePool` operator's part of the status, and events. Like the plan, it is
 //! computed from its arguments and from nothing else. The writer decides which fields may be written, and how.
 //!
 //! | file | contains |
 //! |---|---|
 //! | this one | the counts and conditions of the status |
-//! | `facts` | the counts after a pass |
 //! | `clamped`, `unreadable` | the parts of the conditions about bounds, and about what cannot be read |
-//! | `provisioning` | what is remembered about the provider, and who else sets its number of machines |
+//! | `provisioning` | who else sets the provider's number of machines |
 //! | `rollout` | what is said about nodes that are out of date |
 //! | `events` | the events of a pass |
 
 mod clamped;
 pub(crate) mod events;
-mod facts;
 mod provisioning;
 mod rollout;
+#[cfg(test)]
+mod said_tests;
 #[cfg(test)]
 mod tests;
 pub(crate) mod unreadable;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use machine_providers::supply::ProvisioningFailure;
+use node_lifecycle::Stall;
+use node_lifecycle::facts::Facts;
+use node_lifecycle::numbers::{nodes, number};
+use node_lifecycle::outcome::{Applied, Rejected, RejectedWrite};
+use node_lifecycle::supply::ProvisioningFailure;
 use shared_crds::conditions::{ConditionType, Reason, Statement, set};
 use shared_crds::v1alpha1::{NodePoolStatus, NodesSummary};
 use shared_crds::{NodePool, names};
-
-pub(crate) use self::facts::Facts;
-use crate::outcome::{Applied, Rejected, RejectedWrite};
-use crate::plan::Stall;
-use crate::plan::numbers::{nodes, number};
 
 /// The counts. `observedGeneration` and the conditions depend on the object they are written to, and have functions of
 /// their own.
@@ -51,7 +50,7 @@ pub(crate) fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
         }),
         observed_generation: None,
         conditions: Vec::new(),
-        provisioning: provisioning::remembered(pool, facts),
+        provisioning: facts.remembered(pool),
         disruption: facts.disrupted,
         rollout: facts.rollout.as_ref().and_then(|rollout| rollout.record.clone()),
         autoscaling: None,

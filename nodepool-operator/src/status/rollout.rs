@@ -1,10 +1,9 @@
 //! What is said about nodes that are out of date.
 
+use node_lifecycle::facts::{Facts, RolloutFacts};
+use node_lifecycle::numbers::nodes;
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason, Statement};
-
-use super::facts::{Facts, RolloutFacts};
-use crate::plan::numbers::nodes;
 
 /// Whether nodes are being replaced because they are out of date. The Autoscaler removes none meanwhile.
 pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
@@ -95,12 +94,12 @@ mod tests {
     use k8s_openapi::api::core::v1::Node;
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use node_lifecycle::Observed;
+    use node_lifecycle::outcome::Applied;
+    use node_lifecycle::testing::{self, at, node, observed, pool, supply};
     use shared_crds::v1alpha1::{RolloutSpec, RolloutStatus, RolloutType};
 
     use super::*;
-    use crate::outcome::Applied;
-    use crate::plan::Observed;
-    use crate::plan::testing::{self, at, node, observed, pool, supply};
     use crate::status::statements;
 
     fn changed(replicas: i32) -> NodePool {
@@ -111,7 +110,7 @@ mod tests {
 
     /// Status and reason of these conditions.
     fn said(pool: &NodePool, rolling: Option<&str>, nodes: Vec<Node>) -> [(Option<bool>, Reason); 5] {
-        let supply = crate::plan::Supply { rolling: rolling.map(str::to_owned), ..supply() };
+        let supply = node_lifecycle::Supply { rolling: rolling.map(str::to_owned), ..supply() };
         let facts = testing::facts(&Observed { supply, ..observed(pool.clone(), nodes) });
         let all = statements(pool, &facts, &Applied::default());
         [RollingOut, Ready, NodesReady, Reconciling, Stalled].map(|type_| {

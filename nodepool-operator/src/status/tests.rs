@@ -3,7 +3,15 @@
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use machine_providers::supply::{MachineState, Size};
+use node_lifecycle::Blocker;
+use node_lifecycle::outcome::Blocked;
+use node_lifecycle::outcome::Extent;
+use node_lifecycle::supply::{MachineState, Size};
+use node_lifecycle::testing::{
+    self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
+    set_ready, starting, supply,
+};
+use node_lifecycle::{Observed, PodName, Supply};
 use serde_json::json;
 use shared_crds::conditions::status_name;
 use shared_crds::names;
@@ -13,14 +21,6 @@ use shared_crds::v1alpha1::{NodePoolStatus, RolloutSpec, RolloutStatus, RolloutT
 
 use super::events::{EventReason, events};
 use super::*;
-use crate::outcome::Blocked;
-use crate::outcome::Extent;
-use crate::plan::Blocker;
-use crate::plan::testing::{
-    self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
-    set_ready, starting, supply,
-};
-use crate::plan::{Observed, PodName, Supply};
 
 /// The facts after a pass in which everything was done.
 fn facts(pool: &NodePool, nodes: Vec<Node>, supply: Supply) -> Facts {

@@ -1,4 +1,5 @@
-//! Checks that the modules of a crate have no cycle of uses, and that the planner's use only earlier ones.
+//! Checks that the modules of a crate have no cycle of uses, and that those of the crates which only compute use only
+//! earlier ones.
 //!
 //! The uses are read from the sources with `syn`, without tests. A re-exported name counts as a use of the module that
 //! defines it. A directory counts as one module among its siblings, and its children are checked among themselves. In a
@@ -17,28 +18,30 @@ use anyhow::Context as _;
 use self::graph::Own;
 use crate::workspace;
 
-/// The crate whose modules have an order, and the order: `planner/src/lib.rs` and `ARCHITECTURE.md` describe it.
-const ORDERED: (&str, &[&str]) = (
-    "planner",
-    &[
-        "index",
-        "steps",
-        "numbers",
-        "time",
-        "reasons",
-        "resources",
-        "requirements",
-        "input",
-        "limits",
-        "pools",
-        "demand",
-        "snapshot",
-        "scale_up",
-        "scale_down",
-        "decision",
-        "pass",
-    ],
-);
+/// The crates whose modules have an order, and the order: their `src/lib.rs` and `ARCHITECTURE.md` describe it.
+const ORDERED: &[(&str, &[&str])] = &[
+    ("planner", PLANNER),
+    ("node-lifecycle", &["input", "template", "assess", "remove", "count", "drain", "plan", "after"]),
+];
+
+const PLANNER: &[&str] = &[
+    "index",
+    "steps",
+    "numbers",
+    "time",
+    "reasons",
+    "resources",
+    "requirements",
+    "input",
+    "limits",
+    "pools",
+    "demand",
+    "snapshot",
+    "scale_up",
+    "scale_down",
+    "decision",
+    "pass",
+];
 
 /// The cycles of all crates of the workspace, and what breaks the order of one, a line each.
 pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
@@ -55,12 +58,12 @@ pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
 
 fn of_crate(name: &str, root: &Path) -> anyhow::Result<Vec<String>> {
     let modules = tree::load(root).with_context(|| format!("cannot read the modules of {name}"))?;
-    let own = if name == ORDERED.0 { Own::Counts } else { Own::Apart };
+    let own = if ORDERED.iter().any(|(ordered, _)| *ordered == name) { Own::Counts } else { Own::Apart };
     let circles = graph::circles(&modules, own);
     let mut complaints: Vec<_> =
         circles.into_iter().map(|circle| format!("{name}: a circle of modules: {circle}")).collect();
-    if name == ORDERED.0 {
-        let backward = graph::backward(&modules, ORDERED.1);
+    if let Some((_, order)) = ORDERED.iter().find(|(ordered, _)| *ordered == name) {
+        let backward = graph::backward(&modules, order);
         complaints.extend(backward.into_iter().map(|what| format!("{name}: {what}")));
     }
     Ok(complaints)
@@ -168,5 +171,22 @@ mod tests {
         assert!(found.iter().any(|line| line.contains("input") && line.contains("pools")), "{found:?}");
         assert!(found.iter().any(|line| line.contains("odd")), "{found:?}");
         assert_eq!(complaints_of("another", &files), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_room_of_the_lifecycle_that_uses_a_later_one_is_named() {
+        let files = [
+            ("lib.rs", "mod assess; mod count; mod plan; pub use plan::decision::Plan;"),
+            ("assess/mod.rs", "mod health;"),
+            ("assess/health.rs", "use crate::count::sizing::wanted;"),
+            ("count/mod.rs", "pub mod sizing;"),
+            ("count/sizing.rs", "use crate::Plan; pub fn wanted() {}"),
+            ("plan/mod.rs", "pub mod decision;"),
+            ("plan/decision.rs", "pub struct Plan;"),
+        ];
+        let found = complaints_of("node-lifecycle", &files);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().any(|line| line.contains("assess uses count")), "{found:?}");
+        assert!(found.iter().any(|line| line.contains("count uses plan")), "{found:?}");
     }
 }

@@ -1,0 +1,60 @@
+//! Whether a node may be removed, as far as it and its pods say.
+
+use std::collections::BTreeSet;
+
+use shared_crds::protection;
+
+use crate::assess::membership::Member;
+use crate::input::pods::blocks_removal;
+use crate::{Observed, ObservedPods, PodName};
+
+/// What is known about whether a node may be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Consent {
+    /// Nothing on it asks to be left alone.
+    Free,
+    /// It asks to be left alone, and why, as the end of a sentence about it.
+    Protected(String),
+    /// Its pods were to be listed and could not be.
+    Unread,
+    /// Its pods have not been listed yet.
+    NotAsked,
+}
+
+impl Consent {
+    /// What the node's annotations, its pods and what was found a moment ago say. `asked` are the nodes whose pods were
+    /// to be listed.
+    pub(crate) fn of(
+        member: &Member,
+        observed: &Observed,
+        asked: &BTreeSet<String>,
+        pods: &ObservedPods,
+    ) -> Self {
+        if let Some(annotation) = protection::of_node(&member.node.metadata) {
+            return Self::Protected(format!("has the annotation {annotation}"));
+        }
+        if let Some(pods) = pods.of(member.name()) {
+            let asks = pods.iter().filter(|pod| blocks_removal(pod)).filter_map(|pod| {
+                let asked = protection::of_pod(pod, observed.now)?;
+                Some((PodName::of(pod), asked.why))
+            });
+            let first = asks.min().map(|(pod, why)| format!("has pod {pod}, which {why}"));
+            return first.map_or(Self::Free, Self::Protected);
+        }
+        match observed.protected.get(member.name()) {
+            Some(why) => Self::Protected(why.clone()),
+            None if asked.contains(member.name()) && !pods.deferred.contains(member.name()) => Self::Unread,
+            None => Self::NotAsked,
+        }
+    }
+
+    /// Why the node may not be removed now, as the end of a sentence about it; `None` when it may.
+    pub(crate) fn why_not(&self) -> Option<String> {
+        match self {
+            Self::Free => None,
+            Self::Protected(why) => Some(why.clone()),
+            Self::Unread => Some("has pods that cannot be listed".to_owned()),
+            Self::NotAsked => Some("has pods that are listed after those of other nodes".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Which nodes are unhealthy: those whose conditions are ones of `spec.repair`, for however short a time.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::NodePool;
+use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+
+use crate::Observed;
+use crate::assess::membership::Member;
+use crate::input::observed_time::{ConditionKey, due};
+
+/// Whether the node was made for the pool, so that its provider knows its machine: of any other, the answer that there is no
+/// such machine would mean nothing.
+pub(crate) fn has_machine(member: &Member) -> bool {
+    member.has_finalizer && member.template_hash.is_some() && member.made_by().is_some()
+}
+
+/// Whether nobody will confirm the end of the pods of a node that is being deleted, because its kubelet has not been heard
+/// of for as long as makes a node unhealthy, and its machine is known.
+pub(crate) fn is_unreachable(observed: &Observed, pool: &NodePool, member: &Member) -> bool {
+    let silent = [silence(&spec(pool))];
+    let ailment = ailment(observed, &silent, &member.node);
+    !observed.sight.is_outage()
+        && has_machine(member)
+        && ailment.is_some_and(|ailment| ailment.due <= observed.now)
+}
+
+/// The names of the nodes that are unhealthy, for however short a time.
+pub(crate) fn unhealthy<'a>(
+    pool: &NodePool,
+    members: impl IntoIterator<Item = &'a Member>,
+) -> BTreeSet<&'a str> {
+    let spec = spec(pool);
+    let is_sick = |member: &&Member| !holding(&spec.conditions, &member.node).is_empty();
+    members.into_iter().filter(is_sick).map(Member::name).collect()
+}
+
+/// What `spec.repair` says, or says by default.
+pub(crate) fn spec(pool: &NodePool) -> RepairSpec {
+    pool.spec.repair.clone().unwrap_or_default()
+}
+
+/// The condition of a node whose kubelet is silent: as the spec has it, or as it is by default.
+fn silence(spec: &RepairSpec) -> RepairCondition {
+    let is_silence = |it: &&RepairCondition| it.type_ == "Ready" && it.status == ConditionStatus::Unknown;
+    let named = spec.conditions.iter().find(is_silence).cloned();
+    named.or_else(|| RepairSpec::default().conditions.iter().find(is_silence).cloned()).unwrap_or(
+        RepairCondition { type_: "Ready".to_owned(), status: ConditionStatus::Unknown, seconds: 600 },
+    )
+}
+
+/// The conditions whose times matter.
+pub fn watched(pool: &NodePool) -> Vec<RepairCondition> {
+    let spec = spec(pool);
+    let silence = silence(&spec);
+    let mut all = spec.conditions;
+    if !all.contains(&silence) {
+        all.push(silence);
+    }
+    all
+}
+
+/// What makes a node unhealthy.
+pub(crate) struct Ailment<'a> {
+    condition: &'a RepairCondition,
+    pub(crate) since: Timestamp,
+    /// When it has lasted long enough.
+    pub(crate) due: Timestamp,
+}
+
+impl std::fmt::Display for Ailment<'_> {
+    /// As the end of a sentence about the node.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let RepairCondition { type_, status, seconds } = self.condition;
+        let (status, since) = (status.as_str(), self.since);
+        write!(f, "is unhealthy ({type_} is {status} since {since:.0}) and is replaced after {seconds} s")
+    }
+}
+
+/// The first of the conditions that hold to have lasted long enough; `None` for a healthy node.
+pub(crate) fn ailment<'a>(
+    observed: &Observed,
+    conditions: &'a [RepairCondition],
+    node: &Node,
+) -> Option<Ailment<'a>> {
+    let times = observed.condition_times.of_node(node);
+    let ailments = holding(conditions, node).into_iter().map(|(condition, since)| {
+        let seen = times.and_then(|times| times.get(&key(condition))).copied().unwrap_or_default();
+        let limit = SignedDuration::from_secs(i64::from(condition.seconds));
+        Ailment { condition, since, due: due(since, limit, seen, observed.now) }
+    });
+    ailments.min_by_key(|ailment| ailment.due)
+}
+
+/// Those of the conditions that hold for `node`, with the time since when.
+pub fn holding<'a>(conditions: &'a [RepairCondition], node: &Node) -> Vec<(&'a RepairCondition, Timestamp)> {
+    let of_node: Vec<&NodeCondition> =
+        node.status.iter().flat_map(|status| status.conditions.iter().flatten()).collect();
+    let holds = |wanted: &'a RepairCondition| {
+        let is_it = |it: &&&NodeCondition| it.type_ == wanted.type_ && it.status == wanted.status.as_str();
+        let found = of_node.iter().find(is_it)?;
+        let since = found.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        Some((wanted, since))
+    };
+    conditions.iter().filter_map(holds).collect()
+}
+
+/// What a condition's time is kept by.
+pub fn key(condition: &RepairCondition) -> ConditionKey {
+    (condition.type_.clone(), condition.status)
+}

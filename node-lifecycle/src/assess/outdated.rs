@@ -1,0 +1,148 @@
+//! Which nodes are out of date: those that were made from another template, or are too old.
+
+use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::v1alpha1::{DisruptionReason, NodePoolSpec, RolloutSpec, RolloutType};
+use shared_crds::{NodePool, names};
+
+use crate::assess::membership::{Member, NodeReadiness};
+
+/// By what a node of the pool is found to be out of date.
+#[derive(Clone, Debug)]
+pub(crate) struct Standard<'a> {
+    pool: &'a NodePool,
+    pub(crate) spec: RolloutSpec,
+    /// `None` where the template cannot be hashed.
+    hash: Option<String>,
+    now: Timestamp,
+}
+
+impl<'a> Standard<'a> {
+    /// That of `pool` at `now`.
+    pub(crate) fn of(pool: &'a NodePool, now: Timestamp) -> Self {
+        let spec = pool.spec.rollout.clone().unwrap_or_default();
+        Self { pool, spec, hash: pool.spec.template_hash(), now }
+    }
+
+    /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, or it is too old. `None`
+    /// when it is not, as every node that somebody else made.
+    pub(crate) fn outdated(&self, member: &Member) -> Option<DisruptionReason> {
+        let hash = member.template_hash.as_deref()?;
+        // The machines of a number that the provider keeps are made from a template of the provider's own, which replaces them.
+        if self.pool.spec.provider.replaces_machines() {
+            return None;
+        }
+        let is_other =
+            NodePoolSpec::knows_template_hash(hash) && self.hash.as_deref().is_some_and(|own| own != hash);
+        let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
+        if is_other || after.is_some_and(|after| member.created < after) {
+            return Some(DisruptionReason::Rollout);
+        }
+        self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)
+    }
+
+    /// The node as one that is out of date; `None` when it is not.
+    pub(crate) fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
+        let reason = self.outdated(member)?;
+        let state = match member.readiness {
+            NodeReadiness::Starting => OutdatedState::NeverReady,
+            _ if self.is_available(member) => OutdatedState::Working,
+            _ => OutdatedState::Broken,
+        };
+        Some(OutdatedNode { reason, state })
+    }
+
+    /// How many nodes more than `wanted` there may be while nodes are replaced.
+    pub(crate) fn surge(&self, wanted: usize) -> usize {
+        self.spec.surge(wanted)
+    }
+
+    /// Whether the node is out of date and replaced because of it.
+    pub(crate) fn replaces(&self, member: &Member) -> bool {
+        self.spec.type_ == RolloutType::RollingUpdate && self.outdated(member).is_some()
+    }
+
+    /// When the node becomes too old; `None` when it never does. One that has not started is given up elsewhere.
+    fn expires(&self, member: &Member) -> Option<Timestamp> {
+        let age = seconds(self.spec.max_age_seconds.filter(|_| member.readiness != NodeReadiness::Starting)?);
+        member.created.checked_add(age).ok()
+    }
+
+    /// Since when the node has been available; `None` while it is not Ready or has a startup taint. A time to come is when it
+    /// will be.
+    fn available_from(&self, member: &Member) -> Option<Timestamp> {
+        let spec = member.node.spec.as_ref();
+        let taints: Vec<&Taint> = spec.iter().flat_map(|spec| spec.taints.iter().flatten()).collect();
+        let startup = &self.pool.spec.template.spec.startup_taints;
+        let is_starting = startup.iter().any(|startup| {
+            taints.iter().any(|taint| taint.key == startup.key && taint.effect == startup.effect.as_str())
+        });
+        if member.readiness != NodeReadiness::Ready || is_starting {
+            return None;
+        }
+        let Some(rest) = self.spec.min_ready_seconds.filter(|rest| *rest > 0) else {
+            return Some(Timestamp::MIN);
+        };
+        let status = member.node.status.as_ref();
+        let ready =
+            status.and_then(|status| status.conditions.iter().flatten().find(|it| it.type_ == "Ready"));
+        let since = ready.and_then(|ready| ready.last_transition_time.as_ref()).map(|at| at.0);
+        // A time to come is from a node whose clock is ahead: since when this operator has known it to be Ready counts then.
+        let since = since.filter(|since| *since <= self.now).or_else(|| ready_time(member));
+        Some(since.unwrap_or(Timestamp::MIN).checked_add(seconds(rest)).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Whether pods can be placed on the node, and have been able to for `minReadySeconds`.
+    pub(crate) fn is_available(&self, member: &Member) -> bool {
+        self.available_from(member).is_some_and(|from| from <= self.now)
+    }
+
+    /// When a node becomes too old or available, or those before `spec.rollout.after` out of date.
+    pub(crate) fn next(&self, members: &[Member]) -> Option<Timestamp> {
+        let of_nodes = members.iter().filter(|member| member.stays());
+        let of_nodes = of_nodes.flat_map(|member| [self.expires(member), self.available_from(member)]);
+        let after = self.spec.after.as_ref().map(|after| after.0);
+        of_nodes.chain([after]).flatten().filter(|at| *at > self.now).min()
+    }
+}
+
+/// When a rollout that makes no progress is said to be stuck; `None` when there is none.
+pub(crate) fn deadline(pool: &NodePool) -> Option<Timestamp> {
+    let progress = pool.status.as_ref()?.rollout.as_ref()?.progress_time.0;
+    let spec = pool.spec.rollout.clone().unwrap_or_default();
+    progress.checked_add(seconds(spec.progress_deadline_seconds)).ok()
+}
+
+/// When the operator first saw the node Ready, as its annotation says.
+fn ready_time(member: &Member) -> Option<Timestamp> {
+    member.node.metadata.annotations.as_ref()?.get(names::READY_TIME_ANNOTATION)?.parse().ok()
+}
+
+fn seconds(seconds: i32) -> SignedDuration {
+    SignedDuration::from_secs(i64::from(seconds))
+}
+
+/// The state of a staying node that is out of date, as far as it matters for who goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutdatedState {
+    /// It has never been Ready, so it has never run pods.
+    NeverReady,
+    /// It was available and is not now, or not yet again.
+    Broken,
+    /// It is available.
+    Working,
+}
+
+/// A staying node that is out of date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutdatedNode {
+    /// Why it is.
+    pub reason: DisruptionReason,
+    /// Its state.
+    pub state: OutdatedState,
+}
+
+/// Whether a drain for this reason replaces a node that is out of date.
+pub(crate) fn is_for_rollout(cause: Option<DisruptionReason>) -> bool {
+    matches!(cause, Some(DisruptionReason::Rollout | DisruptionReason::Expiry))
+}

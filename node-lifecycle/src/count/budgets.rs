@@ -1,0 +1,40 @@
+//! The account of a pool's `spec.disruption`: which nodes are being disrupted, and for which reason. What the budgets allow,
+//! `shared_crds::disruption` decides, for both operators.
+
+use shared_crds::NodePool;
+use shared_crds::disruption::Account;
+use shared_crds::v1alpha1::DisruptionReason;
+
+use crate::Observed;
+use crate::assess::membership::{Member, NodeReadiness};
+
+/// The account before anything is decided. `wanted` is the number of nodes that the pool should have.
+pub(crate) fn account(observed: &Observed, pool: &NodePool, members: &[Member], wanted: usize) -> Account {
+    let disrupted =
+        members.iter().filter_map(|member| reason(pool, member, member.cause, member.leaving?.deleting));
+    Account::new(pool.spec.disruption_budgets(), wanted, disrupted, observed.now)
+}
+
+/// What is wrong with the budgets, in words for the user.
+pub(crate) fn problems(observed: &Observed, pool: &NodePool, wanted: usize) -> Vec<String> {
+    let account = Account::new(pool.spec.disruption_budgets(), wanted, [], observed.now);
+    account.problems().iter().map(ToString::to_string).collect()
+}
+
+/// For which reason a leaving node is being disrupted; `None` where somebody has deleted it or its pool, and for one that has never run
+/// pods. `noted` is what its annotation says; without one the node counts as one that was too many.
+pub(crate) fn reason(
+    pool: &NodePool,
+    member: &Member,
+    noted: Option<DisruptionReason>,
+    is_deleted: bool,
+) -> Option<DisruptionReason> {
+    if pool.metadata.deletion_timestamp.is_some() || member.readiness == NodeReadiness::Starting {
+        return None;
+    }
+    noted.or_else(|| (!is_deleted).then_some(DisruptionReason::ScaleDown))
+}
+
+#[cfg(test)]
+#[path = "budgets_tests.rs"]
+mod tests;

@@ -1,0 +1,13 @@
+//! How many nodes there should be, and which go where there are too many.
+//!
+//! | file | contains |
+//! |---|---|
+//! | `budgets` | which nodes count as disrupted, and why |
+//! | `rollout` | how many of the nodes that are out of date may go |
+//! | `victims` | the order in which nodes go |
+//! | `sizing` | how many nodes are missing or in excess, and what is done about it |
+
+pub(crate) mod budgets;
+pub(crate) mod rollout;
+pub(crate) mod sizing;
+pub(crate) mod victims;

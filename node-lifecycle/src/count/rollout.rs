@@ -1,0 +1,205 @@
+//! How many of the nodes that are out of date may go now so that enough others are available.
+//!
+//! A few nodes more than wanted are made first, and as many old ones go as there are available nodes too many. Which ones,
+//! `victims` decides, as for every removal.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::NodePool;
+use shared_crds::conditions::Reason;
+use shared_crds::disruption::Account;
+use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
+
+use crate::Observed;
+use crate::assess::membership::Member;
+use crate::assess::outdated::{OutdatedNode, OutdatedState, Standard, is_for_rollout};
+use crate::template::Blueprint;
+
+/// How many nodes that are out of date may go, by state: the place of a broken one is none for a working one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MayGo {
+    never_ready: usize,
+    broken: usize,
+    working: usize,
+}
+
+impl MayGo {
+    /// All of them together.
+    pub(crate) const fn count(self) -> usize {
+        self.never_ready + self.broken + self.working
+    }
+
+    const fn of(&mut self, state: OutdatedState) -> &mut usize {
+        match state {
+            OutdatedState::NeverReady => &mut self.never_ready,
+            OutdatedState::Broken => &mut self.broken,
+            OutdatedState::Working => &mut self.working,
+        }
+    }
+
+    /// Whether a node of this state may go.
+    pub(crate) const fn has(mut self, state: OutdatedState) -> bool {
+        *self.of(state) > 0
+    }
+
+    /// Notes that one goes. One that is not out of date, `None`, leaves fewer of the others that can be missed.
+    pub(crate) const fn take(&mut self, state: Option<OutdatedState>) {
+        if let Some(state) = state {
+            let left = self.of(state);
+            *left = left.saturating_sub(1);
+        } else {
+            self.working = self.working.saturating_sub(1);
+            self.broken = self.broken.saturating_sub(1);
+        }
+    }
+}
+
+/// How far nodes that are out of date may be replaced now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rollout {
+    /// The staying nodes that are out of date, by name. They are the first to go also where no rollout replaces them.
+    pub outdated: BTreeMap<String, OutdatedNode>,
+    /// Such nodes are being replaced, or the last of them is being drained.
+    pub is_active: bool,
+    /// How many nodes more than wanted there should be now.
+    pub surge: usize,
+    /// How many there may be, those included that are being drained for it.
+    most_surge: usize,
+    /// How many staying nodes that are out of date may go now.
+    pub may_go: MayGo,
+    /// Number of nodes that are being drained for it.
+    pub draining: usize,
+    /// Number of nodes that are being drained for it, or because they are too many.
+    leaving: usize,
+    /// Which budget of `spec.disruption` lets no node go for it while none is being drained; `None` where none does.
+    pub waits: Option<String>,
+}
+
+/// How many nodes there are for a rollout to decide about, and should be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Number of nodes wanted.
+    pub wanted: usize,
+    /// Number of machines without a Node.
+    pub others: usize,
+    /// How many of the nodes that are too many the Autoscaler has named.
+    pub named: usize,
+}
+
+impl Rollout {
+    /// Decides with what is left in the `account`. The nodes called `resting` are not drained now.
+    pub(crate) fn of(
+        observed: &Observed,
+        pool: &NodePool,
+        members: &[Member],
+        (staying, resting): (&[&Member], &[(&str, Timestamp)]),
+        Counts { wanted, others, named }: Counts,
+        account: &Account,
+    ) -> Self {
+        let standard = Standard::of(pool, observed.now);
+        let outdated: BTreeMap<String, OutdatedNode> = staying
+            .iter()
+            .filter_map(|member| Some((member.name().to_owned(), standard.outdated_node(member)?)))
+            .collect();
+        let draining = members.iter().filter(|member| is_for_rollout(member.cause)).count();
+        // A machine that is repaired is as good as gone.
+        let is_drained =
+            |member: &&Member| member.cause.is_some_and(|cause| cause != DisruptionReason::Repair);
+        let leaving = members.iter().filter(is_drained).count();
+        let is_held =
+            pool.metadata.deletion_timestamp.is_some() || standard.spec.type_ == RolloutType::OnDelete;
+        let is_active = !is_held && (!outdated.is_empty() || draining > 0);
+        if !is_active {
+            return Self { outdated, draining, ..Self::default() };
+        }
+        let failure = observed.supply.failure.as_ref();
+        let has_no_quota = failure.is_some_and(|failure| failure.reason == Reason::QuotaExceeded);
+        let backs_off = failure.is_some_and(|failure| failure.retry_at > observed.now);
+        let is_full =
+            has_no_quota && (backs_off || draining > 0) && staying.len() + others + draining <= wanted;
+        let room = usize::try_from(pool.spec.max_replicas).unwrap_or_default().saturating_sub(wanted);
+        let most_surge = if is_full || wanted == 0 { 0 } else { standard.spec.surge(wanted).min(room) };
+        let unavailable = match standard.spec.unavailable(wanted).min(wanted) {
+            // Nothing is taken away while nothing can be made in its place, unless only its going makes room.
+            _ if backs_off && !has_no_quota => 0,
+            0 if most_surge == 0 => 1,
+            unavailable => unavailable,
+        };
+        let can_make = Blueprint::of(&observed.key, pool, &observed.supply.source).is_ok();
+        let may_go = if observed.supply.is_unknown || !can_make {
+            MayGo::default()
+        } else {
+            let current = staying.iter().filter(|member| !outdated.contains_key(member.name()));
+            let is_resting = |name: &str| resting.iter().any(|(other, _)| *other == name);
+            let least = wanted.saturating_sub(unavailable);
+            may_go(&standard, &outdated, current.copied(), is_resting, least)
+        };
+        let allowed = allowed(outdated.values().copied(), account);
+        // Those that were made for it stay while a budget keeps the others.
+        let too_many = (staying.len() + others).saturating_sub(wanted + named);
+        let made = too_many.min(staying.len() + others - outdated.len());
+        let surge = most_surge.min(outdated.len()).min(made.max(allowed + draining));
+        let rollout = Self { outdated, is_active, surge, most_surge, may_go, draining, leaving, waits: None };
+        let waits = waits(rollout.outdated.values().copied(), draining, account);
+        Self { waits, ..rollout }
+    }
+
+    /// Why the node would be replaced; `None` for one that is not out of date, or is not replaced now.
+    pub(crate) fn reason(&self, node: &str) -> Option<DisruptionReason> {
+        self.outdated.get(node).filter(|_| self.is_active).map(|outdated| outdated.reason)
+    }
+
+    /// The number of machines that may be requested, of `missing` ones: those that are drained still use their room. `present`
+    /// are all others.
+    pub(crate) fn may_request(&self, missing: usize, wanted: usize, present: usize) -> usize {
+        if self.is_active {
+            missing.min((wanted + self.most_surge).saturating_sub(present + self.leaving))
+        } else {
+            missing
+        }
+    }
+}
+
+/// Which budget lets none of the staying `outdated` nodes go, while none is being drained for the same rollout; `None` where
+/// none does.
+pub(crate) fn waits(
+    mut outdated: impl Iterator<Item = OutdatedNode> + Clone,
+    draining: usize,
+    account: &Account,
+) -> Option<String> {
+    let is_held = draining == 0 && allowed(outdated.clone(), account) == 0;
+    let first = outdated.next().filter(|_| is_held)?;
+    Some(account.refusal(first.reason)?.to_string())
+}
+
+/// How many of the `outdated` nodes the budgets let go. One that has never run pods is not asked about.
+fn allowed(outdated: impl Iterator<Item = OutdatedNode>, account: &Account) -> usize {
+    let mut account = account.clone();
+    let goes =
+        |node: &OutdatedNode| node.state == OutdatedState::NeverReady || account.take(node.reason).is_ok();
+    outdated.filter(goes).count()
+}
+
+/// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many
+/// as there are now.
+fn may_go<'a>(
+    standard: &Standard<'_>,
+    outdated: &BTreeMap<String, OutdatedNode>,
+    current: impl Iterator<Item = &'a Member>,
+    is_resting: impl Fn(&str) -> bool,
+    least: usize,
+) -> MayGo {
+    let (available, unavailable): (Vec<&Member>, Vec<&Member>) =
+        current.partition(|member| standard.is_available(member));
+    let of = |state: OutdatedState| outdated.iter().filter(move |(_, node)| node.state == state);
+    let candidates = |state: OutdatedState| of(state).filter(|(name, _)| !is_resting(name)).count();
+    let never_ready = of(OutdatedState::NeverReady).count();
+    let staying = outdated.len() + available.len() + unavailable.len();
+    let room = (staying - never_ready).saturating_sub(least);
+    // If new nodes do not become available either, something else is wrong than old nodes.
+    let broken = if unavailable.is_empty() { candidates(OutdatedState::Broken).min(room) } else { 0 };
+    let too_many = (of(OutdatedState::Working).count() + available.len()).saturating_sub(least);
+    let working = candidates(OutdatedState::Working).min(too_many).min(room - broken);
+    MayGo { never_ready: candidates(OutdatedState::NeverReady), broken, working }
+}

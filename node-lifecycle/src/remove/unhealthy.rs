@@ -1,0 +1,41 @@
+//! A node that was made for the pool, has been Ready, and has had a condition of `spec.repair` for as long as that says: it is
+//! replaced, while few nodes have failed, new ones can be made, and the budgets allow.
+
+use shared_crds::v1alpha1::DisruptionReason;
+
+use super::question::Question;
+use super::verdict::{Hold, Verdict};
+use crate::assess::health;
+use crate::assess::membership::{Member, NodeReadiness};
+
+/// Whether the node goes because it is unhealthy. What becomes of one that has lost its machine is decided elsewhere.
+pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
+    let (observed, pool) = (question.observed, question.pool);
+    let is_replaced = observed.supply.removals_wait.is_none() && !question.is_deleting();
+    let is_lost = member.is_lost() || question.is_ended_elsewhere(member);
+    let was_made = member.readiness != NodeReadiness::Starting && health::has_machine(member);
+    if !is_replaced || is_lost || !was_made || !member.stays() {
+        return Verdict::No;
+    }
+    let spec = health::spec(pool);
+    let Some(ailment) = health::ailment(observed, &spec.conditions, &member.node) else {
+        return Verdict::No;
+    };
+    if ailment.due > observed.now {
+        let hold = Hold::NotDue { since: ailment.since, why: ailment.to_string() };
+        return Verdict::Wait(hold, Some(ailment.due));
+    }
+    if let Some(why) = &question.brake {
+        return question.held(why.clone());
+    }
+    if !question.can_make || !observed.supply.may_request(observed.now) {
+        return question.held("unhealthy nodes are not replaced while no new nodes can be made".to_owned());
+    }
+    match question.account.take(DisruptionReason::Repair) {
+        Ok(()) => Verdict::Go,
+        Err(refusal) => {
+            let why = format!("unhealthy node {} has to wait: {refusal}", member.name());
+            Verdict::Wait(Hold::Held(why), question.account.next())
+        }
+    }
+}

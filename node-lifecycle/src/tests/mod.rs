@@ -1,0 +1,32 @@
+//! Tests of whole plans, case by case and over random histories.
+
+mod another_cluster_tests;
+mod disturbance;
+mod invariant_tests;
+mod join_tests;
+mod model_cluster;
+mod model_writes;
+mod plan_tests;
+mod removal_tests;
+mod repair_tests;
+mod rollout_tests;
+mod sized_tests;
+mod start_tests;
+mod unread_tests;
+mod visits_tests;
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::conditions::Reason;
+use shared_crds::v1alpha1::{DisruptionReason, RolloutSpec, RolloutType};
+use shared_crds::{NodePool, names};
+
+use crate::assess::health;
+use crate::assess::membership::Member;
+use crate::assess::outdated::Standard;
+use crate::plan::patches;
+use crate::{
+    Blocker, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads, PoolKey, PoolStep,
+    RepairWait, Sight, Supply, classify, plan, ready, testing,
+};

@@ -1,0 +1,281 @@
+//! Which unhealthy nodes are replaced, and how they go.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{NodeCondition, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::jiff::SignedDuration;
+use shared_crds::v1alpha1::{
+    ConditionStatus, DisruptionBudget, DisruptionEffect, RepairCondition, RepairSpec,
+};
+
+use super::*;
+use crate::input::observed_time::ConditionTimes;
+use crate::input::supply::{MachineState, ProvisioningFailure};
+use crate::testing::{
+    at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready, with_action,
+};
+
+/// A node whose condition `Ready` has had `status` since second 0.
+fn sick(index: usize, status: &str) -> Node {
+    let mut node = node(index);
+    set_ready(&mut node, status);
+    node.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].last_transition_time = Some(Time(at(0)));
+    node
+}
+
+/// A pool of `nodes` at second `now`, watched for `watched` seconds.
+fn seen(nodes: Vec<Node>, now: i64, watched: i64) -> Observed {
+    let mut observed = observed(pool(i32::try_from(nodes.len()).unwrap()), nodes);
+    observed.now = at(now);
+    let watched = SignedDuration::from_secs(watched);
+    let times = [ConditionStatus::False, ConditionStatus::Unknown]
+        .map(|status| (("Ready".to_owned(), status), watched));
+    let of_node = |node: &Arc<Node>| (node.metadata.uid.clone().unwrap(), times.clone().into());
+    observed.condition_times = ConditionTimes(observed.nodes.iter().map(of_node).collect());
+    observed
+}
+
+#[test]
+fn a_node_is_replaced_after_its_condition_has_lasted_by_both_clocks() {
+    for status in ["False", "Unknown"] {
+        for (now, watched, is_replaced) in
+            [(599, 599, false), (600, 600, true), (9000, 599, false), (599, 9000, false)]
+        {
+            let observed = seen(vec![sick(0, status), node(1)], now, watched);
+            let plan = plan(&observed);
+            let replaced = with_action(&plan, &NodeAction::Repair);
+            assert_eq!(replaced == ["n-000"], is_replaced, "{status} at {now} after {watched} s");
+            assert_eq!(plan.request.len(), usize::from(is_replaced));
+            assert_eq!(plan.repair_waits.is_some(), !is_replaced, "it is said when");
+            assert_eq!(plan.requeue_at.is_some_and(|next| next > at(now)), !is_replaced);
+        }
+    }
+}
+
+#[test]
+fn none_is_replaced_where_more_nodes_are_unhealthy_than_may_be() {
+    let many = |sick_nodes: usize| {
+        let all = (0..10).map(|index| if index < sick_nodes { sick(index, "Unknown") } else { node(index) });
+        seen(all.collect(), 700, 700)
+    };
+    assert_eq!(with_action(&plan(&many(2)), &NodeAction::Repair).len(), 2);
+    let held = plan(&many(3));
+    assert!(with_action(&held, &NodeAction::Repair).is_empty());
+    assert!(says(&held, "3 nodes are unhealthy, and with 10 nodes wanted spec.repair.maxUnhealthy allows 2"));
+    assert_eq!(held.requeue_at, Some(at(730)), "no event says when that is over");
+    // Those that go already count.
+    let mut one_goes = many(3);
+    one_goes.nodes[0] = Arc::new(deleted(sick(0, "Unknown")));
+    assert!(with_action(&plan(&one_goes), &NodeAction::Repair).is_empty());
+    let mut allowed = many(3);
+    let repair = RepairSpec { max_unhealthy: IntOrString::Int(3), ..RepairSpec::default() };
+    Arc::make_mut(allowed.pool.as_mut().unwrap()).spec.repair = Some(repair);
+    assert_eq!(with_action(&plan(&allowed), &NodeAction::Repair).len(), 3);
+    // Many pools of one node each: the control plane sees none of them.
+    let mut alone = seen(vec![sick(0, "Unknown")], 700, 700);
+    assert_eq!(with_action(&plan(&alone), &NodeAction::Repair), ["n-000"]);
+    alone.sight = Sight { not_ready: 12, all: 20 };
+    let blind = plan(&alone);
+    assert!(with_action(&blind, &NodeAction::Repair).is_empty());
+    assert!(
+        says(&blind, "12 of 20 nodes of all pools are not Ready, so none is replaced")
+            && blind.requeue_at == Some(at(730))
+    );
+    alone.sight = Sight { not_ready: 11, all: 20 };
+    assert_eq!(with_action(&plan(&alone), &NodeAction::Repair), ["n-000"]);
+}
+
+/// Whether the plan says so of nodes that stay.
+fn says(plan: &Plan, text: &str) -> bool {
+    matches!(&plan.repair_waits, Some(RepairWait::Held(why)) if why.contains(text))
+}
+
+/// Ten nodes at second 700: the machines of so many have not been listed for `seconds`, so many others have been unhealthy for long.
+fn failed(lost: usize, seconds: i64, unhealthy: usize) -> Observed {
+    let all =
+        (0..10).map(|index| if index < lost + unhealthy { sick(index, "Unknown") } else { node(index) });
+    let mut observed = seen(all.collect(), 700, 700);
+    for node in &observed.nodes[..lost] {
+        let time = observed.times.0.get_mut(node.metadata.uid.as_ref().unwrap()).unwrap();
+        time.lost = Some(SignedDuration::from_secs(seconds));
+        observed.condition_times.0.remove(node.metadata.uid.as_ref().unwrap());
+    }
+    observed
+}
+
+fn replaced(plan: &Plan) -> [usize; 2] {
+    [&NodeAction::ReplaceLost, &NodeAction::Repair].map(|action| with_action(plan, action).len())
+}
+
+#[test]
+fn lost_and_unhealthy_nodes_are_replaced_within_one_bound() {
+    for (lost, unhealthy, expected) in [
+        (1, 0, [1, 0]),
+        (2, 0, [2, 0]),
+        (1, 1, [1, 1]),
+        (0, 2, [0, 2]),
+        (3, 0, [0, 0]),
+        (1, 2, [0, 0]),
+        (6, 0, [0, 0]),
+    ] {
+        let plan = plan(&failed(lost, 60, unhealthy));
+        assert_eq!(replaced(&plan), expected, "{lost} lost, {unhealthy} unhealthy");
+        let is_held = expected == [0, 0];
+        assert_eq!(says(&plan, "maxUnhealthy allows 2"), is_held, "{:?}", plan.repair_waits);
+        assert_eq!(plan.requeue_at == Some(at(730)), is_held, "no event says when that is over");
+    }
+    let held = plan(&failed(6, 60, 0));
+    assert!(says(
+        &held,
+        "the machines of 6 nodes are not listed any more, and with 10 nodes wanted spec.repair.maxUnhealthy allows 2, so \
+         none is replaced; delete the Nodes whose machines are known to be gone"
+    ));
+    assert!(says(
+        &plan(&failed(1, 60, 2)),
+        "of 1 node is not listed any more and 2 other nodes are unhealthy, and"
+    ));
+    // A list that is wrong for a moment counts as well.
+    assert_eq!(replaced(&plan(&failed(1, 5, 2))), [0, 0]);
+    assert_eq!(replaced(&plan(&failed(1, 59, 0))), [0, 0]);
+}
+
+#[test]
+fn the_bound_holds_for_lost_nodes_where_no_condition_makes_a_node_unhealthy() {
+    let without = |lost| {
+        let mut observed = failed(lost, 60, 0);
+        let repair = RepairSpec { conditions: vec![], ..RepairSpec::default() };
+        Arc::make_mut(observed.pool.as_mut().unwrap()).spec.repair = Some(repair);
+        replaced(&plan(&observed))
+    };
+    assert_eq!([without(2), without(3)], [[2, 0], [0, 0]]);
+}
+
+#[test]
+fn no_lost_node_is_replaced_while_too_many_nodes_of_all_pools_are_not_ready() {
+    let mut observed = failed(1, 60, 0);
+    observed.sight = Sight { not_ready: 12, all: 20 };
+    assert_eq!(replaced(&plan(&observed)), [0, 0]);
+    assert!(says(&plan(&observed), "12 of 20 nodes of all pools are not Ready, so none is replaced"));
+    observed.sight = Sight { not_ready: 11, all: 20 };
+    assert_eq!(replaced(&plan(&observed)), [1, 0]);
+}
+
+#[test]
+fn a_lost_node_goes_although_no_new_one_can_be_made_and_is_in_no_budget() {
+    let mut observed = failed(1, 60, 1);
+    let retry_at = at(900);
+    observed.supply.failure =
+        Some(ProvisioningFailure { reason: Reason::ProviderUnreachable, message: String::new(), retry_at });
+    assert_eq!(replaced(&plan(&observed)), [1, 0]);
+    assert!(says(&plan(&observed), "while no new nodes can be made"));
+    let mut observed = failed(1, 60, 1);
+    let none = DisruptionBudget {
+        nodes: IntOrString::Int(0),
+        reasons: vec![],
+        effect: DisruptionEffect::Limit,
+        schedule: None,
+        time_zone: None,
+        duration_seconds: None,
+    };
+    Arc::make_mut(observed.pool.as_mut().unwrap()).spec.disruption.get_or_insert_default().budgets =
+        vec![none];
+    assert_eq!(replaced(&plan(&observed)), [1, 0]);
+}
+
+#[test]
+fn nodes_whose_machines_their_provider_ends_go_whatever_the_bound() {
+    let mut observed = failed(0, 0, 0);
+    observed.supply.machines =
+        (0..6).map(|index| machine(&format!("n-{index:03}"), MachineState::Deleting)).collect();
+    assert_eq!(replaced(&plan(&observed)), [6, 0]);
+}
+
+#[test]
+fn every_lost_node_of_a_deleted_pool_goes() {
+    let mut observed = failed(6, 60, 0);
+    Arc::make_mut(observed.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(at(600)));
+    assert_eq!(replaced(&plan(&observed)), [6, 0]);
+}
+
+/// Adds a condition that node-problem-detector sets.
+fn deadlocked(mut node: Node) -> Node {
+    let condition =
+        NodeCondition { type_: "KernelDeadlock".into(), status: "True".into(), ..NodeCondition::default() };
+    node.status.as_mut().unwrap().conditions.as_mut().unwrap().push(condition);
+    node
+}
+
+fn of_agent() -> RepairCondition {
+    RepairCondition { type_: "KernelDeadlock".into(), status: ConditionStatus::True, seconds: 60 }
+}
+
+#[test]
+fn conditions_of_other_agents_count_where_they_are_named_and_no_condition_replaces_nothing() {
+    let mut observed = seen(vec![deadlocked(node(0)), sick(1, "Unknown")], 700, 700);
+    for times in observed.condition_times.0.values_mut() {
+        times.insert(health::key(&of_agent()), SignedDuration::from_secs(60));
+    }
+    let with = |conditions: Vec<RepairCondition>| {
+        let mut observed = observed.clone();
+        let repair = RepairSpec { conditions, ..RepairSpec::default() };
+        Arc::make_mut(observed.pool.as_mut().unwrap()).spec.repair = Some(repair);
+        with_action(&plan(&observed), &NodeAction::Repair)
+    };
+    assert_eq!(with(vec![of_agent()]), ["n-000"]);
+    assert!(with(vec![]).is_empty());
+}
+
+#[test]
+fn the_drain_of_an_unhealthy_node_is_cancelled_last() {
+    // Their drains began after that of the healthy node.
+    let mut nodes = vec![draining(0, 10), deadlocked(draining(1, 20)), draining(2, 30)];
+    set_ready(&mut nodes[2], "False");
+    let cancelled = |replicas: i32, conditions: Vec<RepairCondition>| {
+        let mut observed = seen(nodes.clone(), 100, 100);
+        let mut pool = pool(replicas);
+        pool.spec.repair = Some(RepairSpec { conditions, ..RepairSpec::default() });
+        observed.pool = Some(Arc::new(pool));
+        with_action(&plan(&observed), &NodeAction::Uncordon)
+    };
+    assert_eq!(cancelled(1, vec![of_agent()]), ["n-000"]);
+    assert_eq!(cancelled(1, vec![]), ["n-001"], "nobody said that this is unhealthy");
+    assert_eq!(cancelled(3, vec![of_agent()]), ["n-000", "n-001", "n-002"]);
+}
+
+#[test]
+fn a_deleted_node_whose_kubelet_is_silent_goes_when_its_machine_is_off() {
+    let mut node = deleted(draining(0, 10));
+    set_ready(&mut node, "Unknown");
+    node.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].last_transition_time = Some(Time(at(0)));
+    let of_node = pods([("n-000", vec![pod("db")])]);
+    let action =
+        |node: &Node, now| plan_with(&seen(vec![node.clone()], now, now), &of_node).nodes.remove(0).action;
+    let when_unwanted = |node: &Node, now| {
+        let mut observed = seen(vec![node.clone()], now, now);
+        observed.pool = Some(Arc::new(pool(0)));
+        plan_with(&observed, &of_node).nodes.remove(0).action
+    };
+    assert!(matches!(action(&node, 599), NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1));
+    assert_eq!(action(&node, 600), NodeAction::EndMachine);
+    // Where most nodes of the cluster are not Ready, it is the control plane that does not hear them.
+    let mut outage = seen(vec![node.clone()], 600, 600);
+    outage.sight = Sight { not_ready: 12, all: 20 };
+    let step = plan_with(&outage, &of_node).nodes.remove(0).action;
+    assert!(matches!(&step, NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1), "{step:?}");
+    // Nothing runs there any more, so nobody is asked.
+    let taint = Taint { key: names::OUT_OF_SERVICE_TAINT.into(), ..Taint::default() };
+    node.spec.as_mut().unwrap().taints = Some(vec![taint]);
+    assert!(matches!(action(&node, 600), NodeAction::Drain(DrainStep { delete, .. }) if delete.len() == 1));
+    // A node that only leaves can still come back, and nothing is known of the machine of one that somebody else made.
+    let mut leaving = draining(0, 10);
+    leaving.status.clone_from(&node.status);
+    assert!(
+        matches!(when_unwanted(&leaving, 600), NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1)
+    );
+    node.spec.as_mut().unwrap().taints = None;
+    node.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_HASH_ANNOTATION);
+    assert!(matches!(action(&node, 600), NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1));
+}

@@ -1,0 +1,112 @@
+//! What the conditions say after a pass in which something was left alone.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use node_lifecycle::Observed;
+use node_lifecycle::outcome::Applied;
+use node_lifecycle::testing::{
+    annotate, at, deleted, facts, facts_after, node, nodes, observed, plan_with, pod, pods, pool, prefix,
+    protect_pod, starting,
+};
+use shared_crds::conditions::{ConditionType, Reason};
+use shared_crds::names;
+use shared_crds::v1alpha1::{DrainSpec, ProtectedNodes};
+
+use super::statements;
+
+/// A pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
+fn pool_with(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
+    let mut pool = pool(0);
+    pool.spec.replicas = replicas;
+    let mut observed = observed(pool, (0..readable).map(node));
+    observed.unreadable = (0..unreadable).map(slot).collect();
+    observed
+}
+
+fn slot(number: usize) -> String {
+    format!("{}{number}", prefix())
+}
+
+#[test]
+fn the_conditions_name_the_unreadable_node_and_what_waits_for_it() {
+    use ConditionType::{Ready, Reconciling, ReplicasClamped, Stalled};
+    let reported = |observed: &Observed, type_| {
+        let (pool, facts) = (observed.pool.as_deref().unwrap(), facts(observed));
+        let all = statements(pool, &facts, &Applied::default());
+        let one = all.into_iter().find(|statement| statement.type_ == type_).unwrap();
+        (one.status, one.reason, one.message)
+    };
+    let cannot = format!("cannot read node {}", slot(0));
+    let whole = pool_with(Some(3), 2, 1);
+    let (_, reason, message) = reported(&whole, Ready);
+    assert_eq!(
+        (reason, message.as_str()),
+        (Reason::Unreadable, "2 of 3 nodes are ready, 1 unreadable"),
+        "nothing is being made"
+    );
+    for (type_, status) in [(Reconciling, false), (Stalled, true)] {
+        let (is, reason, message) = reported(&whole, type_);
+        assert_eq!((is, reason), (Some(status), Reason::Unreadable));
+        assert!(message.contains(&cannot), "{message}");
+    }
+    let (_, reason, message) = reported(&pool_with(None, 1, 2), ReplicasClamped);
+    assert_eq!(reason, Reason::ReplicasUnset);
+    assert!(
+        message.contains("not filled in") && message.contains(&format!("{cannot} (and 1 more)")),
+        "{message}"
+    );
+
+    let mut deleted = pool_with(Some(1), 0, 1);
+    Arc::make_mut(deleted.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(deleted.now));
+    let (_, reason, message) = reported(&deleted, Reconciling);
+    assert!(reason == Reason::Deleting && message.contains(&cannot), "{message}");
+    assert!(reported(&deleted, Ready).2.ends_with("1 node left"));
+
+    let (growing, reason, message) = reported(&pool_with(Some(3), 1, 1), Reconciling);
+    assert_eq!((growing, reason), (Some(true), Reason::Provisioning));
+    assert!(message.contains("1 unreadable"), "{message}");
+    assert_eq!(reported(&pool_with(Some(2), 2, 0), Stalled).0, Some(false));
+}
+
+#[test]
+fn a_paused_pool_says_that_its_deletion_waits() {
+    let mut pool = pool(5);
+    pool.spec.paused = true;
+    pool.metadata.deletion_timestamp = Some(Time(at(90)));
+    pool.metadata.finalizers = Some(vec![names::POOL_FINALIZER.into()]);
+    let observed = observed(pool.clone(), [node(0), deleted(node(1)), starting(2)]);
+    let reported = statements(&pool, &facts(&observed), &Applied::default());
+    let reconciling = reported.iter().find(|s| s.reason == Reason::Paused).unwrap();
+    assert!(reconciling.message.contains("the deletion of the pool waits"), "{}", reconciling.message);
+}
+
+#[test]
+fn a_node_that_stays_because_it_asks_to_be_left_alone_is_named() {
+    let mut protected_pod = pod("p");
+    protect_pod(&mut protected_pod);
+    let of_nodes =
+        pods([("n-000", vec![]), ("n-001", vec![]), ("n-002", vec![protected_pod]), ("n-003", vec![])]);
+    for (policy, replicas, held) in [
+        (ProtectedNodes::Wait, 3, 0),
+        (ProtectedNodes::Wait, 1, 1),
+        (ProtectedNodes::Wait, 0, 2),
+        (ProtectedNodes::Last, 2, 0),
+        (ProtectedNodes::Last, 1, 0),
+        (ProtectedNodes::Last, 0, 0),
+    ] {
+        let mut pool = pool(replicas);
+        pool.spec.drain = Some(DrainSpec { protected_nodes: policy, ..DrainSpec::default() });
+        let mut all = nodes(4);
+        annotate(&mut all[3], "cluster-autoscaler.kubernetes.io/scale-down-disabled", "true");
+        let observed = observed(pool, all);
+        let plan = plan_with(&observed, &of_nodes);
+        let said = statements(
+            observed.pool.as_deref().unwrap(),
+            &facts_after(&observed, &plan, &Applied::default()),
+            &Applied::default(),
+        );
+        let is_named = said.iter().any(|it| it.message.contains(" stays, because it has"));
+        assert_eq!(is_named, held > 0, "{policy:?} {replicas}");
+    }
+}
