@@ -21,6 +21,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("conflict-retry", &[]),
     ("conflict-model", &[]),
     ("first-aid", &[]),
+    ("browser", &[]),
     ("timeline", &["first-aid"]),
     ("site", &["first-aid"]),
     ("planner", &["shared-crds"]),
@@ -32,7 +33,8 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
 ];
 
 /// The same for tests only.
-const MAY_TEST_WITH: &[(&str, &[&str])] = &[("autoscaler-operator", &["nodepool-operator"])];
+const MAY_TEST_WITH: &[(&str, &[&str])] =
+    &[("autoscaler-operator", &["nodepool-operator"]), ("timeline", &["browser"]), ("site", &["browser"])];
 
 /// The head of the list of what only tests depend on.
 const FOR_TESTS: &str = "\n[dev-dependencies]\n";

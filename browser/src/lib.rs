@@ -1,24 +1,26 @@
-//! A headless Chromium, driven through pipes with as much of the `DevTools` protocol as the tests need.
+//! A headless Chromium for the tests of pages that have scripts, driven through pipes with as much of the `DevTools`
+//! protocol as they need.
+
+mod chromium;
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
-/// Names that Chromium goes by.
-const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 /// How long the browser may take for anything, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a page is watched before it is closed.
+const MOMENT: Duration = Duration::from_millis(50);
 /// Joins the pipes of the child to the descriptors that the browser reads and writes; `$0` is the browser.
 const JOIN: &str = r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
 /// A page in a browser of its own. Dropping it ends the browser.
-pub(crate) struct Page {
+#[derive(Debug)]
+pub struct Page {
     browser: Child,
     sends: ChildStdin,
     hears: Receiver<Value>,
@@ -30,12 +32,27 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Opens a file in a window of this width, in light or dark.
-    pub(crate) fn open(file: &Path, width: u32, scheme: &str) -> Result<Self> {
+    /// Opens an address (`file:///…`) in a window of this width, in light or dark, and waits until it is loaded.
+    pub fn open(address: &str, width: u32, scheme: &str) -> Result<Self> {
+        let mut page = Self::start(width, scheme)?;
+        page.visit(address)?;
+        Ok(page)
+    }
+
+    /// The same, where the reader has turned scripts off: only those of the test run.
+    pub fn open_without_scripts(address: &str, width: u32, scheme: &str) -> Result<Self> {
+        let mut page = Self::start(width, scheme)?;
+        page.call("Emulation.setScriptExecutionDisabled", &json!({"value": true}))?;
+        page.visit(address)?;
+        Ok(page)
+    }
+
+    /// An empty page.
+    fn start(width: u32, scheme: &str) -> Result<Self> {
         let profile = tempfile::tempdir()?;
         let mut browser = Command::new("sh")
             .args(["-c", JOIN])
-            .arg(find()?)
+            .arg(chromium::find()?)
             .args([
                 "--headless",
                 "--no-sandbox",
@@ -77,13 +94,29 @@ impl Page {
         page.call("Emulation.setEmulatedMedia", &json!({"features": features}))?;
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600});
         page.call("Emulation.setDeviceMetricsOverride", &size)?;
-        page.call("Page.navigate", &json!({"url": format!("file://{}", file.display())}))?;
-        page.wait_for("document.readyState === 'complete' && document.querySelectorAll('.spot').length > 0")?;
         Ok(page)
     }
 
+    fn visit(&mut self, address: &str) -> Result<()> {
+        let begun = self.call("Page.navigate", &json!({"url": address}))?;
+        ensure!(begun["errorText"].is_null(), "{address}: {}", begun["errorText"]);
+        // The page before it is complete, too.
+        self.wait_for(&format!(
+            "document.readyState === 'complete' && document.URL === new URL({}).href",
+            json!(address)
+        ))
+    }
+
+    /// The address of the page that is shown: another one after a link was followed.
+    pub fn address(&mut self) -> Result<String> {
+        // The browser answers, not the page, which may be on its way out.
+        let target = self.call("Target.getTargetInfo", &json!({}))?;
+        let shown = target["targetInfo"]["url"].as_str();
+        shown.map(str::to_owned).with_context(|| format!("no address in {target}"))
+    }
+
     /// What a JavaScript expression gives.
-    pub(crate) fn eval(&mut self, expression: &str) -> Result<Value> {
+    pub fn eval(&mut self, expression: &str) -> Result<Value> {
         let asked = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let answer = self.call("Runtime.evaluate", &asked)?;
         ensure!(answer["exceptionDetails"].is_null(), "{expression}: {}", answer["exceptionDetails"]);
@@ -91,25 +124,34 @@ impl Page {
     }
 
     /// A number that a JavaScript expression gives.
-    pub(crate) fn count(&mut self, expression: &str) -> Result<u64> {
+    pub fn count(&mut self, expression: &str) -> Result<u64> {
         let found = self.eval(expression)?;
         found.as_u64().with_context(|| format!("{expression} gives {found}"))
     }
 
     /// Waits until an expression is true: drawing happens with the next frame.
-    pub(crate) fn wait_for(&mut self, expression: &str) -> Result<()> {
+    pub fn wait_for(&mut self, expression: &str) -> Result<()> {
+        self.wait(expression, |page| Ok(page.eval(expression)? == json!(true)))
+    }
+
+    /// Waits until a page is shown whose address ends like this.
+    pub fn wait_for_address(&mut self, end: &str) -> Result<()> {
+        self.wait(end, |page| Ok(page.address()?.ends_with(end)))
+    }
+
+    fn wait(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> Result<bool>) -> Result<()> {
         let pause = Duration::from_millis(20);
         for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
-            if self.eval(expression)? == json!(true) {
+            if is_so(self)? {
                 return Ok(());
             }
             std::thread::sleep(pause);
         }
-        bail!("not within {PATIENCE:?}: {expression}")
+        bail!("not within {PATIENCE:?}: {what}")
     }
 
     /// Clicks with the mouse on the middle of what a selector finds.
-    pub(crate) fn click(&mut self, selector: &str) -> Result<()> {
+    pub fn click(&mut self, selector: &str) -> Result<()> {
         let script = format!(
             "(() => {{ const found = document.querySelector({selector:?}); found.scrollIntoView({{block: 'center'}}); \
              const box = found.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
@@ -125,7 +167,7 @@ impl Page {
     }
 
     /// Presses a key.
-    pub(crate) fn press(&mut self, key: &str) -> Result<()> {
+    pub fn press(&mut self, key: &str) -> Result<()> {
         for kind in ["keyDown", "keyUp"] {
             self.call("Input.dispatchKeyEvent", &json!({"type": kind, "key": key}))?;
         }
@@ -136,8 +178,10 @@ impl Page {
     ///
     /// # Errors
     /// When the page threw, wrote an error on its console, or asked the network for anything.
-    pub(crate) fn close(mut self) -> Result<()> {
-        self.eval("new Promise((done) => setTimeout(done, 50))")?;
+    pub fn close(mut self) -> Result<()> {
+        // For what it does a moment later. A timer of the page would not run where scripts are off.
+        std::thread::sleep(MOMENT);
+        self.eval("0")?;
         ensure!(self.complaints.is_empty(), "{}", self.complaints.join("\n"));
         Ok(())
     }
@@ -197,36 +241,4 @@ impl Drop for Page {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-}
-
-/// The browser: the one that is named, or one of this machine, or Debian's, which root may install.
-fn find() -> Result<PathBuf> {
-    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
-    if let Some(named) = std::env::var_os("CHROMIUM") {
-        return Ok(named.into());
-    }
-    let found = FOUND.get_or_init(|| installed().or_else(|| install().then(installed).flatten()));
-    found.clone().context(
-        "there is no Chromium to look at the page with; install one (apt-get install -y chromium), or name one: \
-         CHROMIUM=/path/to/chromium",
-    )
-}
-
-fn installed() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .flat_map(|directory| NAMES.map(|name| directory.join(name)))
-        .find(|program| program.is_file())
-}
-
-/// Whether Debian's package could be installed: as root, with apt.
-fn install() -> bool {
-    const SCRIPT: &str = "apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium";
-    if !nix::unistd::geteuid().is_root() {
-        return false;
-    }
-    eprintln!("installing Debian's Chromium, once: {SCRIPT}");
-    let mut install = Command::new("sh");
-    install.args(["-c", SCRIPT]).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    install.status().is_ok_and(|status| status.success())
 }

@@ -1,13 +1,11 @@
 //! Looks at the page in a real browser: it draws, its filters and keys work, it loads nothing, and nothing goes wrong on
 //! the way.
 
-mod devtools;
-
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use browser::Page;
 use clap::Parser;
-use devtools::Page;
 use serde_json::{Value, json};
 use timeline::{NamespacePage, Phase, ServerLog};
 
@@ -77,10 +75,17 @@ fn small() -> Log {
     log
 }
 
+/// Opens the page, and waits until it has drawn.
+fn open(file: &Path, width: u32, scheme: &str) -> Result<Page> {
+    let mut page = Page::open(&format!("file://{}", file.display()), width, scheme)?;
+    page.wait_for(&format!("{SPOTS} > 0"))?;
+    Ok(page)
+}
+
 #[test]
 fn filters_change_the_drawing_and_the_table() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let mut page = Page::open(&small().page(directory.path())?, 1400, "light")?;
+    let mut page = open(&small().page(directory.path())?, 1400, "light")?;
     assert_eq!((page.count(ROWS)?, page.count(SPOTS)?), (6, 6));
 
     page.click("[data-group=writers] label:nth-of-type(2)")?;
@@ -101,7 +106,7 @@ fn filters_change_the_drawing_and_the_table() -> Result<()> {
 #[test]
 fn a_409_tells_what_it_cost_and_who_was_first() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let mut page = Page::open(&small().page(directory.path())?, 1400, "dark")?;
+    let mut page = open(&small().page(directory.path())?, 1400, "dark")?;
     page.click("[data-do=next]")?;
     page.wait_for("document.querySelectorAll('.spot.chosen').length === 1")?;
     let detail = page.eval("document.getElementById('detail').textContent")?;
@@ -122,7 +127,7 @@ fn a_409_tells_what_it_cost_and_who_was_first() -> Result<()> {
 #[test]
 fn the_drawing_can_be_used_with_keys_and_read_aloud() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let mut page = Page::open(&small().page(directory.path())?, 360, "light")?;
+    let mut page = open(&small().page(directory.path())?, 360, "light")?;
     assert_eq!(page.count("document.documentElement.scrollWidth")?, 360, "nothing sticks out of a phone");
 
     page.eval("document.getElementById('drawing').focus()")?;
@@ -163,7 +168,7 @@ fn phases_are_named_in_the_drawing_and_read_aloud() -> Result<()> {
         phases: vec![phase("lazy", "000", "250")?, phase("guarded", "300", "504")?],
     };
     let written = timeline::page_of_namespaces(wanted, &directory.path().join("page.html"))?;
-    let mut page = Page::open(&written.path, 1400, "light")?;
+    let mut page = open(&written.path, 1400, "light")?;
     let names = page.eval("[...document.querySelectorAll('.phase text')].map((one) => one.textContent)")?;
     assert_eq!(names, json!(["lazy", "guarded"]));
     let told = page.eval("document.getElementById('alternative').textContent")?;
@@ -180,7 +185,7 @@ fn thousands_of_requests_stay_drawable() -> Result<()> {
         log.add(number * 37, &user, "update", "shared", code, (number, number + 1));
     }
     let directory = tempfile::tempdir()?;
-    let mut page = Page::open(&log.page(directory.path())?, 1400, "light")?;
+    let mut page = open(&log.page(directory.path())?, 1400, "light")?;
     assert_eq!(page.count("document.querySelectorAll('[data-group=writers] input:checked').length")?, 16);
     assert_eq!(page.count(ROWS)?, 100);
     let elements = page.count("document.querySelectorAll('#drawing *').length")?;
