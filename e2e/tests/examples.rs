@@ -7,6 +7,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use e2e::cluster::TestNamespace;
+use e2e::control_plane::ports::free_port;
 use e2e::{objects, programs, tandem};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -140,7 +141,7 @@ async fn the_common_jobs_leave_the_same_with_kube_alone() {
 async fn without_an_api_server_a_program_ends_with_what_is_wrong() {
     let place = Place::new("dead").await;
     // Nothing listens there: the port was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port().unwrap();
     let text = std::fs::read_to_string(&place.kubeconfig).unwrap();
     let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
     config["clusters"][0]["cluster"]["server"] = json!(format!("https://127.0.0.1:{port}"));

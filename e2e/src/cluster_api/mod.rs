@@ -23,6 +23,7 @@ pub use self::objects::{create, create_for};
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go::KUBERNETES_VERSION;
 use crate::control_plane::go_program::GoProgram;
+use crate::control_plane::ports::free_port;
 use crate::control_plane::toolbox::target_directory;
 use crate::file_lock::FileLock;
 use crate::operators::OperatorProcess;
@@ -180,7 +181,7 @@ pub async fn start_for(cluster: &Cluster, workload: &Cluster) -> Result<ClusterA
     let start = async |name: &str, program: GoProgram, (namespace, account): (&str, &str)| {
         let binary = program.find().await?;
         let kubeconfig = cluster.kubeconfig_for_controller(namespace, account).await?;
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let args = [
             &*format!("--webhook-cert-dir={}", certificates.display()),
             &*format!("--webhook-port={port}"),

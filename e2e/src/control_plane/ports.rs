@@ -17,21 +17,53 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Three ports that were just free. Another process can still take one before the program listens on it;
+    /// Three ports that were just free: see [`free_port`]. Another process can still take one before the program listens on it;
     /// [`was_taken`] detects that, and the caller then starts again with other ports.
     ///
     /// # Errors
-    /// When the loopback address has no free port.
+    /// Same as [`free_port`].
     pub fn free() -> Result<Self> {
-        let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1");
         // All are held until the last one is known, so that they differ.
-        let (etcd, etcd_peer, api_server) = (bind()?, bind()?, bind()?);
+        let held = (hold_port()?, hold_port()?, hold_port()?);
         Ok(Self {
-            etcd: etcd.local_addr()?.port(),
-            etcd_peer: etcd_peer.local_addr()?.port(),
-            api_server: api_server.local_addr()?.port(),
+            etcd: held.0.local_addr()?.port(),
+            etcd_peer: held.1.local_addr()?.port(),
+            api_server: held.2.local_addr()?.port(),
         })
     }
+}
+
+/// A port of the loopback address that was just free, for a program that cannot choose one itself, or one that nothing listens on.
+///
+/// It is none of those that the kernel gives to connections and to listeners on port 0 (`ip_local_port_range`): the hundreds of
+/// programs of a test run, which ask for such ports all the time, do not take it in the moment until its program listens, nor
+/// while the program is restarted.
+///
+/// # Errors
+/// When the loopback address has no free port.
+pub fn free_port() -> Result<u16> {
+    Ok(hold_port()?.local_addr()?.port())
+}
+
+/// Listens on a port outside the kernel's range, or on one of the kernel's where nothing below is free.
+fn hold_port() -> Result<TcpListener> {
+    let below = BELOW.start..BELOW.end.min(first_of_the_kernel());
+    let mut tries = (0..TRIES).filter(|_| !below.is_empty()).map(|_| rand::random_range(below.clone()));
+    let held = tries.find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+    held.map_or_else(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1"), Ok)
+}
+
+/// The ports to choose from: above those that programs commonly have by default (19000 is one of Cluster API's), below those of
+/// Services (`--service-node-port-range`, 30000 to 32767).
+const BELOW: std::ops::Range<u16> = 20_000..30_000;
+
+/// How many ports are tried. With a tenth of [`BELOW`] taken, that all are has a probability of 1e-50.
+const TRIES: usize = 50;
+
+/// The first port that the kernel gives away itself. macOS begins at 49152.
+fn first_of_the_kernel() -> u16 {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768)
 }
 
 /// Whether a program's log shows that it ended because its port was taken.
@@ -49,5 +81,14 @@ mod tests {
         assert_ne!(ports.etcd, ports.etcd_peer);
         assert_ne!(ports.etcd, ports.api_server);
         TcpListener::bind((Ipv4Addr::LOCALHOST, ports.api_server)).unwrap();
+    }
+
+    #[test]
+    fn the_kernel_gives_a_free_port_to_no_other_program() {
+        let kernel = first_of_the_kernel();
+        for _ in 0..100 {
+            let port = free_port().unwrap();
+            assert!(port < kernel, "{port} is one of those from {kernel}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use conflict_retry::{Class, Outcome, RetryPolicy, Subresource, UpdateDecision, Verb, WriteOptions};
+use e2e::control_plane::ports::free_port;
 use e2e::frozen::FrozenProcess;
 use e2e::lossy_proxy::{Loss, LossyProxy};
 use e2e::wait::eventually;
@@ -235,7 +236,7 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
     let deaf = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let hangs = deaf.local_addr().unwrap().port();
     // The listener is dropped at once, so the port refuses.
-    let closed_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let closed_port = free_port().unwrap();
     let hook = |name: &str, seconds: u64, port: u16| {
         json!({
             "name": format!("{name}.example.com"),
@@ -346,7 +347,7 @@ pub(crate) async fn full(bench: &Bench, table: &mut Table) {
 /// audit log case by case.
 pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     let audit = bench.cluster.audit_log().unwrap();
-    let proxy = LossyProxy::start(0, bench.server()).await.unwrap();
+    let proxy = LossyProxy::start(free_port().unwrap(), bench.server()).await.unwrap();
     let port = proxy.address().port();
     let url = |config: &mut Config| {
         config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();

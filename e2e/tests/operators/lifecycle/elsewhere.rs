@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use e2e::audit::Event;
+use e2e::control_plane::ports::free_port;
 use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
 use e2e::objects;
 use e2e::operators::OperatorKind;
@@ -160,7 +161,7 @@ struct DeadWebhook {
 
 impl DeadWebhook {
     async fn begin(env: &TestEnv) -> Result<Self> {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let name = format!("dead-{}.example.org", env.namespace());
         let here = json!({"matchLabels": {"kubernetes.io/metadata.name": env.namespace()}});
         let configuration = serde_json::from_value(json!({

@@ -57,7 +57,13 @@ impl Contest {
 
     /// From his first write on, Bob writes before each of Alice's PUTs for the duration `lasts`.
     pub(super) fn keep_busy(&self, lasts: Duration) {
-        *self.interference.burst() = Some(Burst { lasts, until: None, outlasted: false });
+        *self.interference.burst() = Some(Burst { lasts, ..Burst::default() });
+    }
+
+    /// The same, until Alice has waited for the duration `lasts` between her attempts. The time that requests take does not
+    /// count: on a slow machine it is longer than short pauses.
+    pub(super) fn keep_busy_in_pauses(&self, lasts: Duration) {
+        *self.interference.burst() = Some(Burst { lasts, in_pauses: true, ..Burst::default() });
     }
 
     /// Whether a PUT arrived after Bob's busy time.
@@ -96,19 +102,39 @@ impl Contest {
 }
 
 /// A time in which Bob writes before each PUT.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Burst {
     lasts: Duration,
-    until: Option<Instant>,
+    /// Whether only the time between an answer to a PUT of Alice's and her next request counts.
+    in_pauses: bool,
+    /// What has counted so far.
+    spent: Duration,
+    /// Since when the time runs, if it does.
+    since: Option<Instant>,
     outlasted: bool,
 }
 
 impl Burst {
-    /// Whether Bob is busy at `now`; the time starts with the first call.
+    /// Alice sends a request.
+    fn sent(&mut self, now: Instant) {
+        if let Some(since) = self.since {
+            self.spent += now - since;
+            self.since = (!self.in_pauses).then_some(now);
+        }
+    }
+
+    /// Bob has been asked whether he writes before a PUT: by the clock, the time runs from the first one on.
     fn is_active(&mut self, now: Instant) -> bool {
-        let until = *self.until.get_or_insert(now + self.lasts);
-        self.outlasted |= now >= until;
-        now < until
+        self.outlasted |= self.spent >= self.lasts;
+        if !self.in_pauses {
+            self.since.get_or_insert(now);
+        }
+        !self.outlasted
+    }
+
+    /// Alice's PUT was answered.
+    fn answered(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
     }
 }
 
@@ -155,10 +181,17 @@ fn behind(interference: &Interference, client: Client, namespace: &str) -> Clien
         let (client, interference) = (client.clone(), interference.clone());
         async move {
             let is_put = request.method() == http::Method::PUT;
+            if let Some(burst) = interference.burst().as_mut() {
+                burst.sent(Instant::now());
+            }
             if is_put && request.uri().path().split('/').any(|part| part == interference.name) {
                 interference.interfere().await?;
             }
-            client.send(request).await
+            let answer = client.send(request).await;
+            if let Some(burst) = interference.burst().as_mut().filter(|_| is_put) {
+                burst.answered(Instant::now());
+            }
+            answer
         }
     });
     Client::new(service, namespace)

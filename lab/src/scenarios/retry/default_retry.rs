@@ -159,13 +159,13 @@ async fn three_conflicts(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// How long Bob is busy: longer than the pauses of `DefaultRetry`, shorter than those of `DefaultBackoff`.
+/// How long Bob is busy, counted in Alice's pauses: longer than the pauses of `DefaultRetry`, shorter than those of `DefaultBackoff`.
 const BUSY: Duration = Duration::from_millis(300);
 /// Pools of the writes under `DefaultRetry`.
 const BUSY_POOLS: [&str; 5] = ["busy", "busy-2", "busy-3", "busy-4", "busy-5"];
 
 async fn which_one(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "Which one, when? client-go recommends DefaultRetry where several clients make changes to the same object, and DefaultBackoff where a client changes something unrelated in an object that controllers manage actively. Bob is such a controller: from his first write on he writes before each PUT of Alice's for 300 ms by the clock. (On a machine where five attempts with DefaultRetry last longer than that, they are made again.)";
+    let intro = "Which one, when? client-go recommends DefaultRetry where several clients make changes to the same object, and DefaultBackoff where a client changes something unrelated in an object that controllers manage actively. Bob is such a controller: from his first write on he writes before each PUT of Alice's, until she has waited for 300 ms between her attempts. (The time that requests take does not count. On a machine so busy that four pauses of 10 ms last longer than that, the attempts are made again.)";
     let (retry, backoff) = ctx.racing(intro, both_against_busy_bob(ctx)).await?;
     let mut table = Table::new(&["Bob is busy for 300 ms", "end"]);
     for (name, is_written) in [("DefaultRetry", retry), ("DefaultBackoff", backoff)] {
@@ -186,17 +186,17 @@ async fn both_against_busy_bob(ctx: &ScenarioContext) -> Result<(bool, bool)> {
             return Ok((is_written, against_busy_bob(ctx, "backed-off", &backoff).await?.0));
         }
     }
-    bail!("five attempts with DefaultRetry take longer than {} ms", BUSY.as_millis())
+    bail!("the four pauses of DefaultRetry take longer than {} ms, time after time", BUSY.as_millis())
 }
 
-/// Whether Alice wrote, and whether she came after Bob's busy time.
+/// Whether Alice wrote, and whether a PUT of hers came after Bob's busy time.
 async fn against_busy_bob(
     ctx: &ScenarioContext,
     name: &'static str,
     policy: &RetryPolicy,
 ) -> Result<(bool, bool)> {
     let contest = Contest::new(ctx, name).await?;
-    contest.keep_busy(BUSY);
+    contest.keep_busy_in_pauses(BUSY);
     let answer = retry_on_conflict(policy, || contest.attempt()).await;
     if let Err(RetryError::Op(error)) = answer {
         bail!(error);
