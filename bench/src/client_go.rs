@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::target_directory;
 use fnv::FnvHasher;
+use testbed::control_plane::go::inform;
+use testbed::control_plane::toolbox::target_directory;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 

@@ -1,10 +1,10 @@
-//! `cargo demo`: the whole system, with live output. The steps are in `e2e::demo`; here are the arguments.
+//! `cargo demo`: the whole system, with live output. The steps are in `testbed::demo`; here are the arguments.
 
 use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::ValueEnum;
-use e2e::demo::DemoOptions;
+use testbed::demo::DemoOptions;
 
 /// The whole system on a real control plane: pending pods, more nodes, fewer nodes, and what every write cost.
 #[derive(clap::Args)]
@@ -70,10 +70,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         "--simulated-kubelets goes with --provider exec: the kubelets of all other providers are always played"
     );
     let provider = match provider {
-        Provider::Simulated => e2e::demo::Provider::Simulated,
-        Provider::ClusterApi => e2e::demo::Provider::ClusterApi,
-        Provider::Karpenter => e2e::demo::Provider::Karpenter,
-        Provider::Exec => e2e::demo::Provider::Exec { simulated_kubelets },
+        Provider::Simulated => testbed::demo::Provider::Simulated,
+        Provider::ClusterApi => testbed::demo::Provider::ClusterApi,
+        Provider::Karpenter => testbed::demo::Provider::Karpenter,
+        Provider::Exec => testbed::demo::Provider::Exec { simulated_kubelets },
     };
     let write_strategy = match write_strategy {
         Strategy::Lazy => "lazy",
@@ -83,6 +83,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     };
     let options =
         DemoOptions { provider, kubeconfig, write_strategy: write_strategy.to_owned(), json, audit_log };
-    e2e::demo::run(options).await?;
+    testbed::demo::run(options).await?;
     Ok(())
 }

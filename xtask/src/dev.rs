@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::toolbox::target_directory;
-use e2e::kind::Kind;
-use e2e::played_kubelets::PlayedKubelets;
-use e2e::tandem::Release;
 use images::programs::Build;
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::control_plane::toolbox::target_directory;
+use testbed::kind::Kind;
+use testbed::played_kubelets::PlayedKubelets;
+use testbed::tandem::Release;
 
 use crate::workspace;
 
@@ -79,14 +79,14 @@ async fn up(directory: &Path, again: &str) -> anyhow::Result<()> {
     println!("  export KUBECONFIG={kubeconfig}");
     println!("  cargo run -p nodepool-operator -- run --leader-elect=false --admin-address=127.0.0.1:8081");
     println!("  cargo run -p autoscaler-operator -- run --leader-elect=false --admin-address=127.0.0.1:8082");
-    println!("  kubectl apply -f e2e/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
+    println!("  kubectl apply -f testbed/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
     println!("  cargo xtask dev down{again}");
     Ok(())
 }
 
 /// In the foreground: a kind cluster has no process that could go on by itself.
 async fn up_kind() -> anyhow::Result<()> {
-    if let Some(why) = e2e::kind::unavailable() {
+    if let Some(why) = testbed::kind::unavailable() {
         bail!("there can be no kind cluster here: {why}");
     }
     let (root, target) = (workspace::root(), target_directory());
@@ -102,7 +102,7 @@ async fn up_kind() -> anyhow::Result<()> {
     println!("a kind cluster runs until Ctrl-C, and has the images of both operators. In another terminal:");
     println!("  export KUBECONFIG={}", kind.kubeconfig().display());
     println!("  helm install tandem charts/tandem --namespace tandem-system --create-namespace --wait");
-    println!("  kubectl apply -f e2e/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
+    println!("  kubectl apply -f testbed/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
     println!("or, before there is a release: cargo e2e --kubeconfig {}", kind.kubeconfig().display());
     tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")
 }

@@ -50,7 +50,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             async |kubeconfig: &Path| passed(Group::run(&mut tests(only, Some(kubeconfig), None)).await);
         return ordinary.run(run).await;
     }
-    if let Some(why) = e2e::kind::unavailable() {
+    if let Some(why) = testbed::kind::unavailable() {
         bail!("there can be no kind cluster here: no kind with Docker or Podman on PATH works, and {why}");
     }
     passed(tests(only, None, None).status().await)

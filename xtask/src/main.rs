@@ -116,8 +116,8 @@ enum Task {
 }
 
 fn main() -> anyhow::Result<()> {
-    // This same binary, in another process, supervises what the demo starts; see `e2e::process_supervisor`.
-    if e2e::process_supervisor::serve_if_asked()? {
+    // This same binary, in another process, supervises what the demo starts; see `testbed::process_supervisor`.
+    if testbed::process_supervisor::serve_if_asked()? {
         return Ok(());
     }
     let task = Args::parse_from(arguments(std::env::args_os())).task;

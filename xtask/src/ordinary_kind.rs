@@ -5,10 +5,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure};
-use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::target_directory;
 use images::WrittenImage;
 use images::programs::{Build, build};
+use testbed::control_plane::go::inform;
+use testbed::control_plane::toolbox::target_directory;
 use tokio::process::Command;
 use tokio::time::timeout;
 

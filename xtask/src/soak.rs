@@ -1,9 +1,9 @@
 //! `cargo soak`: hundreds of simulated nodes, and an audit log that is held against what was allowed. The story and the checks
-//! are in `e2e::soak`; here are the arguments.
+//! are in `testbed::soak`; here are the arguments.
 
 use std::path::PathBuf;
 
-use e2e::soak::SoakOptions;
+use testbed::soak::SoakOptions;
 
 /// Hundreds of simulated nodes are filled, rolled, repaired and emptied on a real control plane, and the API server's audit log
 /// is held against what the pool and the budgets of its pods allow.
@@ -29,8 +29,8 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let Args { nodes, picture, audit_log, from } = args;
     let report = match from {
-        Some(log) => e2e::soak::recheck(&log, picture.as_deref())?,
-        None => e2e::soak::run(SoakOptions { nodes, picture, audit_log }).await?,
+        Some(log) => testbed::soak::recheck(&log, picture.as_deref())?,
+        None => testbed::soak::run(SoakOptions { nodes, picture, audit_log }).await?,
     };
     println!("{report}");
     Ok(())

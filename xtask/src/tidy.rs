@@ -30,6 +30,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("machine-providers", &["shared-crds", "shared-runtime"]),
     ("nodepool-operator", &["machine-providers", "shared-crds", "shared-runtime"]),
     ("autoscaler-operator", &["planner", "shared-crds", "shared-runtime", "simulator"]),
+    ("testbed", &["shared-crds"]),
 ];
 
 /// The same for tests only.

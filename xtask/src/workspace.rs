@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-pub(crate) use e2e::programs::cargo;
+pub(crate) use testbed::programs::cargo;
 
 /// The root of the workspace: the folder above this package.
 pub(crate) fn root() -> PathBuf {

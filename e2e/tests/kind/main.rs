@@ -11,10 +11,10 @@ mod real_node;
 mod release;
 mod upgraded;
 
-use e2e::cluster::Cluster;
-use e2e::control_plane::go::inform;
-use e2e::kind::{Kind, unavailable};
 use place::Place;
+use testbed::cluster::Cluster;
+use testbed::control_plane::go::inform;
+use testbed::kind::{Kind, unavailable};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Set where these tests must not be skipped, as in CI.
@@ -54,7 +54,7 @@ async fn begin() -> Option<Turn> {
         inform(&format!("NOT RUN: a test on a kind cluster: {why}"));
         return None;
     }
-    let alone = e2e::waiting::for_others(ALONE.lock()).await;
+    let alone = testbed::waiting::for_others(ALONE.lock()).await;
     let place = PLACE.get_or_try_init(Place::find).await.unwrap();
     let cluster = place.cluster().await.unwrap();
     release::clean(&cluster).await;

@@ -1,12 +1,12 @@
 //! Upgrades and rollbacks with a live pool.
 
 use anyhow::Context as _;
-use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::target_directory;
-use e2e::programs::cargo;
-use e2e::tandem::chart;
 use images::before;
 use serde_json::Value;
+use testbed::control_plane::go::inform;
+use testbed::control_plane::toolbox::target_directory;
+use testbed::programs::cargo;
+use testbed::tandem::chart;
 
 use crate::place::workspace;
 use crate::release::{

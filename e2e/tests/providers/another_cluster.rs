@@ -5,14 +5,14 @@
 use std::hash::Hasher as _;
 
 use anyhow::{Result, ensure};
-use e2e::machines::{Machines, PROGRAM};
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use fnv::FnvHasher;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::MACHINE_LABEL;
+use testbed::machines::{Machines, PROGRAM};
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::exec::{begin, pool_of};
 

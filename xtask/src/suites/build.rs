@@ -4,10 +4,10 @@
 use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
-use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::{Tool, Toolbox, target_directory};
 use images::before;
 use images::programs::{Build, build};
+use testbed::control_plane::go::inform;
+use testbed::control_plane::toolbox::{Tool, Toolbox, target_directory};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -49,14 +49,14 @@ async fn go() -> anyhow::Result<()> {
         return Ok(());
     }
     Toolbox::from_environment().find(&Tool::ORDINARY).await?;
-    e2e::prometheus_operator::definitions().await?;
-    e2e::karpenter::binary().await?;
-    e2e::cluster_api::build().await?;
-    if let Some(why) = e2e::real_nodes::unavailable() {
+    testbed::prometheus_operator::definitions().await?;
+    testbed::karpenter::binary().await?;
+    testbed::cluster_api::build().await?;
+    if let Some(why) = testbed::real_nodes::unavailable() {
         inform(&format!("no test with real nodes or on a kind cluster will run: {why}"));
     } else {
-        e2e::real_nodes::build().await?;
-        e2e::kind::build().await?;
+        testbed::real_nodes::build().await?;
+        testbed::kind::build().await?;
         images().await?;
     }
     Ok(())

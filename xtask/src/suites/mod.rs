@@ -29,7 +29,7 @@ use self::progress::{Line, Progress, clock};
 use crate::workspace;
 
 /// Test programs at a time. Two of them mostly wait for their control planes, of which there are as many as the machine
-/// bears, however many programs there are (`e2e::places`); the third is one that computes.
+/// bears, however many programs there are (`testbed::places`); the third is one that computes.
 const LANES: usize = 3;
 
 /// The programs that take longest start first: the last of them waits alone, if it starts last.
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn the_longest_begin_and_all_others_keep_their_order() {
-        let mut labels = vec!["planner --lib", FIRST[3], FIRST[1], "e2e --lib", FIRST[0]];
+        let mut labels = vec!["planner --lib", FIRST[3], FIRST[1], "testbed --lib", FIRST[0]];
         labels.sort_by_key(|label| rank(label));
-        assert_eq!(labels, [FIRST[0], FIRST[1], FIRST[3], "planner --lib", "e2e --lib"]);
+        assert_eq!(labels, [FIRST[0], FIRST[1], FIRST[3], "planner --lib", "testbed --lib"]);
     }
 
     /// A shell script that prints like a test program with the tests `fast` and `hangs`, and writes its id into `ids`.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::waiting::Announcement;
 use nix::sys::signal::{SIGKILL, kill};
 use nix::unistd::Pid;
+use testbed::waiting::Announcement;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;

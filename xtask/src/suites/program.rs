@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::waiting::ANNOUNCE;
 use serde::Deserialize;
+use testbed::waiting::ANNOUNCE;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 use tokio::time::timeout;

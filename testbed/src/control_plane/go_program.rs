@@ -1,4 +1,4 @@
-//! A program of a Go module of its own below `e2e/`, built once and kept in Cargo's target directory.
+//! A program of a Go module of its own below `testbed/`, built once and kept in Cargo's target directory.
 
 use std::fs::File;
 use std::hash::Hasher as _;
@@ -14,7 +14,7 @@ use super::toolbox::target_directory;
 /// Such a program.
 #[derive(Clone, Copy, Debug)]
 pub struct GoProgram {
-    /// The directory of the module, from `e2e/`.
+    /// The directory of the module, from `testbed/`.
     pub module: &'static str,
     /// The package to build. Its last part is the name of the binary.
     pub package: &'static str,
@@ -38,7 +38,7 @@ impl GoProgram {
     }
 
     fn find_blocking(self) -> Result<PathBuf> {
-        // A module that is not below `e2e/` has a directory there too: its path alone would lead out of it.
+        // A module that is not below `testbed/` has a directory there too: its path alone would lead out of it.
         let cache = target_directory().join(self.module.trim_start_matches("../").replace('/', "-"));
         let built = cache.join(self.key()?);
         let name = self.package.rsplit('/').next().unwrap_or(self.package);

@@ -1,5 +1,5 @@
 //! Finds each program of the control plane: in `KUBEBUILDER_ASSETS` if it exists there, otherwise built once from the
-//! Go module in `e2e/control-plane` and kept in Cargo's target directory.
+//! Go module in `testbed/control-plane` and kept in Cargo's target directory.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -366,7 +366,7 @@ fn binary() -> Result<PathBuf> {
     found.with_context(|| {
         format!(
             "no `process_supervisor` binary beside {}: cargo builds it with the tests of package e2e; other binaries call \
-             e2e::process_supervisor::serve_if_asked first in main",
+             testbed::process_supervisor::serve_if_asked first in main",
             this.display()
         )
     })
