@@ -6,10 +6,10 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use fnv::FnvHasher;
-use testbed::control_plane::go::inform;
-use testbed::control_plane::toolbox::target_directory;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use toolbox::messages::inform;
+use toolbox::workspace::target_directory;
 
 use crate::session::{Report, Session};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use testbed::cluster::{Cluster, ClusterOptions};
-use testbed::control_plane::go::inform;
+use toolbox::messages::inform;
 
 use crate::client_go::ClientGo;
 use crate::load::{Amount, Load, starts};

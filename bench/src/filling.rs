@@ -12,9 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use testbed::cluster::ClusterOptions;
-use testbed::control_plane::go::inform;
 use testbed::wait::eventually;
 use tokio::time::Instant;
+use toolbox::messages::inform;
 
 /// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals
 /// every 10 s are late, nodes count as lost, and both operators react to that.

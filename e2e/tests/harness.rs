@@ -17,14 +17,14 @@ use serde_json::json;
 use shared_crds::NodePool;
 use testbed::audit::{Event, ObjectKey};
 use testbed::cluster::{Cluster, ClusterOptions};
-use testbed::control_plane::go::KUBERNETES_VERSION;
-use testbed::control_plane::toolbox::{Tool, Toolbox};
 use testbed::lost_update_check::LostUpdateCheck;
 use testbed::operators::OperatorProcess;
 use testbed::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
 use testbed::request_costs::RequestCosts;
 use testbed::wait::{PATIENCE, eventually};
 use tokio::sync::OnceCell;
+use toolbox::go::KUBERNETES_VERSION;
+use toolbox::tools::{Tool, Toolbox};
 
 /// These tests need a private control plane, whichever cluster the others run on.
 async fn shared() -> &'static Cluster {

@@ -6,9 +6,8 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use tokio::process::Command;
-
-use crate::control_plane::go::inform;
-use crate::control_plane::toolbox::target_directory;
+use toolbox::messages::inform;
+use toolbox::workspace::target_directory;
 
 /// The directory `name` of Cargo's target directory with these packages, which are fetched if it is missing.
 ///

@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
+use toolbox::programs::build;
 
 use crate::cluster::Cluster;
 use crate::control_plane::ready;
 use crate::frozen;
 use crate::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal, lock};
-use crate::programs;
 
 /// Number of log lines at the end of an error about an operator.
 const TAIL: usize = 25;
@@ -53,7 +53,7 @@ impl OperatorKind {
 
 async fn build() -> Result<PathBuf> {
     let (node_pool, autoscaler) = (OperatorKind::NodePool.name(), OperatorKind::Autoscaler.name());
-    programs::build("the operators", &["--package", node_pool, "--package", autoscaler]).await
+    build("the operators", &["--package", node_pool, "--package", autoscaler]).await
 }
 
 /// How an operator is started.

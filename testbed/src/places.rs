@@ -12,9 +12,9 @@ use std::thread::available_parallelism;
 
 use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use toolbox::workspace::target_directory;
 
 use crate::cluster::{Cluster, ClusterOptions};
-use crate::control_plane::toolbox::target_directory;
 use crate::file_lock::FileLock;
 use crate::process_supervisor::lock;
 use crate::waiting::{self, Waiting};

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
+use toolbox::tools::{Tool, Toolbox};
 
 use crate::control_plane::layout;
-use crate::control_plane::toolbox::{Tool, Toolbox};
 use crate::process_supervisor::{ProcessSupervisor, ProgramSpec, Running};
 
 /// kwok, until it is dropped.

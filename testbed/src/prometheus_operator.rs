@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use tokio::process::Command;
-
-use crate::control_plane::go::Go;
+use toolbox::go::Go;
 
 /// The Go module that has them as files.
 const MODULE: &str = "github.com/prometheus-operator/prometheus-operator";

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use nix::unistd::Uid;
+use toolbox::messages::inform;
+use toolbox::tools::{Tool, Toolbox};
+use toolbox::workspace::target_directory;
 
 use crate::cluster::{Cluster, ClusterOptions};
-use crate::control_plane::go::inform;
-use crate::control_plane::toolbox::{Tool, Toolbox, target_directory};
 use crate::debian::{self, run};
 use crate::places::Places;
 use crate::wait::eventually;

@@ -9,7 +9,8 @@ use images::WrittenImage;
 use images::layout::{Entry, compress, digest, pack};
 use images::programs::{Build, Profile, about, build};
 use jiff::Timestamp;
-use testbed::control_plane::toolbox::{Tool, Toolbox, target_directory};
+use toolbox::tools::{Tool, Toolbox};
+use toolbox::workspace::target_directory;
 
 use crate::workspace;
 

@@ -11,8 +11,8 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use shared_crds::NodePool;
-use testbed::control_plane::go::inform;
 use testbed::wait::eventually;
+use toolbox::messages::inform;
 
 use super::objects::{self, Kind, NAME, NAMESPACE};
 use crate::filling::{

@@ -20,12 +20,12 @@ use lists::Lists;
 use objects::{Kind, NAME, NAMESPACE};
 use row::{Phase, Row};
 use testbed::cluster::Cluster;
-use testbed::control_plane::go::inform;
 use testbed::memory::{self, Field};
 use testbed::operators::{OperatorKind, OperatorProcess};
 use testbed::tandem::Release;
 use testbed::wait::eventually;
 use tokio::time::Instant;
+use toolbox::messages::inform;
 
 use crate::filling::{self, namespaced};
 use crate::numbers::rounded;

@@ -10,8 +10,8 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use shared_crds::{NodePool, NodePoolAutoscaler};
-use testbed::control_plane::go::inform;
 use testbed::wait::eventually;
+use toolbox::messages::inform;
 
 use super::deal::{Deal, SPREAD};
 use super::objects::{NAMESPACE, Owner, TEAMS, ZONES, autoscaler, daemon_set, pool};

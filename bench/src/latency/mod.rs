@@ -20,11 +20,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use row::{BAR_MIB, Memory, Row};
 use sample::{Sample, Sampler};
 use testbed::cluster::Cluster;
-use testbed::control_plane::go::inform;
 use testbed::memory::{self, Field};
 use testbed::operators::{OperatorKind, OperatorProcess};
 use testbed::tandem::{Release, RunningOperators};
 use testbed::wait::eventually;
+use toolbox::messages::inform;
 
 use crate::filling;
 use crate::numbers::rounded;

@@ -18,8 +18,8 @@ use autoscaler::{Autoscaler, Installed};
 use round::{Round, Setting};
 use row::Report;
 use testbed::cluster::{Cluster, ClusterOptions};
-use testbed::control_plane::go::inform;
 use testbed::karpenter;
+use toolbox::messages::inform;
 
 use crate::page;
 

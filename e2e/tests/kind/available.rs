@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use testbed::audit::{Event, ObjectKey};
 use testbed::cluster::Cluster;
-use testbed::control_plane::go::inform;
 use testbed::kind::Kind;
 use testbed::lost_update_check::LostUpdateCheck;
 use testbed::tandem::chart;
 use testbed::wait::{PATIENCE, eventually};
 use testbed::write_effects::WriteEffects;
+use toolbox::messages::inform;
 
 use crate::begin;
 use crate::real_node::install_with_machines;

@@ -3,10 +3,10 @@
 use anyhow::ensure;
 use serde_json::Value;
 use testbed::cluster::Cluster;
-use testbed::control_plane::toolbox::Tool;
 use testbed::operators::OperatorKind;
 use testbed::tandem::chart;
 use testbed::wait::{PATIENCE, eventually};
+use toolbox::tools::Tool;
 
 use crate::release::{
     NAMESPACE, POOL, UNINSTALL, install, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,

@@ -13,9 +13,9 @@ mod upgraded;
 
 use place::Place;
 use testbed::cluster::Cluster;
-use testbed::control_plane::go::inform;
 use testbed::kind::{Kind, unavailable};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use toolbox::messages::inform;
 
 /// Set where these tests must not be skipped, as in CI.
 const REQUIRED: &str = "TANDEM_REQUIRE_KIND";

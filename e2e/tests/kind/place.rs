@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result};
 use images::WrittenImage;
 use images::programs::{Build, build};
 use testbed::cluster::Cluster;
-use testbed::control_plane::go::inform;
-use testbed::control_plane::toolbox::target_directory;
 use testbed::kind::Kind;
 use testbed::played_kubelets::PlayedKubelets;
-use testbed::programs::cargo;
+use toolbox::messages::inform;
+use toolbox::workspace::cargo;
+use toolbox::workspace::target_directory;
 
 /// The kubeconfig of the user's cluster; `cargo e2e --kubeconfig` sets it.
 const KUBECONFIG: &str = "TANDEM_E2E_KUBECONFIG";

@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::ensure;
 use serde_json::Value;
 use testbed::cluster::Cluster;
-use testbed::control_plane::go::inform;
 use testbed::tandem::chart;
 use testbed::wait::{PATIENCE, eventually};
+use toolbox::messages::inform;
 
 use crate::place::values;
 

@@ -3,10 +3,10 @@
 use anyhow::Context as _;
 use images::before;
 use serde_json::Value;
-use testbed::control_plane::go::inform;
-use testbed::control_plane::toolbox::target_directory;
-use testbed::programs::cargo;
 use testbed::tandem::chart;
+use toolbox::messages::inform;
+use toolbox::workspace::cargo;
+use toolbox::workspace::target_directory;
 
 use crate::place::workspace;
 use crate::release::{

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testbed::control_plane::toolbox::{Tool, Toolbox};
 use testbed::operators::OperatorKind;
 use testbed::tandem::{self, chart};
 use testbed::wait::PATIENCE;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
+use toolbox::tools::{Tool, Toolbox};
 
 /// The last check at startup: an operator that gets this far has accepted everything else.
 const NO_KUBECONFIG: &str = "cannot read the kubeconfig no/such/file";

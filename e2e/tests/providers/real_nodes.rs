@@ -10,11 +10,11 @@ use kube::api::ListParams;
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::{ExecProvider, ProviderSpec};
-use testbed::control_plane::go::inform;
 use testbed::objects;
 use testbed::real_nodes::{IMAGE, PROGRAM, REAL, RealNodes, unavailable};
 use testbed::test_env::TestEnv;
 use testbed::wait::{PATIENCE, eventually};
+use toolbox::messages::inform;
 
 /// The grace period of a pod, which its kubelet waits for: busybox's web server does not react to a signal.
 const GRACE: i64 = 3;

@@ -11,10 +11,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use testbed::cluster::Cluster;
 use testbed::control_plane::go_program::GoProgram;
-use testbed::control_plane::toolbox::Tool;
 use testbed::wait::eventually;
 use tokio::process::Command;
 use tokio::time::timeout;
+use toolbox::tools::Tool;
 
 use super::judge::End;
 use super::rival::RivalProxy;

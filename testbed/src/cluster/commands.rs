@@ -5,9 +5,9 @@ use std::process::Stdio;
 use anyhow::{Context as _, Result, bail};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
+use toolbox::tools::Tool;
 
 use super::Cluster;
-use crate::control_plane::toolbox::Tool;
 
 impl Cluster {
     /// Runs kubectl as the administrator and returns its output.

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
+use toolbox::tools::Toolbox;
 
 use super::private::Private;
 use super::{Backing, Cluster, ClusterOptions};
 use crate::control_plane::layout::write;
-use crate::control_plane::toolbox::Toolbox;
 use crate::process_supervisor::ProcessSupervisor;
 
 /// The state of a detached control plane; stored as `state.json` in the directory passed to

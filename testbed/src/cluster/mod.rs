@@ -16,11 +16,11 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
+use toolbox::tools::{Tool, Toolbox};
 
 use crate::audit::AuditLog;
 use crate::control_plane::layout::AuditScope;
 use crate::control_plane::locate::{BinarySource, locate};
-use crate::control_plane::toolbox::{Tool, Toolbox};
 use crate::process_supervisor::ProcessSupervisor;
 
 pub use detached::Detached;

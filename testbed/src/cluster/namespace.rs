@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use toolbox::messages::inform;
 
 use super::{Cluster, client_of};
-use crate::control_plane::go::inform;
 use crate::wait::{PATIENCE, eventually};
 
 /// Time limit of the API server's answer at the end of a test, which may have failed.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 use tokio::time::Instant;
+use toolbox::messages::inform;
+use toolbox::tools::{Executable, Tool};
 
 use super::{ClusterOptions, KEEP_VARIABLE, client_of};
 use crate::control_plane::components::Components;
-use crate::control_plane::go::inform;
 use crate::control_plane::layout::Layout;
 use crate::control_plane::pki::{Identity, write_identities};
 use crate::control_plane::ports::{Ports, was_taken};
 use crate::control_plane::ready;
-use crate::control_plane::toolbox::{Executable, Tool};
 use crate::process_supervisor::{ProcessSupervisor, Running, lock};
 
 /// Maximum number of start attempts, when another process takes a port between its choice and its use.

@@ -15,16 +15,16 @@ use anyhow::{Context as _, Result};
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use tokio::task::JoinHandle;
+use toolbox::go::KUBERNETES_VERSION;
+use toolbox::workspace::target_directory;
 
 use self::broken::Broken;
 use self::kubelets::Kubelets;
 pub use self::moved::move_away;
 pub use self::objects::{create, create_for};
 use crate::cluster::{Cluster, ClusterOptions};
-use crate::control_plane::go::KUBERNETES_VERSION;
 use crate::control_plane::go_program::GoProgram;
 use crate::control_plane::ports::free_port;
-use crate::control_plane::toolbox::target_directory;
 use crate::file_lock::FileLock;
 use crate::operators::OperatorProcess;
 use crate::places::Places;

@@ -1,9 +1,10 @@
 //! The command line of each program of a private control plane. Pure: paths and ports in, arguments out.
 
+use toolbox::tools::{Executable, Tool};
+
 use super::layout::Layout;
 use super::pki::Identity;
 use super::ports::Ports;
-use super::toolbox::{Executable, Tool};
 use crate::process_supervisor::ProgramSpec;
 
 /// The input of the command lines.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use fnv::FnvHasher;
 use tokio::process::Command;
-
-use super::go::{Go, inform};
-use super::toolbox::target_directory;
+use toolbox::go::Go;
+use toolbox::messages::inform;
+use toolbox::workspace::target_directory;
 
 /// Such a program.
 #[derive(Clone, Copy, Debug)]

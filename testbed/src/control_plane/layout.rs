@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-
-use super::toolbox::Tool;
+use toolbox::tools::Tool;
 
 /// The behaviour of our simulated nodes and pods.
 const STAGES: [&str; 3] = [

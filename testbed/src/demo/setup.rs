@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use shared_crds::names::MACHINE_LABEL;
+use toolbox::tools::Tool;
 
 use super::machinery::{MachineStates, Machinery};
 use super::maker::Maker;
@@ -17,7 +18,6 @@ use crate::audit::Event;
 use crate::cluster;
 use crate::cluster::Cluster;
 use crate::control_plane::locate::{BinarySource, locate};
-use crate::control_plane::toolbox::Tool;
 use crate::operators::OperatorProcess;
 use crate::tandem::{Release, RunningOperators};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 use tokio::process::Command;
+use toolbox::workspace::target_directory;
 
-use crate::control_plane::toolbox::target_directory;
 use crate::debian;
 use crate::file_lock::FileLock;
 use crate::process_supervisor::{ProcessSupervisor, ProgramSpec, Running};

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use kube::config::Kubeconfig;
+use toolbox::workspace::target_directory;
 
 use crate::audit::AuditLog;
 use crate::cluster::Cluster;
 use crate::control_plane::layout;
-use crate::control_plane::toolbox::target_directory;
 use crate::real_nodes;
 use engine::Engine;
 use forward::Forward;

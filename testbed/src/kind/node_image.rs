@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use fnv::FnvHasher;
+use toolbox::go::KUBERNETES_VERSION;
+use toolbox::messages::inform;
+use toolbox::tools::{Tool, Toolbox};
+use toolbox::workspace::target_directory;
 
 use super::engine::Engine;
-use crate::control_plane::go::{KUBERNETES_VERSION, inform};
 use crate::control_plane::go_program::GoProgram;
-use crate::control_plane::toolbox::{Tool, Toolbox, target_directory};
 use crate::debian;
 
 /// kind's command line, and the sources of its module.

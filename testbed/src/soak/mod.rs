@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use toolbox::messages::inform;
 
 use self::check::{Allowance, Findings, Invariant, PoolSize};
 use crate::audit::{AuditLog, ObjectKey};
 use crate::cluster::ClusterOptions;
-use crate::control_plane::go::inform;
 use crate::control_plane::layout::AuditScope;
 use crate::memory::{self, Field};
 use crate::places::Places;

@@ -11,10 +11,10 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use shared_crds::v1alpha1::NodePoolStatus;
+use toolbox::messages::inform;
 
 use super::objects::{self, POOL};
 use crate::audit::Event;
-use crate::control_plane::go::inform;
 use crate::test_env::{TestEnv, is_ready};
 use crate::wait::eventually;
 

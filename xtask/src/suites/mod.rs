@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, timeout};
+use toolbox::process_group::interrupted;
 
 pub(crate) use self::limits::Limits;
 use self::limits::Watch;
@@ -206,18 +206,6 @@ impl<'a> Run<'a> {
             end.notify_one();
         }
     }
-}
-
-/// Waits for Ctrl-C or for a request to end, and says which. The programs, which the terminal does not reach, are killed when
-/// this process drops them; what they started ends with them.
-pub(crate) async fn interrupted() -> anyhow::Result<&'static str> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hangup = signal(SignalKind::hangup())?;
-    Ok(tokio::select! {
-        _ = hangup.recv() => "the end of the terminal",
-        _ = interrupt.recv() => "Ctrl-C",
-        _ = terminate.recv() => "SIGTERM",
-    })
 }
 
 /// Where a run leaves its durations for the next one, which says with them how much time is left.

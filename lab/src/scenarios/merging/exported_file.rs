@@ -7,8 +7,8 @@ use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testbed::control_plane::toolbox::Tool;
 use testbed::wait::eventually;
+use toolbox::tools::Tool;
 
 use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::pool::{Pool, pool};

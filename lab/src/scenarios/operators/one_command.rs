@@ -9,9 +9,9 @@ use kube::Api;
 use serde_json::json;
 use testbed::audit::Event;
 use testbed::cluster::{Cluster, ClusterOptions};
-use testbed::control_plane::go::KUBERNETES_VERSION;
 use testbed::test_env::is_ready;
 use testbed::wait::eventually;
+use toolbox::go::KUBERNETES_VERSION;
 
 use super::account;
 use super::dev_up::{self, READY_WITHIN};

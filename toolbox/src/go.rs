@@ -1,12 +1,16 @@
 //! Finds a Go toolchain that can build the control plane, and runs `go build` with progress messages.
 
+#![expect(clippy::disallowed_methods, reason = "a build says how long it has taken")]
+
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::messages::inform;
 
 /// The version that is linked into every program: kubectl rejects an API server of an unknown version.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
@@ -121,12 +125,6 @@ impl Go {
         inform(&format!("built in {} s ({compiled} packages compiled)", began.elapsed().as_secs()));
         Ok(())
     }
-}
-
-/// Prints a message immediately, also from inside a test, whose `println!` would be held back until it fails.
-pub fn inform(message: &str) {
-    // A closed standard error cannot be handled.
-    writeln!(std::io::stderr(), "{message}").ok();
 }
 
 /// The version in the `go` line of the module's `go.mod`.

@@ -10,13 +10,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use fnv::FnvHasher;
 
-use super::go::{Go, KUBERNETES_VERSION, inform};
+use crate::go::{Go, KUBERNETES_VERSION};
+use crate::messages::inform;
+use crate::workspace::{root, target_directory};
 
 /// Environment variable with the directory of envtest's programs.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
 /// Length of the name of a directory of built programs.
 const KEY_DIGITS: usize = 16;
+
+/// The Go module of the control plane, from the workspace's root.
+const MODULE: &str = "testbed/control-plane";
 
 /// The multi-call binary.
 const MULTI_CALL: &str = "control-plane";
@@ -116,7 +121,7 @@ impl Toolbox {
         Self {
             assets: std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from),
             path: std::env::var_os("PATH"),
-            module: Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane"),
+            module: root().join(MODULE),
             cache: target_directory().join("control-plane"),
         }
     }
@@ -239,20 +244,6 @@ fn in_cache(tool: Tool, built: &Path) -> Executable {
     Executable { path: built.join(binary), first_args }
 }
 
-/// Cargo's target directory: the one this binary was built in, which Cargo marks with a `CACHEDIR.TAG`. Cargo has
-/// already applied `CARGO_TARGET_DIR` and its configuration files.
-pub fn target_directory() -> PathBuf {
-    let this = std::env::current_exe().ok();
-    let marked = this
-        .as_deref()
-        .and_then(|path| path.ancestors().skip(1).find(|directory| directory.join("CACHEDIR.TAG").is_file()));
-    match (marked, std::env::var_os("CARGO_TARGET_DIR")) {
-        (Some(directory), _) => directory.to_owned(),
-        (None, Some(directory)) => PathBuf::from(directory),
-        (None, None) => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,7 +252,7 @@ mod tests {
         Toolbox {
             assets: None,
             path: Some(OsString::new()),
-            module: Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane"),
+            module: root().join(MODULE),
             cache: directory.join("cache"),
         }
     }

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use simulator::reports;
-
-use crate::workspace;
+use toolbox::workspace;
 
 /// The planner against inputs that were made from public bug reports, each with what is right
 #[derive(clap::Args)]

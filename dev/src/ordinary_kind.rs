@@ -7,14 +7,11 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure};
 use images::WrittenImage;
 use images::programs::{Build, build};
-use testbed::control_plane::go::inform;
-use testbed::control_plane::toolbox::target_directory;
 use tokio::process::Command;
 use tokio::time::timeout;
-
-use crate::group::Group;
-use crate::suites::interrupted;
-use crate::workspace;
+use toolbox::messages::inform;
+use toolbox::process_group::{ProcessGroup, interrupted};
+use toolbox::workspace;
 
 /// How long an engine may take to say that it is there.
 const ANSWERS: Duration = Duration::from_secs(10);
@@ -59,7 +56,8 @@ impl OrdinaryKind {
     ) -> anyhow::Result<()> {
         inform(&format!("using the kind on PATH, with {}; --own-engine makes one without them", self.engine));
         inform("building the operators' images");
-        let images = build(Build::for_tests(workspace::cargo(), &workspace::root(), &target_directory()))?;
+        let images =
+            build(Build::for_tests(workspace::cargo(), &workspace::root(), &workspace::target_directory()))?;
         let directory = tempfile::tempdir()?;
         let kubeconfig = directory.path().join("kubeconfig");
         let work = async {
@@ -68,7 +66,7 @@ impl OrdinaryKind {
         };
         let result = tokio::select! {
             result = work => result,
-            name = interrupted() => Err(name.map_or_else(|error| error, |name| anyhow!("ended by {name}"))),
+            name = interrupted() => Err(name.map_or_else(anyhow::Error::from, |name| anyhow!("ended by {name}"))),
         };
         let name = &self.cluster;
         let deleted = timeout(DELETED, self.kind(&["delete", "cluster", "--name", name])).await;
@@ -94,7 +92,7 @@ impl OrdinaryKind {
     async fn kind(&self, args: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new("kind");
         command.args(args).env("KIND_EXPERIMENTAL_PROVIDER", self.engine).stdin(Stdio::null());
-        let status = Group::run(&mut command).await?;
+        let status = ProcessGroup::run(&mut command).await?;
         ensure!(status.success(), "kind {} ended with {status}", args.join(" "));
         Ok(())
     }

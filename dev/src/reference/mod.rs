@@ -8,8 +8,7 @@ mod markdown;
 mod metrics;
 
 use anyhow::Context as _;
-
-use crate::workspace;
+use toolbox::workspace;
 
 /// Writes (or, with `check`, compares) every page.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {

@@ -5,10 +5,10 @@ use std::process::ExitStatus;
 
 use anyhow::{Context as _, bail};
 use tokio::process::Command;
+use toolbox::process_group::ProcessGroup;
+use toolbox::workspace;
 
-use crate::group::Group;
 use crate::ordinary_kind::OrdinaryKind;
-use crate::workspace;
 
 /// The tests of the installed chart, with the operators as Pods: on a kind cluster that is made for them and deleted afterwards, or on a
 /// cluster of yours
@@ -46,8 +46,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     let ordinary = if own_engine { None } else { OrdinaryKind::find().await };
     if let Some(ordinary) = ordinary {
-        let run =
-            async |kubeconfig: &Path| passed(Group::run(&mut tests(only, Some(kubeconfig), None)).await);
+        let run = async |kubeconfig: &Path| {
+            passed(ProcessGroup::run(&mut tests(only, Some(kubeconfig), None)).await)
+        };
         return ordinary.run(run).await;
     }
     if let Some(why) = testbed::kind::unavailable() {
