@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
-use toolbox::programs::build;
+use toolbox::programs;
 
 use crate::cluster::Cluster;
 use crate::control_plane::ready;
@@ -53,7 +53,7 @@ impl OperatorKind {
 
 async fn build() -> Result<PathBuf> {
     let (node_pool, autoscaler) = (OperatorKind::NodePool.name(), OperatorKind::Autoscaler.name());
-    build("the operators", &["--package", node_pool, "--package", autoscaler]).await
+    programs::build("the operators", &["--package", node_pool, "--package", autoscaler]).await
 }
 
 /// How an operator is started.
