@@ -1,4 +1,4 @@
-module tandem.dev/e2e/cluster-api
+module tandem.dev/testbed/cluster-api
 
 go 1.26.0
 

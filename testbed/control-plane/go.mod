@@ -1,4 +1,4 @@
-module tandem.dev/e2e/control-plane
+module tandem.dev/testbed/control-plane
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module tandem.dev/e2e/coredns
+module tandem.dev/testbed/coredns
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module tandem.dev/e2e/karpenter
+module tandem.dev/testbed/karpenter
 
 go 1.26.6
 

@@ -1,4 +1,4 @@
-module tandem.dev/e2e/kind
+module tandem.dev/testbed/kind
 
 go 1.26.2
 

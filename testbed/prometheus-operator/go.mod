@@ -1,4 +1,4 @@
-module tandem.dev/e2e/prometheus-operator
+module tandem.dev/testbed/prometheus-operator
 
 go 1.26.2
 

@@ -1,4 +1,4 @@
-module tandem.dev/e2e/registry
+module tandem.dev/testbed/registry
 
 go 1.26.0
 

@@ -15,7 +15,7 @@ use crate::wait::eventually;
 /// go-containerregistry's registry, with a password.
 pub const REGISTRY: GoProgram = GoProgram {
     module: "registry",
-    package: "tandem.dev/e2e/registry",
+    package: "tandem.dev/testbed/registry",
     takes: "half a minute on two cores",
     cgo: false,
 };
