@@ -134,7 +134,7 @@ fn announced(written: write::Outcome<NodePool>, plan: Option<&ScaleDownPlan>) ->
         write::Outcome::Written(pool) | write::Outcome::AlreadyDone(pool) if carries(&pool, plan) => {
             Announced::Ready(Box::new(pool))
         }
-        // Another list is in the status: that of an earlier release is removed first, or another writer was faster.
+        // Another list is in the status: another writer was faster.
         write::Outcome::Written(_)
         | write::Outcome::AlreadyDone(_)
         | write::Outcome::Conflict(_)

@@ -25,7 +25,7 @@ struct Context {
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("the map says that nobody may paint it")]
+    #[error("the map says that it may not be painted")]
     Forbidden,
     #[error("not painted")]
     Write(#[from] WriteError),

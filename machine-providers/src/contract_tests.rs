@@ -65,8 +65,8 @@ fn exec() -> Bench {
 
 #[test]
 fn the_documentation_shows_the_program_that_is_tested() {
-    let page = include_str!("../../../docs/providers/exec.md");
-    let program = include_str!("../../../docs/providers/exec/directory.sh");
+    let page = include_str!("../../docs/providers/exec.md");
+    let program = include_str!("../../docs/providers/exec/directory.sh");
     let shown = program.split_once("set -eu").unwrap().1;
     assert!(page.contains(shown), "docs/providers/exec.md does not show directory.sh");
 }

@@ -227,7 +227,7 @@ impl Failures {
         self.pools().get(key).and_then(|state| state.unanswered.values().max().copied())
     }
 
-    /// Records that nobody waits for the machine any more.
+    /// Records that the machine is not waited for any more.
     pub(super) fn unwanted(&self, key: &PoolKey, name: &str) {
         self.change(key, |state| state.unlisted.remove(name));
     }

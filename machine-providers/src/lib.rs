@@ -76,7 +76,7 @@ pub enum ProviderError {
     /// What the spec names does not exist, so there are no machines of it either. Asked again after the backoff.
     #[error("spec.provider is invalid: {0}")]
     Absent(String),
-    /// The provider does not accept the operator's credentials. Asked again after the backoff: somebody may renew them.
+    /// The provider does not accept the operator's credentials. Asked again after the backoff: an administrator may renew them.
     #[error("the provider refuses the credentials of nodepool-operator: {0}")]
     Unauthorized(String),
     /// It failed and may succeed later. Asked again after the backoff.
@@ -158,7 +158,7 @@ pub enum Deletion {
     Gone,
     /// It has begun. The machine is listed until it is gone, and a repeated deletion says when that is.
     Started,
-    /// It has begun, and whoever carries it out keeps the machine's Node until the machine is gone. Such a deletion waits for
+    /// It has begun, and the provider that carries it out keeps the machine's Node until the machine is gone. Such a deletion waits for
     /// the Node, so nothing else may keep that.
     HandedOver,
 }
@@ -187,13 +187,13 @@ pub trait NamedProvider: Send + Sync {
         BTreeMap::new()
     }
 
-    /// Why a machine of the pool that was listed last does not start, in the words of whoever makes it; `None` when nobody
+    /// Why a machine of the pool that was listed last does not start, in its provider's words; `None` when it does not
     /// says so.
     fn trouble(&self, _: &PoolKey) -> Option<String> {
         None
     }
 
-    /// Why the machine `name` did not come, or was given up, in the words of whoever makes it; `None` when nobody says
+    /// Why the machine `name` did not come, or was given up, in its provider's words; `None` when it does not say
     /// so. Asked after a list that showed it without a Node, or did not show it.
     fn explain<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Option<String>> {
         Box::pin(std::future::ready(None))

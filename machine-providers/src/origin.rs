@@ -1,5 +1,5 @@
-//! Whose the machines are that a provider lists for a pool: of this cluster, of another one that has a pool of the same
-//! namespace and name, or of either.
+//! Whose the machines are that a provider lists for a pool: of this cluster, or of another one that has a pool of the same
+//! namespace and name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,6 @@ use crate::slots::{Slots, Whose};
 pub(super) struct Sorted {
     /// Those that count for the pool.
     pub machines: Vec<ListedMachine>,
-    /// Names of those among them that carry no cluster, and the name of a slot of old, which is the same in all clusters.
-    pub unproven: BTreeSet<String>,
     /// Those of other clusters, by name, with what they carry.
     pub foreign: BTreeMap<String, String>,
     /// What is to be said about a machine of another cluster that has the name of one of the pool's slots.
@@ -38,14 +36,11 @@ pub(super) fn sort(
             _ => None,
         };
         if let Some(carries) = carries {
-            if matches!(whose, Whose::Own | Whose::Undivided) {
+            if whose == Whose::Own {
                 sorted.collision.get_or_insert_with(|| left_alone(&machine.name, &carries).to_string());
             }
             sorted.foreign.insert(machine.name, carries);
             continue;
-        }
-        if machine.cluster.is_none() && whose == Whose::Undivided {
-            sorted.unproven.insert(machine.name.clone());
         }
         sorted.machines.push(machine);
     }

@@ -1,6 +1,6 @@
 //! One call to a provider of either shape: in time, and with a list that can be true.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -32,8 +32,6 @@ pub(super) enum Selected<'a> {
 pub(super) struct Listing {
     /// The machines, and whether each carries a mark by which it goes first.
     pub machines: Vec<(ListedMachine, bool)>,
-    /// Names of those that carry no cluster, and a name that all clusters use.
-    pub unproven: BTreeSet<String>,
     /// Those of other clusters, by name, with what they carry.
     pub foreign: BTreeMap<String, String>,
     /// The number that the provider keeps.
@@ -44,7 +42,7 @@ pub(super) struct Listing {
     pub capacity: BTreeMap<String, Quantity>,
     /// By the machine's name, the Nodes that differ from the pool's template.
     pub traits: BTreeMap<String, NodeTraits>,
-    /// Why a machine does not start, in the words of whoever makes it.
+    /// Why a machine does not start, in its provider's words.
     pub trouble: Option<String>,
     /// Why no machine may be removed now.
     pub removals_wait: Option<String>,
@@ -55,13 +53,13 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Takes the machines out, and the names of those that carry no cluster; those of other clusters are added to `foreign`.
+    /// Takes the machines out; those of other clusters are added to `foreign`.
     pub(super) fn take_machines(
         &mut self,
         foreign: &mut BTreeMap<String, String>,
-    ) -> (Vec<(ListedMachine, bool)>, BTreeSet<String>) {
+    ) -> Vec<(ListedMachine, bool)> {
         foreign.append(&mut self.foreign);
-        (std::mem::take(&mut self.machines), std::mem::take(&mut self.unproven))
+        std::mem::take(&mut self.machines)
     }
 }
 
@@ -69,7 +67,8 @@ impl Selected<'_> {
     /// Lists the pool's machines. `spec` is that of a pool that selects this provider.
     pub(super) async fn list(
         self,
-        (cluster, key): (&ClusterId, &PoolKey),
+        cluster: &ClusterId,
+        key: &PoolKey,
         spec: Option<&ProviderSpec>,
         now: Timestamp,
     ) -> Result<Listing, ProviderError> {
@@ -79,19 +78,11 @@ impl Selected<'_> {
                     provider.spec_is(key, spec);
                 }
                 let listed = in_time(provider.call_limit(), provider.list(key, now)).await?;
-                let Sorted { machines, unproven, foreign, collision } = origin::sort(cluster, key, listed)?;
+                let Sorted { machines, foreign, collision } = origin::sort(cluster, key, listed)?;
                 let machines = machines.into_iter().map(|machine| (machine, false)).collect();
                 let (traits, trouble) = (provider.traits(key), provider.trouble(key).or(collision));
                 let completeness = provider.completeness(key);
-                Ok(Listing {
-                    machines,
-                    unproven,
-                    foreign,
-                    traits,
-                    trouble,
-                    completeness,
-                    ..Listing::default()
-                })
+                Ok(Listing { machines, foreign, traits, trouble, completeness, ..Listing::default() })
             }
             Self::Sized(provider, name) => {
                 let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
@@ -111,7 +102,7 @@ impl Selected<'_> {
         }
     }
 
-    /// Why the machine did not come, or was given up; `None` when nobody says so in time.
+    /// Why the machine did not come, or was given up; `None` when the provider does not say so in time.
     pub(super) async fn explain(self, key: &PoolKey, machine: &str) -> Option<String> {
         match self {
             Self::Named(provider) => in_time(provider.call_limit(), provider.explain(key, machine).map(Ok))

@@ -151,7 +151,7 @@ fn told(lie: Option<ProviderLie>, mut machines: Vec<ListedMachine>) -> Vec<Liste
         Some(ProviderLie::EmptyList) => machines.clear(),
         Some(ProviderLie::DoubleName) => machines.extend(machines.clone()),
         Some(ProviderLie::ForeignName) => machines.push(ListedMachine {
-            name: "somebody-elses-machine".to_owned(),
+            name: "another-pools-machine".to_owned(),
             progress: Progress::Running,
             provider_id: None,
             template_hash: None,

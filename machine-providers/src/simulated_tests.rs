@@ -188,7 +188,7 @@ fn a_lie_lasts_as_long_as_the_spec_tells_it() {
         (None, &["a"][..]),
         (Some(ProviderLie::EmptyList), &[]),
         (Some(ProviderLie::DoubleName), &["a", "a"]),
-        (Some(ProviderLie::ForeignName), &["a", "somebody-elses-machine"]),
+        (Some(ProviderLie::ForeignName), &["a", "another-pools-machine"]),
         (None, &["a"]),
     ] {
         assert_eq!(listed(lie), expected, "{lie:?}");

@@ -77,7 +77,7 @@ async fn exactly_the_deleted_machine_goes_however_often_that_is_asked() {
 async fn a_machine_that_is_kept_after_all_does_not_go_first() {
     let bench = with_machines(2).await;
     bench.provider.delete(&key(), "md", "a").await.unwrap();
-    // Somebody wants two again before it went.
+    // Another request wants two again before it went.
     let size = list(&bench).await.size;
     bench.provider.grow(&key(), "md", size, 1).await.unwrap();
     assert!(list(&bench).await.machines.iter().any(|(machine, is_marked)| machine.name == "a" && *is_marked));

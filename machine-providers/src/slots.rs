@@ -3,8 +3,6 @@
 //! The names are a function of the cluster, the pool and the number alone. A burst of creations that is repeated, because
 //! the operator was killed in the middle or reads a stale cache, therefore uses the same names again and gets
 //! `AlreadyExists` instead of creating too many nodes.
-//!
-//! Names that were given before they depended on the cluster stay in use: see `Whose::Undivided`.
 
 use std::collections::BTreeSet;
 
@@ -24,8 +22,6 @@ const SUFFIX: usize = 1 + HASH + 1 + 6;
 pub(crate) enum Whose {
     /// It is one of this pool's slots in this cluster.
     Own,
-    /// It is one of a slot of the pool with this namespace and name, in whichever cluster: names were so until version 0.2.
-    Undivided,
     /// It is one of a slot of such a pool in another cluster, or of one with this name in another namespace.
     Another,
     /// It is none of a slot.
@@ -37,7 +33,6 @@ pub(crate) enum Whose {
 pub struct Slots {
     stem: String,
     own: String,
-    undivided: String,
 }
 
 impl Slots {
@@ -47,13 +42,8 @@ impl Slots {
         let stem = key.name.get(..room).unwrap_or(&key.name);
         // Truncation may leave `.` or `-` at the end, and no part of a DNS name may end in one.
         let stem = stem.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-        let with_hash_of = |text: &str| format!("{stem}-{}-", hash::short(text));
-        let pool = format!("{}/{}", key.namespace, key.name);
-        Self {
-            own: with_hash_of(&format!("{cluster}/{pool}")),
-            undivided: with_hash_of(&pool),
-            stem: format!("{stem}-"),
-        }
+        let hash = hash::short(&format!("{cluster}/{}/{}", key.namespace, key.name));
+        Self { own: format!("{stem}-{hash}-"), stem: format!("{stem}-") }
     }
 
     /// The prefix of the names of new nodes, including the last dash. Its hash distinguishes pools of one name in two
@@ -68,8 +58,6 @@ impl Slots {
         let rest = name.strip_prefix(&*self.stem).and_then(|rest| rest.split_once('-'));
         if in_slot(&self.own) {
             Whose::Own
-        } else if in_slot(&self.undivided) {
-            Whose::Undivided
         } else if rest.is_some_and(|(hash, number)| is_hash(hash) && is_number(number)) {
             Whose::Another
         } else {
@@ -79,7 +67,7 @@ impl Slots {
 
     /// Whether a Node of this name, of which nothing else is known, has to be taken for one of the pool.
     pub fn may_have(&self, node: &str) -> bool {
-        node.starts_with(&self.own) || node.starts_with(&self.undivided)
+        node.starts_with(&self.own)
     }
 
     /// The `count` lowest names for new nodes that are not in `occupied`.
@@ -147,16 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn pools_of_one_namespace_and_name_in_two_clusters_differ_but_for_the_names_of_old() {
+    fn pools_of_one_namespace_and_name_in_two_clusters_differ() {
         let (here, there) = (slots("web"), Slots::of(&"there".into(), &key("web")));
         let of = |slots: &Slots| format!("{}0", slots.prefix());
         assert_eq!((here.whose(&of(&here)), here.whose(&of(&there))), (Whose::Own, Whose::Another));
         assert_eq!((there.whose(&of(&there)), there.whose(&of(&here))), (Whose::Own, Whose::Another));
-        // As version 0.1 made it: nodes that have it keep it.
-        let old = format!("web-{}-3", hash::short("default/web"));
-        assert_eq!((here.whose(&old), there.whose(&old)), (Whose::Undivided, Whose::Undivided));
-        assert!(here.may_have(&old) && here.may_have(&of(&here)) && !here.may_have(&of(&there)));
-        assert!(!here.lowest_free(&BTreeSet::new(), 9).contains(&old));
+        assert!(here.may_have(&of(&here)) && !here.may_have(&of(&there)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct Machine {
     pub state: MachineState,
     /// `spec.providerID` of its Node; `None` when the provider does not know it yet, or the operator creates the Node.
     pub provider_id: Option<String>,
-    /// Its provider would remove it first, which nobody wants any more unless it is removed in this pass.
+    /// Its provider would remove it first, which is not wanted any more unless it is removed in this pass.
     pub is_marked: bool,
     /// Hash of the template it was made from; `None` when its provider does not say it.
     pub template_hash: Option<String>,
@@ -127,14 +127,11 @@ pub struct Supply {
     pub source: Result<NodeSource, String>,
     /// Every machine that has not failed.
     pub machines: Vec<Machine>,
-    /// Names of those of [`Self::machines`] that may be another cluster's: neither do they carry a cluster, nor is there a
-    /// Node of theirs here. None of them is deleted.
-    pub unproven: BTreeSet<String>,
     /// The machines that the provider lists for the pool and that are another cluster's, by name, with what they carry.
     pub foreign: BTreeMap<String, String>,
     /// By the machine's name, the Nodes that are not as the template says.
     pub traits: BTreeMap<String, NodeTraits>,
-    /// Why a machine does not start, in the words of whoever makes it; `None` when nobody says so.
+    /// Why a machine does not start, in its provider's words; `None` when the provider does not say so.
     pub trouble: Option<String>,
     /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it.
     pub is_unknown: bool,

@@ -13,7 +13,7 @@ use shared_runtime::list::{self, Listed};
 use tracing::warn;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Read};
 use crate::observe::listed;
 use crate::plan::{AttachedVolumes, ObservedPods, PoolKey, pods};
 use crate::pod_reads::ReadsEnd;
@@ -55,7 +55,7 @@ async fn attachments(
     let api: Api<VolumeAttachment> = Api::all(ctx.client.clone());
     let params = ListParams::default();
     let all = list::list(&api, &params);
-    let Listed { items, unreadable } = listed("volume attachments", end.left(ctx), all).await?;
+    let Listed { items, unreadable } = listed(Read::VolumeAttachments, end.left(ctx), all).await?;
     for attachment in &unreadable {
         warn!(attachment = attachment.name, "a volume attachment cannot be read, so no node waits for it");
     }
@@ -206,6 +206,6 @@ mod tests {
         let end = ReadsEnd::from_now(&test.ctx);
         assert_eq!(attached(&test.ctx, &key(), &emptied, &ObservedPods::default(), end).await.by_node, None);
         let none = attached(&test.ctx, &key(), &BTreeSet::new(), &ObservedPods::default(), end).await;
-        assert_eq!((none.by_node, test.requests().len()), (None, 1), "nothing is asked where nobody waits");
+        assert_eq!((none.by_node, test.requests().len()), (None, 1), "nothing is asked where nothing waits");
     }
 }

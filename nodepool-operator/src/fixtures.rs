@@ -132,7 +132,6 @@ impl PassFixture<'_> {
                 NodeSource::Operator { provider_id_prefix: SCHEME }
             }),
             machines: self.machines.iter().map(machine).collect(),
-            unproven: BTreeSet::new(),
             foreign: BTreeMap::new(),
             traits: BTreeMap::new(),
             trouble: None,

@@ -35,7 +35,7 @@ struct Draining {
     volumes: usize,
     /// A machine that has not ended.
     machines: usize,
-    /// A finalizer of somebody else.
+    /// A finalizer of another controller.
     finalizers: usize,
     /// A list that fails.
     lists: usize,
@@ -95,7 +95,7 @@ impl NodePoolMetrics {
                 Opts::new(
                     name("draining_nodes"),
                     "Nodes that are drained now, by what they wait for: a blocked pod, an overdue pod, a volume that is not \
-                     detached, a machine that does not end, a finalizer of somebody else, a list that fails, a place (--max-parallel-drains), or nothing \
+                     detached, a machine that does not end, a finalizer of another controller, a list that fails, a place (--max-parallel-drains), or nothing \
                      unusual.",
                 ),
                 &["waits_for"],

@@ -24,7 +24,7 @@ use shared_runtime::reflect::Unreadable;
 
 use crate::cache;
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Read};
 use crate::plan::membership::is_ready;
 use crate::plan::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use crate::plan::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, repair};
@@ -59,8 +59,8 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
             || unreadable.contains(&machine.name)
             || !with_provider_id(ctx, &machine.provider_id.as_deref().into_iter().collect()).is_empty()
     };
-    let rival = pool.as_deref().and_then(|pool| rival(ctx, pool));
-    let asked = ctx.provisioner.supply(key, pool.as_deref(), rival.as_ref(), has_node, now);
+    let competing = pool.as_deref().and_then(|pool| competing(ctx, pool));
+    let asked = ctx.provisioner.supply(key, pool.as_deref(), competing.as_ref(), has_node, now);
     let (mut supply, failed_machines) = asked.await;
     let listed = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
     let awaited = listed.chain(supply.deleted_ids.iter().map(String::as_str));
@@ -126,7 +126,7 @@ async fn nodes(
     }
     let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let live = listed("nodes", READ_LIMIT, list::list_kept(&api, &of_pool, kept)).await?;
+    let live = listed(Read::Nodes, READ_LIMIT, list::list_kept(&api, &of_pool, kept)).await?;
     ctx.visited(key);
     let unreadable = live.unreadable.into_iter().map(|node| node.name).collect();
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
@@ -176,15 +176,15 @@ fn drop_machines_of_others(supply: &mut Supply, of_pools: &[Arc<Node>], key: &Po
 }
 
 /// The pool that uses the pool's machines already: of two pools on one set of machines, the older one.
-fn rival(ctx: &Context, pool: &NodePool) -> Option<PoolKey> {
+fn competing(ctx: &Context, pool: &NodePool) -> Option<PoolKey> {
     let reference = pool.spec.provider.reference().filter(|it| ctx.provisioner.is_for_one_pool(it))?;
     let age = |pool: &NodePool| (pool.metadata.creation_timestamp.clone(), pool.metadata.name.clone());
-    let is_rival = |other: &NodePool| {
+    let competes = |other: &NodePool| {
         other.metadata.namespace == pool.metadata.namespace
             && other.spec.provider.reference().as_ref() == Some(&reference)
             && age(other) < age(pool)
     };
-    ctx.pools.find(is_rival).map(|other| PoolKey::of_pool(&other))
+    ctx.pools.find(competes).map(|other| PoolKey::of_pool(&other))
 }
 
 /// The nodes in the store, and the names of those that are not in it because they cannot be read. The two are read one
@@ -237,26 +237,26 @@ pub(crate) async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<
     let namespace = pool.namespace.as_deref().unwrap_or_default();
     let pools = ApiResource::erase::<NodePool>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(ctx.client.clone(), namespace, &pools);
-    let what = "the pool";
+    let what = Read::Pool;
     tokio::time::timeout(READ_LIMIT, api.get_opt(&pool.name))
         .await
-        .map_err(|_| Error::ListTimeout { what, limit: READ_LIMIT })?
-        .map_err(|source| Error::List { what, source })
+        .map_err(|_| Error::ReadTimeout { what, limit: READ_LIMIT })?
+        .map_err(|source| Error::Read { what, source })
 }
 
 /// The result of `list`, which may take as long as `limit`.
 pub(crate) async fn listed<K>(
-    what: &'static str,
+    what: Read,
     limit: Duration,
     list: impl Future<Output = kube::Result<Listed<K>>>,
 ) -> Result<Listed<K>, Error> {
     if limit.is_zero() {
-        return Err(Error::ListTimeout { what, limit });
+        return Err(Error::ReadTimeout { what, limit });
     }
     tokio::time::timeout(limit, list)
         .await
-        .map_err(|_| Error::ListTimeout { what, limit })?
-        .map_err(|source| Error::List { what, source })
+        .map_err(|_| Error::ReadTimeout { what, limit })?
+        .map_err(|source| Error::Read { what, source })
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) enum RejectedWrite {
     Creation,
     /// A change of an existing object.
     Change,
-    /// The deletion of a machine, by its provider.
+    /// A change of machines, by their provider.
     Machine,
 }
 

@@ -16,7 +16,7 @@ use shared_runtime::reflect::Unreadable;
 use tracing::warn;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Read};
 use crate::kept_pod::KeptPod;
 use crate::memory::list_budget::PARALLEL_LISTS;
 use crate::observe::listed;
@@ -145,7 +145,7 @@ async fn list_of_node(
         let _place = ctx.pod_lists.acquire().await;
         list::list_as::<Pod, KeptPod>(&api, &of_node).await
     };
-    let pods = listed("pods", left, read).await.map(|Listed { items, unreadable }| {
+    let pods = listed(Read::Pods, left, read).await.map(|Listed { items, unreadable }| {
         let readable = items.into_iter().map(|KeptPod(pod)| pod);
         readable.chain(unreadable.iter().map(stand_in)).map(Arc::new).collect()
     });

@@ -101,6 +101,7 @@ mod tests {
     use shared_crds::v1alpha1::ProviderSpec;
 
     use super::*;
+    use crate::error::Write;
     use crate::plan::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use crate::testing::{TestContext, failure};
 
@@ -204,7 +205,7 @@ mod tests {
         let (ctx, requests) = test.with_pool(pool(0)).into_parts();
         let ended = reconcile(ctx, key()).await;
         assert!(requests().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", requests());
-        assert!(matches!(ended, Err(Error::Write { what: "the status", .. })), "{ended:?}");
+        assert!(matches!(ended, Err(Error::Write { what: Write::PoolStatus, .. })), "{ended:?}");
     }
 
     #[tokio::test]

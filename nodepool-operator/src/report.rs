@@ -12,7 +12,7 @@ use tracing::info;
 use crate::apply::PassResult;
 use crate::apply::node_write::written;
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Write};
 use crate::observe::{Seen, raw_pool};
 use crate::outcome::Applied;
 use crate::status::events::{EventReason, events};
@@ -67,7 +67,7 @@ pub(crate) async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step,
     };
     let (statements, now) = (unreadable::statements(&pool.error), Time(ctx.clock.now()));
     let outcome = ctx.writer.unreadable_node_pool(&raw, &statements, &now).await;
-    Ok(if written("the status", outcome)?.is_conflict() { Step::Conflict } else { Step::Done })
+    Ok(if written(Write::PoolStatus, outcome)?.is_conflict() { Step::Conflict } else { Step::Done })
 }
 
 async fn write_status(
@@ -83,7 +83,7 @@ async fn write_status(
         conditions: status::conditions(fresh, pool, facts, applied, &now),
         ..counts.clone()
     };
-    let outcome = written("the status", ctx.writer.node_pool_status(pool, decide).await)?;
+    let outcome = written(Write::PoolStatus, ctx.writer.node_pool_status(pool, decide).await)?;
     Ok(if outcome.is_conflict() { Reported::Conflict } else { Reported::Done })
 }
 

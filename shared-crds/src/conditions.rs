@@ -118,7 +118,7 @@ api_names! {
         BudgetsRead,
         /// A budget cannot be followed, or budgets contradict each other, so that nodes are kept.
         InvalidBudget,
-        /// Nodes are out of date and stay until somebody removes them, because `spec.rollout.type` is `OnDelete`.
+        /// Nodes are out of date and stay until a user removes them, because `spec.rollout.type` is `OnDelete`.
         OnDelete,
         /// The pool is being deleted.
         Deleting,

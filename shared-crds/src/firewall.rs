@@ -15,12 +15,12 @@ use crate::ownership::{self, Endpoint, NODE_POOL};
 pub struct Validation {
     /// In CEL, over `object`, `oldObject` and `request`.
     pub expression: String,
-    /// For whoever wrote.
+    /// For the writer that is refused.
     pub message: String,
 }
 
 /// What one writer may change of a `NodePool`: all else is refused. [`Grant::of`] has an operator's from the contract. A controller
-/// of somebody else, for which the contract has no row, brings its own.
+/// of another project, for which the contract has no row, brings its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant<'a> {
     /// The writer's name, for messages.

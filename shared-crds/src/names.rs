@@ -26,7 +26,7 @@ pub const MEMBER_NAMESPACE_LABEL: &str = "tandem.node-restriction.kubernetes.io/
 /// Label on a Node that registered itself: the name of its machine, as its provider lists it. Without it the machine has
 /// the name of the Node. Like [`MEMBER_LABEL`], no kubelet can set it: it says which machine is deleted.
 pub const MACHINE_LABEL: &str = "tandem.node-restriction.kubernetes.io/machine";
-/// Label on a Node: the provider that made its machine, such as `simulated`. Nodes of version 0.1 do not have it.
+/// Label on a Node: the provider that made its machine, such as `simulated`.
 pub const PROVIDER_LABEL: &str = "tandem.node-restriction.kubernetes.io/provider";
 
 /// Annotation on a Node: hash of the pool's template that the node was made from.
@@ -34,10 +34,10 @@ pub const TEMPLATE_HASH_ANNOTATION: &str = "tandem.dev/template-hash";
 /// Annotation on Karpenter's `NodeClaim`s, and by these on Nodes: the cluster that the machine was made for.
 pub const CLUSTER_ANNOTATION: &str = "tandem.dev/cluster";
 /// Annotation on a Node: what of its labels, annotations and taints is from the pool's template, as JSON, so that a later template
-/// can take it off again. What somebody else has changed since stays.
+/// can take it off again. What another writer has changed since stays.
 pub const TEMPLATE_APPLIED_ANNOTATION: &str = "tandem.dev/template-applied";
 /// Annotation on a Node that leaves: why, as a reason of `spec.disruption.budgets`. Written before or with the first thing that is done
-/// to it. Absent where somebody else has deleted it.
+/// to it. Absent where another writer has deleted it.
 pub const DISRUPTION_REASON_ANNOTATION: &str = "tandem.dev/disruption-reason";
 /// Annotation on a Node: when it was first seen Ready, or seen to have been, RFC 3339. A node that carries it and is not
 /// Ready has broken; one that does not, and shows no other sign of having run, is still starting, and is replaced after

@@ -103,7 +103,7 @@ pub fn labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Labels that nodes have, whoever set them.
+/// Labels that nodes have, whatever set them.
 pub fn node_labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",

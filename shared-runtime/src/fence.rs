@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_the_first_try_is_told_of_every_end_that_it_can_have() {
+    fn one_that_waits_for_the_first_try_is_told_of_every_end_that_it_can_have() {
         let told_when = |end: fn(&Fence)| {
             let fence = Fence::standby(Clock::fake(Timestamp::UNIX_EPOCH).0);
             assert!(!fence.tried().is_cancelled());

@@ -1,4 +1,4 @@
-//! Places in the loop: as many reconciles run at the same time as there are places, and one that waits for somebody slow
+//! Places in the loop: as many reconciles run at the same time as there are places, and one that waits for something slow
 //! lends its place to another meanwhile.
 //!
 //! The bound is there for the API server and for this process, and a reconcile that only waits burdens neither. If it kept its
@@ -6,7 +6,7 @@
 //! restart with many objects a burst of requests, and calls in the background would be answered with lists from before the
 //! caller's own writes. Here each reconcile is one sequence still: what it reads comes after what it wrote.
 //!
-//! Whoever comes back takes a place again before anything else is done, and waits for it in turn.
+//! A reconcile that comes back takes a place again before anything else is done, and waits for it in turn.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -69,7 +69,7 @@ pub const CONFLICT_BACKOFF: RequeueBackoff = RequeueBackoff {
 
 /// The backoff of a key that keeps coming back on its own from runs that changed nothing. It is counted from the second such
 /// run: the first comes back as soon as it asks for. Our own figures: the cap is the shortest of the operators' own polling
-/// intervals that nobody waits for.
+/// intervals that nothing waits for.
 pub const IDLE_BACKOFF: RequeueBackoff = RequeueBackoff {
     base: Duration::from_millis(100),
     max: Duration::from_secs(15),

@@ -204,22 +204,13 @@ fn transformed<K: Resource, P: FnMut(&mut K)>(mut transform: P) -> impl FnMut(K)
     }
 }
 
-/// Reduces `entries` to those that own a field whose owner matters, and each of them to these fields: `spec.replicas`,
-/// and the part of the list of victims that an earlier release applied.
+/// Reduces `entries` to those that own `spec.replicas`, whose owner matters, and each of them to this field.
 fn owners(entries: &mut Vec<ManagedFieldsEntry>) {
-    let kept = |entry: &ManagedFieldsEntry| {
-        let fields = &entry.fields_v1.as_ref()?.0;
-        if fields.pointer("/f:spec/f:replicas").is_some() {
-            return Some(json!({ "f:spec": { "f:replicas": {} } }));
-        }
-        let list = fields.pointer("/f:status/f:autoscaling/f:scaleDown");
-        let is_applied = list.is_some() && entry.operation.as_deref() == Some("Apply");
-        is_applied.then(|| json!({ "f:status": { "f:autoscaling": { "f:scaleDown": {} } } }))
-    };
     entries.retain_mut(|entry| {
-        let fields = kept(entry);
-        entry.fields_v1 = fields.clone().map(FieldsV1);
-        fields.is_some()
+        let fields = entry.fields_v1.as_ref();
+        let is_owner = fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some());
+        entry.fields_v1 = is_owner.then(|| FieldsV1(json!({ "f:spec": { "f:replicas": {} } })));
+        is_owner
     });
 }
 

@@ -171,26 +171,20 @@ fn fields_that_are_not_read_are_not_kept() {
 }
 
 #[test]
-fn of_managed_fields_only_who_wrote_replicas_or_once_applied_the_list_is_kept() {
+fn of_managed_fields_only_who_wrote_replicas_is_kept() {
     let entry = |manager: &str, fields: serde_json::Value| ManagedFieldsEntry {
         manager: Some(manager.to_owned()),
         fields_v1: Some(FieldsV1(fields)),
         ..ManagedFieldsEntry::default()
     };
-    let status = |operation: &str, list: serde_json::Value| ManagedFieldsEntry {
-        operation: Some(operation.to_owned()),
-        ..entry("autoscaler-operator", json!({ "f:status": { "f:autoscaling": { "f:scaleDown": list } } }))
-    };
     let mut entries = vec![
-        status("Apply", json!({ "f:nodes": {} })),
-        status("Update", json!({ "f:nodes": {} })),
+        entry("autoscaler-operator", json!({ "f:status": { "f:autoscaling": { "f:scaleDown": {} } } })),
         entry("helm", json!({ "f:spec": { "f:template": {} } })),
         entry("kubectl", json!({ "f:spec": { "f:replicas": {} }, "f:metadata": {} })),
         ManagedFieldsEntry::default(),
     ];
     owners(&mut entries);
-    let kept = [status("Apply", json!({})), entry("kubectl", json!({ "f:spec": { "f:replicas": {} } }))];
-    assert_eq!(entries, kept);
+    assert_eq!(entries, [entry("kubectl", json!({ "f:spec": { "f:replicas": {} } }))]);
 }
 
 #[test]

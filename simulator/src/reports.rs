@@ -203,8 +203,8 @@ status: {conditions: [{type: PodScheduled, status: 'False', reason: Unschedulabl
         let right = REPORT.replace("\"small\", 2]", "\"demo/small\", 1]").replace("TriggersScaleUp", "Fits");
         assert_eq!(judged(&right).unwrap(), <[&str; 0]>::default());
         // Whatever it is, it must be there.
-        let nobody = REPORT.replace(r#"["out", "p""#, r#"["out", "q""#);
-        assert!(judged(&nobody).unwrap().iter().any(|wrong| wrong.starts_with(r#"["out","q",null"#)));
+        let nothing = REPORT.replace(r#"["out", "p""#, r#"["out", "q""#);
+        assert!(judged(&nothing).unwrap().iter().any(|wrong| wrong.starts_with(r#"["out","q",null"#)));
     }
 
     #[test]

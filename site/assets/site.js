@@ -82,6 +82,13 @@ if (aid && window.firstAid) {
     field.addEventListener("keydown", (event) => event.stopPropagation());
     aid.querySelector(".ask").addEventListener("click", () => { field.value = ""; ask(questions[0].id); });
     // A link with the text in it leads to the case: …/index.html#error=TEXT
-    const given = decodeURIComponent((location.hash.match(/^#error=(.*)$/) || ["", ""])[1]);
-    if (given) { field.value = given; diagnose(); }
+    const follow = () => {
+        const given = (location.hash.match(/^#error=(.+)$/) || [])[1];
+        if (!given) { return; }
+        // In a text that was not encoded as a whole, a percent sign may stand for itself.
+        field.value = given.replace(/(?:%[0-9a-f]{2})+/gi, (part) => { try { return decodeURIComponent(part); } catch { return part; } });
+        diagnose();
+    };
+    addEventListener("hashchange", follow);
+    follow();
 }

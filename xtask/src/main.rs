@@ -9,12 +9,14 @@ mod deny;
 mod dependencies;
 mod dev;
 mod features;
+mod functions;
 mod guide;
 mod image;
 mod links;
 mod modules;
 mod named_tests;
 mod package;
+mod product;
 mod purity;
 mod release;
 mod spdx;
@@ -23,6 +25,7 @@ mod suites;
 mod tidy;
 mod tracked_files;
 mod type_names;
+mod words;
 mod workspace;
 
 use std::time::Duration;
@@ -66,7 +69,7 @@ enum Task {
     },
     /// Write the pages of docs/reference: fields, conditions, metrics and events.
     Reference(dev::Args),
-    /// What CI checks beside the tests: generated files, sizes, purity of the planners, circles of modules,
+    /// What CI checks beside the tests: generated files, sizes, purity of the planners, circles of modules, words,
     /// dependencies, the features of `conflict-retry`, the chart.
     Check,
     /// The licences, sources and versions of all dependencies, as deny.toml has them.
@@ -133,7 +136,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
             println!("the guides' transcripts are what is printed");
             api::run(true)?;
             tidy::run()?;
-            println!("sizes, planners, modules and arrows are as the house style has them");
+            println!("sizes, planners, modules, arrows and words are as the house style has them");
             deny::run()?;
             println!("licences, sources and versions of the dependencies are as deny.toml has them");
             features::run()?;

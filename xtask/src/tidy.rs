@@ -1,5 +1,5 @@
-//! The checks of the house style beyond the compiler's: file sizes, pure planners, one-way dependencies, no cycles of
-//! modules; and the README's copy of the ownership table.
+//! The checks of the house style beyond the compiler's: sizes of files and functions, pure planners, one-way
+//! dependencies, no cycles of modules, words; and the README's copy of the ownership table.
 
 use std::path::Path;
 
@@ -7,7 +7,9 @@ use anyhow::{Context as _, bail};
 
 use crate::named_tests::Functions;
 use crate::type_names::TypeNames;
-use crate::{dependencies, links, modules, purity, style, tracked_files, workspace};
+use crate::{
+    dependencies, functions, links, modules, product, purity, style, tracked_files, words, workspace,
+};
 
 /// Maximum number of lines of a file, without tests.
 const MAX_LINES: usize = 400;
@@ -59,6 +61,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
         if !is_test(&file) {
             let impure = purity::complaint(&file, &text).with_context(|| format!("cannot parse {file}"))?;
             complaints.extend(impure);
+            if product::has(&file) {
+                complaints.extend(functions::complaints(&file, &text)?);
+            }
         }
         complaints.extend(style::complaints(&workspace::root(), &file, &text)?);
         if is_library(&file) {
@@ -71,11 +76,16 @@ pub(crate) fn run() -> anyhow::Result<()> {
         complaints.extend(links::complaints(&workspace::root(), &file, &text)?);
         complaints.extend(functions.complaints(&file, &text));
     }
-    for file in tracked("*")? {
+    let all = tracked("*")?;
+    for file in &all {
         let bytes =
-            std::fs::read(workspace::root().join(&file)).with_context(|| format!("cannot read {file}"))?;
-        complaints.extend(tracked_files::complaints(&file, &bytes));
+            std::fs::read(workspace::root().join(file)).with_context(|| format!("cannot read {file}"))?;
+        complaints.extend(tracked_files::complaints(file, &bytes));
+        if let Ok(text) = std::str::from_utf8(&bytes) {
+            complaints.extend(words::complaints(file, text)?);
+        }
     }
+    complaints.extend(product::complaints(&all));
     complaints.extend(names.complaints());
     complaints.extend(arrows()?);
     complaints.extend(modules::circles()?);

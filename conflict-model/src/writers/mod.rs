@@ -1,5 +1,5 @@
 //! A stateright model of writers that share one object: each adds its token to the object's spec the way
-//! `conflict-retry`'s `update` does (`writes/write_loop.rs`), with all events in between in every order.
+//! `conflict-retry`'s `update` does (`writes/write_loop/mod.rs`), with all events in between in every order.
 //!
 //! A writer reads (from a possibly stale cache, or live), decides, PUTs with the version it read, and after a conflict
 //! or a lost answer reads *live* and decides *again*, a bounded number of times. A [`WriterFlaw`] introduces one mistake,

@@ -9,6 +9,12 @@ use crate::server::{Conflict, Reason};
 
 /// Every property. `always` must have no counterexample; each `sometimes` has an example where the faults allow it.
 pub(super) fn all() -> Vec<Property<WritersModel>> {
+    let mut all = hold_always();
+    all.extend(are_reachable());
+    all
+}
+
+fn hold_always() -> Vec<Property<WritersModel>> {
     vec![
         Property::always("I1 a stored effect is not lost", kept),
         Property::always("I2 an effect is stored at most once", |_, state: &WritersState| {
@@ -60,6 +66,11 @@ pub(super) fn all() -> Vec<Property<WritersModel>> {
             model.actions(state, &mut steps);
             !steps.is_empty() || good_end(model, state)
         }),
+    ]
+}
+
+fn are_reachable() -> Vec<Property<WritersModel>> {
+    vec![
         Property::sometimes("a conflict", |_, state: &WritersState| {
             any(state, |writer| answer(writer) == Some(STALE))
         }),

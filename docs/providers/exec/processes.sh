@@ -58,7 +58,7 @@ EOF
     for archive in "$NODES"/images/*.tar; do ctr --namespace k8s.io images import "$archive"; done
     kubelet --config=/var/kubelet.yaml --kubeconfig=/var/kubeconfig --hostname-override="$name" \
         --provider-id="process://$name" --cert-dir=/var/pki &
-    # The machine runs for as long as it is wanted, also when nobody is there any more to stop it.
+    # The machine runs for as long as it is wanted, also when nothing is there any more to stop it.
     while [ -e "$NODES/$name/wanted" ]; do sleep 0.2; done
 }
 

@@ -16,7 +16,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::ownership::Owner;
-use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
+use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::clock::Clock;
 use shared_runtime::write::{DeleteOutcome, ScaleDecision, WriteStrategy, Writer, unobserved};
 use testbed::cluster::Cluster;
@@ -124,71 +124,6 @@ async fn a_list_that_comes_late_does_not_replace_the_successors() {
         assert_eq!(announced(&stored), "leader", "{strategy}: a late list took its place ({code})");
         assert!([409, 422].contains(&code), "{strategy}: {code}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_an_earlier_release_applied_is_replaced_and_removed_like_any_other() {
-    let cluster = tandem::definitions_only().await.unwrap();
-    let namespace = cluster.namespace("late-upgrade").await.unwrap();
-    let (client, pools, _) = pool(cluster, namespace.name()).await;
-    let old = json!({
-        "apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "x"},
-        "status": naming("old", &["a", "b"]),
-    });
-    let own = PatchParams::apply("autoscaler-operator").force();
-    let mut before = pools.patch_status("x", &own, &Patch::Apply(&old)).await.unwrap();
-    let leader = writer(client, WriteStrategy::Guarded);
-    // A part of it stays the same, and another field changes as well.
-    for (decision, nodes, autoscaler) in [("new", &["b"][..], "all"), ("newer", &["b", "c"], "other")] {
-        let says = |_: &NodePool| {
-            let mut status = naming(decision, nodes);
-            status.autoscaling.as_mut().unwrap().autoscaler = Some(autoscaler.to_owned());
-            status
-        };
-        let written = leader.node_pool_status(&before, says).await.unwrap();
-        assert!(written.is_met(), "{}", written.label());
-        before = pools.get("x").await.unwrap();
-        let autoscaling = before.status.clone().unwrap().autoscaling.unwrap();
-        let list = autoscaling.scale_down.unwrap();
-        assert_eq!(
-            (list.decision_id.as_str(), list.target_replicas, list.nodes.len()),
-            (decision, 2, nodes.len())
-        );
-        assert_eq!(autoscaling.autoscaler.as_deref(), Some(autoscaler));
-    }
-    let expected = AutoscalingStatus { autoscaler: Some("other".to_owned()), ..AutoscalingStatus::default() };
-    let without =
-        |_: &NodePool| NodePoolStatus { autoscaling: Some(expected.clone()), ..NodePoolStatus::default() };
-    let written = leader.node_pool_status(&before, without).await.unwrap();
-    assert!(written.is_met(), "{}", written.label());
-    let left = pools.get("x").await.unwrap().status.unwrap().autoscaling.unwrap();
-    assert_eq!(left, expected);
-}
-
-/// As in an upgrade: the first status write of the new release concerns another field.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_an_earlier_release_applied_stays_when_something_else_changes() {
-    let cluster = tandem::definitions_only().await.unwrap();
-    let namespace = cluster.namespace("late-kept").await.unwrap();
-    let (client, pools, _) = pool(cluster, namespace.name()).await;
-    let old = json!({
-        "apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "x"},
-        "status": naming("old", &["a", "b"]),
-    });
-    let own = PatchParams::apply("autoscaler-operator").force();
-    let before = pools.patch_status("x", &own, &Patch::Apply(&old)).await.unwrap();
-    let leader = writer(client, WriteStrategy::Guarded);
-    let says = |fresh: &NodePool| {
-        let status = fresh.status.clone().unwrap_or_default().autoscaling.unwrap_or_default();
-        let autoscaling = AutoscalingStatus { autoscaler: Some("other".to_owned()), ..status };
-        NodePoolStatus { autoscaling: Some(autoscaling), ..NodePoolStatus::default() }
-    };
-    let written = leader.node_pool_status(&before, says).await.unwrap();
-    assert!(written.is_met(), "{}", written.label());
-    let autoscaling = pools.get("x").await.unwrap().status.unwrap().autoscaling.unwrap();
-    assert_eq!(autoscaling.autoscaler.as_deref(), Some("other"));
-    let list = autoscaling.scale_down.expect("the list went with the apply that it was part of");
-    assert_eq!((list.decision_id.as_str(), list.target_replicas, list.nodes.len()), ("old", 2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

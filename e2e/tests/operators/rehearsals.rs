@@ -179,7 +179,7 @@ async fn a_provider_that_lies_costs_no_node_and_is_named() {
     for (lie, text) in [
         ("EmptyList", "and does not list it"),
         ("DoubleName", "twice, so nothing is concluded from its list"),
-        ("ForeignName", "\"somebody-elses-machine\", which is not a machine of this pool"),
+        ("ForeignName", "\"another-pools-machine\", which is not a machine of this pool"),
     ] {
         // One more node is wanted, so that there is something to conclude.
         let lying = json!({"replicas": 3, "provider": {"simulated": {"lie": lie}}});

@@ -220,7 +220,7 @@ async fn a_provider_that_is_changed_under_a_pool_or_not_there_is_named() {
 const RESYNC: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_nobody_asked_for_is_found_and_removed() {
+async fn a_machine_that_no_pool_asked_for_is_found_and_removed() {
     let (mut env, machines) = begin("exec-orphan").await;
     machines.register(false);
     env.create(&pool_of(PROGRAM, "racks", 1)).await.unwrap();

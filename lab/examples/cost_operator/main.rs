@@ -33,7 +33,7 @@ struct Context {
 // guide: reconcile
 async fn reconcile(pool: Arc<NodePool>, context: Arc<Context>) -> Result<Action, WriteError> {
     let wanted = report::within_budget(&pool, &now());
-    // Nothing has changed of what is reported: nothing is sent, and nobody is woken.
+    // Nothing has changed of what is reported: nothing is sent, and no controller is woken.
     if report::present(&pool) == Some(&wanted) {
         return Ok(Action::await_change());
     }

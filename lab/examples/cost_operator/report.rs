@@ -7,7 +7,7 @@ use shared_crds::NodePool;
 use crate::contract::WITHIN_BUDGET;
 
 // guide: wish
-/// Annotations of whoever owns the pool. They are read, and never written.
+/// Annotations of the pool's owner. They are read, and never written.
 const PRICE: &str = "example.com/price-per-node-hour";
 const BUDGET: &str = "example.com/budget-per-hour";
 // end

@@ -210,7 +210,7 @@ impl MachineDeployment {
         amounts.map(|(resource, amount)| (resource.to_owned(), Quantity(amount.to_owned()))).collect()
     }
 
-    /// Who else is meant to scale it, and what to do about that; `None` when nobody is.
+    /// Who else is meant to scale it, and what to do about that; `None` when there is no other.
     fn scaled_by_another(&self) -> Option<&'static str> {
         let ObjectMeta { labels, annotations, .. } = &self.metadata;
         if annotations.as_ref().is_some_and(|all| all.contains_key(CLUSTER_AUTOSCALER_ANNOTATION)) {

@@ -91,12 +91,12 @@ impl Karpenter {
     }
 
     /// The claim of this name; `None` when there is none. One that is not of this pool is an error: it may be another pool's,
-    /// or this pool's with labels that somebody changed, and its machine runs.
+    /// or this pool's with labels that were changed, and its machine runs.
     async fn get(&self, pool: &PoolKey, name: &str) -> Result<Option<NodeClaim>, ProviderError> {
         match self.claims.get_opt(name).await.map_err(|error| ADVICE.of_read(&error))? {
             Some(claim) if !claim.is_of(pool) => Err(ProviderError::Transient(format!(
                 "there is a NodeClaim {name} whose labels are not those of this pool: if it was made for the pool, set \
-                 them to {}, and if nobody needs it, delete it",
+                 them to {}, and if it is not needed, delete it",
                 node_claim::selector(pool)
             ))),
             claim => match claim.as_ref().and_then(|claim| claim.of_another(&self.cluster)) {

@@ -211,7 +211,7 @@ async fn a_claim_that_is_not_of_the_pool_is_left_alone_and_does_not_say_that_a_m
         error_says("set them to tandem.dev/nodepool=web,tandem.dev/nodepool-namespace=default"),
         "{error}"
     );
-    // It may be this pool's, with labels that somebody changed.
+    // It may be this pool's, with labels that were changed.
     assert_eq!(karpenter.delete(&key, "m").await, Err(error));
     assert_eq!(karpenter.list(&other, at(0)).await.unwrap().len(), 1);
 }

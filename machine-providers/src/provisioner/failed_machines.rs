@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Provisioner;
-use crate::keys::PoolKey;
+use super::found::AskedPool;
 use crate::selected::Selected;
 use crate::{Deletion, ListedMachine, Progress, ProviderError};
 
@@ -23,11 +22,11 @@ impl Provisioner {
     pub(super) async fn end_failed(
         &self,
         provider: Selected<'_>,
-        key: &PoolKey,
+        asked: AskedPool<'_>,
         failed: &[ListedMachine],
-        (generation, now): (Option<i64>, Timestamp),
         failures: &mut Vec<ProviderError>,
     ) -> BTreeSet<String> {
+        let AskedPool { key, generation, now } = asked;
         let mut new = BTreeSet::new();
         for machine in failed {
             let Progress::Failed(error) = &machine.progress else { continue };

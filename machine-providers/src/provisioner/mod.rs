@@ -2,9 +2,10 @@
 
 mod changes;
 mod failed_machines;
+mod found;
 mod records;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -14,6 +15,7 @@ use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
+use self::found::{AskedPool, Found, FromRecords, Lister};
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
 use super::exec::Exec;
@@ -22,11 +24,11 @@ use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::origin::Foreign;
 pub use super::selected::SizeChange;
-use super::selected::{Listing, Selected, reference_of};
+use super::selected::{Selected, reference_of};
 use super::simulated::Simulated;
-use super::{ListedMachine, NamedProvider, Progress, ProviderError, SizedProvider};
+use super::{ListedMachine, NamedProvider, ProviderError, SizedProvider};
 use crate::keys::{ClusterId, PoolKey};
-use crate::supply::{Machine, MachineState, NodeSource, Supply};
+use crate::supply::{NodeSource, Supply};
 
 /// The providers, with the failures of their calls.
 pub struct Provisioner {
@@ -131,12 +133,12 @@ impl Provisioner {
 
     /// What the provider says about the pool, which is `pool` unless it is gone, and the machines that were found to
     /// have failed. A failed machine is deleted, unless it `has_node`: then its Node says how it is. The machines of a set
-    /// that a `rival` uses are none of the pool's.
+    /// that a `competing` pool uses are none of the pool's.
     pub async fn supply(
         &self,
         key: &PoolKey,
         pool: Option<&NodePool>,
-        rival: Option<&PoolKey>,
+        competing: Option<&PoolKey>,
         has_node: impl Fn(&ListedMachine) -> bool + Send + Sync,
         now: Timestamp,
     ) -> (Supply, Vec<ProviderError>) {
@@ -144,164 +146,47 @@ impl Provisioner {
             self.failures.restore(key, pool);
         }
         let generation = pool.and_then(|pool| pool.metadata.generation);
-        let (mut machines, mut failures, mut is_unknown) = (Vec::new(), Vec::new(), false);
-        let (mut former, mut shown, mut deleted_ids) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
-        let (mut own, mut unproven, mut foreign) = (Listing::default(), BTreeSet::new(), BTreeMap::new());
-        let (mut unlisted, mut absent) = (BTreeMap::new(), BTreeMap::new());
+        let asked = AskedPool { key, generation, now };
+        let mut found = Found::default();
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
             let Ok(provider) = self.known(&reference) else { continue };
             let spec = pool.filter(|_| !is_former).map(|pool| &pool.spec.provider);
-            let list = match rival.filter(|_| !is_former) {
-                Some(rival) => Err(ProviderError::Absent(format!(
-                    "{reference} is used by the pool {rival} already, and only one pool may size it: use another one"
+            let list = match competing.filter(|_| !is_former) {
+                Some(competing) => Err(ProviderError::Absent(format!(
+                    "{reference} is used by the pool {competing} already, and only one pool may size it: use another one"
                 ))),
-                None => provider.list((&self.cluster, key), spec, now).await,
+                None => provider.list(&self.cluster, key, spec, now).await,
             };
+            let lister = Lister { provider, reference: &reference, is_former };
             match list {
                 Ok(listing) if is_former && listing.machines.is_empty() => {
-                    foreign.extend(listing.foreign);
+                    found.foreign.extend(listing.foreign);
                     self.failures.has_none_left(key, &reference);
                 }
-                Ok(mut listing) => {
-                    let (listed, without_cluster) = listing.take_machines(&mut foreign);
-                    if is_former {
-                        former.insert(reference.clone());
-                    } else {
-                        self.failures.has_machines(key, &reference, listed.len());
-                        own = listing;
-                    }
-                    shown.extend(listed.iter().map(|(machine, _)| {
-                        let is_settled = matches!(machine.progress, Progress::Running | Progress::Failed(_));
-                        (machine.name.clone(), is_settled)
-                    }));
-                    let failed = listed.iter().map(|(machine, _)| machine);
-                    let failed: Vec<_> = failed
-                        .filter(|it| matches!(it.progress, Progress::Failed(_)) && !has_node(it))
-                        .filter(|it| !without_cluster.contains(&it.name))
-                        .cloned()
-                        .collect();
-                    let at = (generation, now);
-                    let gone = self.end_failed(provider, key, &failed, at, &mut failures).await;
-                    let has_failed = |name: &String| failed.iter().any(|machine| machine.name == *name);
-                    for (machine, is_marked) in listed {
-                        let is_unproven = without_cluster.contains(&machine.name) && !has_node(&machine);
-                        unproven.extend(is_unproven.then(|| machine.name.clone()));
-                        let state = match &machine.progress {
-                            Progress::Failed(_) if gone.contains(&machine.name) => continue,
-                            Progress::Failed(_) if has_failed(&machine.name) => MachineState::Deleting,
-                            Progress::Failed(_) | Progress::Running => {
-                                self.failures.slots(key, |slots| slots.runs(&machine.name));
-                                MachineState::Running
-                            }
-                            Progress::Starting(until) => MachineState::Starting { until: *until },
-                            Progress::Deleting => MachineState::Deleting,
-                        };
-                        let ListedMachine {
-                            name,
-                            provider_id,
-                            progress: _,
-                            template_hash,
-                            cluster: _,
-                            known_as,
-                        } = machine;
-                        machines.push(Machine {
-                            name,
-                            state,
-                            provider_id,
-                            is_marked,
-                            template_hash,
-                            known_as,
-                        });
-                    }
-                }
-                // Then there are no machines.
-                Err(error @ ProviderError::Absent(_)) => {
-                    absent.insert(reference.clone(), error.to_string());
-                    failures.push(error);
-                }
-                Err(error) => {
-                    is_unknown = true;
-                    unlisted.insert(reference.clone(), error.to_string());
-                    if is_former {
-                        former.insert(reference.clone());
-                    }
-                    failures.push(error);
-                }
+                Ok(listing) => self.take_list(asked, lister, listing, &has_node, &mut found).await,
+                Err(error) => found.take_error(lister, error),
             }
         }
-        if is_unknown {
-            machines.clear();
+        let deleted_ids = if found.is_unknown {
+            found.machines.clear();
+            BTreeSet::new()
         } else {
-            self.foreign.record(key, &foreign);
-            deleted_ids = self.ids.record_list(key, &machines, now);
-            if let Some(name) = self.failures.unlisted(key, &shown, now).first() {
-                let why = match pool {
-                    Some(pool) => self.explain(key, &pool.spec.provider, name).await,
-                    None => None,
-                };
-                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                let message = format!("it accepted the creation of {name} and does not list it{why}");
-                let error = ProviderError::Transient(message);
-                self.slot_failed(key, generation, name, error.reason(), now);
-                failures.push(error);
-            }
-        }
+            self.all_listed(asked, pool, &mut found).await
+        };
         // Machines that were requested together often fail together, and a list that fails is repeated with every pass:
         // one failure until its backoff is over.
         let in_force = self.last_failure(key).is_some_and(|failure| failure.retry_at > now);
-        if let Some(error) = failures.first().filter(|_| !in_force) {
+        if let Some(error) = found.failures.first().filter(|_| !in_force) {
             self.record_failure(key, generation, error.reason(), error.to_string(), now);
         }
-        let source = pool.map_or_else(|| Err(String::new()), |pool| self.node_source(&pool.spec.provider));
-        self.failures.spec_is(key, generation);
-        let (taken, failure) = (self.failures.taken(key), self.failures.last(key));
-        let passed_over = self.failures.slots(key, |slots| slots.passed_over(now));
-        let uncertain = [self.failures.uncertain_until(key), self.ids.uncertain_until(key, now)];
-        let uncertain_until = uncertain.into_iter().flatten().max();
-        let Listing {
-            machines: _,
-            unproven: _,
-            foreign: _,
-            size,
-            size_writer,
-            capacity,
-            traits,
-            trouble,
-            removals_wait,
-            rolling,
-            completeness,
-        } = own;
-        let own_list = current.flatten().and_then(|current| unlisted.get(&current));
-        let removals_wait = removals_wait.or_else(|| own_list.map(|why| unlisted_machines(why)));
-        let supply = Supply {
-            source,
-            machines,
-            unproven,
-            foreign,
-            traits,
-            trouble,
-            is_unknown,
-            size,
-            size_writer,
-            capacity,
-            completeness,
-            unlisted,
-            absent,
-            removals_wait,
-            rolling,
-            uncertain_until,
-            deleted_ids,
-            former,
-            taken,
-            passed_over,
-            failure,
-        };
-        (supply, failures)
+        let own_list = current.flatten().and_then(|current| found.unlisted.get(&current));
+        let own_unlisted = own_list.map(|why| unlisted_machines(why));
+        self.supplied(asked, pool, found, FromRecords { deleted_ids, own_unlisted })
     }
 
-    /// Why the machine `name` did not come, or was given up, in the words of whoever makes it.
+    /// Why the machine `name` did not come, or was given up, in its provider's words.
     pub async fn explain(&self, key: &PoolKey, spec: &ProviderSpec, name: &str) -> Option<String> {
         self.known(&spec.reference()?).ok()?.explain(key, name).await
     }

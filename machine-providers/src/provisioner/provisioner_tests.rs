@@ -9,11 +9,10 @@ use shared_runtime::clock::Clock;
 
 use super::*;
 use crate::exec::Program;
-use crate::hash;
-use crate::slots::{Slots, Whose};
-use crate::supply::{Absence, KnownAs};
+use crate::slots::Slots;
+use crate::supply::{Absence, KnownAs, MachineState};
 use crate::testing::{at, cluster, key, pool, prefix};
-use crate::{Deletion, MachineRequest};
+use crate::{Deletion, MachineRequest, Progress};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
     let mut pool = pool(1);
@@ -258,8 +257,8 @@ async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
 async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
     let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(listed))]);
-    let rival = PoolKey { name: "older".into(), ..key() };
-    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), Some(&rival), |_| false, at(0)).await;
+    let older = PoolKey { name: "older".into(), ..key() };
+    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), Some(&older), |_| false, at(0)).await;
     assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
     assert!(failures[0].to_string().contains("is used by the pool default/older already"), "{failures:?}");
 }
@@ -367,33 +366,26 @@ fn carrying(cluster: Option<&str>, name: &str) -> ListedMachine {
     ListedMachine { cluster: cluster.map(str::to_owned), ..running(name, None) }
 }
 
-/// The name of the pool's machine in this slot as every cluster called it until version 0.2.
-fn undivided(number: u32) -> String {
-    let (mine, theirs) = (Slots::of(&cluster(), &key()), Slots::of(&"there".into(), &key()));
-    let name = format!("web-{}-{number}", hash::short("default/web"));
-    assert_eq!((mine.whose(&name), theirs.whose(&name)), (Whose::Undivided, Whose::Undivided));
-    name
-}
-
 #[tokio::test]
 async fn what_carries_another_cluster_is_neither_listed_nor_deleted() {
-    let (there, old) = (Slots::of(&"there".into(), &key()), undivided(0));
-    let by_name = format!("{}0", there.prefix());
+    let name_of = |cluster: &str| format!("{}0", Slots::of(&cluster.into(), &key()).prefix());
+    let (by_name, renamed) = (name_of("there"), name_of("before"));
     let list = vec![
         carrying(Some("here"), &slot(0)),
         carrying(None, &slot(1)),
         carrying(Some("there"), &slot(2)),
-        carrying(Some("there"), &old),
         carrying(Some("there"), "of-any-name"),
         carrying(None, &by_name),
+        // This cluster had another identity when it was made.
+        carrying(Some("here"), &renamed),
     ];
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
     let (supply, failures) = supply(&provisioner, 1, 0).await;
     let names: Vec<&str> = supply.machines.iter().map(|machine| &*machine.name).collect();
-    assert_eq!((names, failures.len()), (vec![&*slot(0), &*slot(1)], 0));
-    assert!(supply.unproven.is_empty() && !supply.is_unknown);
+    assert_eq!((names, failures.len()), (vec![&*slot(0), &*slot(1), &*renamed], 0));
+    assert!(!supply.is_unknown);
     let foreign: Vec<&str> = supply.foreign.keys().map(String::as_str).collect();
-    let mut expected = [&*slot(2), &*old, "of-any-name", &*by_name].map(str::to_owned);
+    let mut expected = [&*slot(2), "of-any-name", &*by_name].map(str::to_owned);
     expected.sort();
     assert_eq!(foreign, expected);
     // Of those whose names are this pool's, one is named.
@@ -411,29 +403,8 @@ async fn what_carries_another_cluster_is_neither_listed_nor_deleted() {
 }
 
 #[tokio::test]
-async fn a_name_of_old_proves_nothing_without_a_node_here() {
-    let failed = |name: &str| ListedMachine {
-        progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
-        ..carrying(None, name)
-    };
-    let list = vec![
-        carrying(None, &undivided(0)),
-        carrying(None, &undivided(1)),
-        carrying(Some("here"), &undivided(2)),
-        failed(&undivided(3)),
-        carrying(Some("here"), &format!("{}4", Slots::of(&"before".into(), &key()).prefix())),
-    ];
-    // Its deletion would not return.
-    let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
-    let has_node = |machine: &ListedMachine| machine.name == undivided(1);
-    let (supply, failures) = provisioner.supply(&key(), Some(&pool(1)), None, has_node, at(0)).await;
-    assert_eq!((supply.machines.len(), failures.len(), supply.foreign.len()), (5, 0, 0));
-    assert_eq!(supply.unproven, [undivided(0), undivided(3)].into());
-}
-
-#[tokio::test]
 async fn of_a_name_that_two_clusters_use_each_deletes_its_own_machine() {
-    let list = vec![carrying(Some("here"), &undivided(0)), carrying(Some("there"), &undivided(0))];
+    let list = vec![carrying(Some("here"), &slot(0)), carrying(Some("there"), &slot(0))];
     for list in [list.clone(), list.into_iter().rev().collect()] {
         let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
         let (supply, _) = supply(&provisioner, 1, 0).await;

@@ -11,7 +11,7 @@ use shared_runtime::write::{DeleteOutcome, EvictOutcome};
 
 use super::node_write::{is_over, patch};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, Write};
 use crate::memory::drains::{PodRemoval, RemovalResult};
 use crate::outcome::{Applied, Blocked};
 use crate::plan::{Blocker, DrainStep, PodName, patches};
@@ -140,7 +140,7 @@ async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> R
         Ok(EvictOutcome::Gone | EvictOutcome::Conflict(_)) => RemovalResult::Terminating,
         Ok(EvictOutcome::Blocked { message, .. }) => refused(node, pod, message),
         Err(source) if source.is_refusal() => refused(node, pod, chain(&source)),
-        Err(source) => return Err(Error::Write { what: "an eviction", source }),
+        Err(source) => return Err(Error::Write { what: Write::EvictPod, source }),
     };
     if matches!(result, RemovalResult::Refused(_)) {
         applied.refused += 1;
@@ -163,6 +163,6 @@ async fn delete_pod(
         }
         Ok(DeleteOutcome::Gone | DeleteOutcome::Conflict(_)) => Ok(RemovalResult::Terminating),
         Err(source) if source.is_refusal() => Ok(refused(node, pod, chain(&source))),
-        Err(source) => Err(Error::Write { what: "a pod", source }),
+        Err(source) => Err(Error::Write { what: Write::DeletePod, source }),
     }
 }

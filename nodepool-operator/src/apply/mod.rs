@@ -27,7 +27,7 @@ use self::node_write::written;
 use self::request::request;
 use self::withdraw::{withdraw, withdraw_all};
 use crate::context::Context;
-use crate::error::{Error, NEW_NODE};
+use crate::error::{Error, Read, Write};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
 use crate::plan::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
@@ -156,7 +156,7 @@ async fn change_pool_finalizer(ctx: &Context, pool: &NodePool, step: PoolStep) -
     let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
     let result = ctx.writer.json_patch(&api, pool, patch).await;
     let mut applied = Applied::default();
-    let patched = written("the pool's finalizer", result)?;
+    let patched = written(Write::PoolFinalizer, result)?;
     applied.changed = matches!(patched, write::Outcome::Written(_));
     match patched {
         write::Outcome::Written(_) | write::Outcome::AlreadyDone(_) | write::Outcome::Unchanged(_) => {
@@ -177,7 +177,7 @@ async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error>
     };
     let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
     let filled = ctx.writer.json_patch(&api, pool, patches::fill_replicas(pool, replicas)).await;
-    let patched = written("the unset number of replicas", filled)?;
+    let patched = written(Write::PoolReplicas, filled)?;
     applied.changed = matches!(patched, write::Outcome::Written(_));
     match patched {
         write::Outcome::Written(_)
@@ -211,7 +211,12 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
     let api: Api<Node> = Api::all(ctx.client.clone());
     let name = node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
-    match ctx.writer.create(&api, node).await.map_err(|source| Error::Write { what: NEW_NODE, source })? {
+    match ctx
+        .writer
+        .create(&api, node)
+        .await
+        .map_err(|source| Error::Write { what: Write::CreateNode, source })?
+    {
         Created::Created(_) => {
             applied.created.push(name);
             applied.changed = true;
@@ -231,12 +236,12 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
 }
 
 async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
-    let what = "a node";
+    let what = Read::Node;
     // The labels tell which pool the node belongs to. The rest of the object may be the part that cannot be read.
     let existing = tokio::time::timeout(TIME_LIMIT, api.get_metadata_opt(name))
         .await
-        .map_err(|_elapsed| Error::ListTimeout { what, limit: TIME_LIMIT })?
-        .map_err(|source| Error::List { what, source })?;
+        .map_err(|_elapsed| Error::ReadTimeout { what, limit: TIME_LIMIT })?
+        .map_err(|source| Error::Read { what, source })?;
     Ok(existing.is_some_and(|node| PoolKey::of_labelled(&node.metadata).as_ref() != Some(&seen.observed.key)))
 }
 
@@ -306,7 +311,7 @@ mod tests {
         let api = Api::all(Client::new(silent, "default"));
         let seen = seen();
         let read = tokio::time::timeout(TIME_LIMIT * 2, is_foreign(&api, &seen, "n")).await;
-        assert!(matches!(read, Ok(Err(Error::ListTimeout { .. }))), "{read:?}");
+        assert!(matches!(read, Ok(Err(Error::ReadTimeout { .. }))), "{read:?}");
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use shared_runtime::write::Outcome;
 use super::drain_step;
 use super::node_write::{delete, patch, provided, written};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, MachineCall, Read, Write};
 use crate::outcome::{Applied, Blocked, Extent};
 use crate::plan::{Absence, Blocker, NodeAction, NodeStep, PoolKey, patches};
 
@@ -101,7 +101,7 @@ async fn remove(ctx: &Context, node: &Node, absence: &Absence, applied: &mut App
     if patches::remove_node_finalizer(node).is_none() {
         return Ok(());
     }
-    match provided("the machine of a node", delete_machine(ctx, node, absence).await, applied)? {
+    match provided(MachineCall::DeleteOfNode, delete_machine(ctx, node, absence).await, applied)? {
         Some(Deletion::Gone | Deletion::HandedOver) => {}
         // Its kubelet would register the Node again.
         Some(Deletion::Started) => {
@@ -124,7 +124,7 @@ async fn note_cause(
         return Ok(Some(node.clone()));
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let patched = written("a node", ctx.writer.json_patch(&api, node, patch).await)?;
+    let patched = written(Write::PatchNode, ctx.writer.json_patch(&api, node, patch).await)?;
     applied.changed |= matches!(patched, Outcome::Written(_));
     match patched {
         Outcome::Written(noted) | Outcome::AlreadyDone(noted) | Outcome::Unchanged(noted) => Ok(Some(noted)),
@@ -151,13 +151,13 @@ async fn machine_is_ending(ctx: &Context, node: &Node, applied: &mut Applied) ->
 /// Whether the kubelet of `node` is silent in the API server's own view, too, and has been since the same time: what is done
 /// next cannot be undone.
 async fn is_still_silent(ctx: &Context, node: &Node) -> Result<bool, Error> {
-    let what = "a node";
+    let what = Read::Node;
     let api: Api<Node> = Api::all(ctx.client.clone());
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let live = tokio::time::timeout(READ_LIMIT, api.get_opt(name))
         .await
-        .map_err(|_elapsed| Error::ListTimeout { what, limit: READ_LIMIT })?
-        .map_err(|source| Error::List { what, source })?;
+        .map_err(|_elapsed| Error::ReadTimeout { what, limit: READ_LIMIT })?
+        .map_err(|source| Error::Read { what, source })?;
     let ready = |node: &Node| {
         let mut all = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         all.find(|it| it.type_ == "Ready").map(|it| (it.status.clone(), it.last_transition_time.clone()))
@@ -171,7 +171,7 @@ async fn release(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<()
         return Ok(());
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let patched = written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)?;
+    let patched = written(Write::ReleaseNode, ctx.writer.json_patch(&api, node, patch).await)?;
     applied.changed |= matches!(patched, Outcome::Written(_));
     match patched {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
@@ -194,14 +194,14 @@ async fn end_machine(
         applied.extent = Extent::Conflict;
         return Ok(());
     }
-    match provided("the machine of a node", delete_machine(ctx, node, absence).await, applied)? {
+    match provided(MachineCall::DeleteOfNode, delete_machine(ctx, node, absence).await, applied)? {
         Some(Deletion::Gone) => {
             patch(ctx, node, patches::out_of_service(node), applied).await?;
         }
         Some(Deletion::Started) => {
             machine_is_ending(ctx, node, applied).await?;
         }
-        // Whoever ends it keeps the Node meanwhile, and waits until nobody else does.
+        // The controller that ends it keeps the Node meanwhile, and waits until no other one does.
         Some(Deletion::HandedOver) => {
             let others = node.metadata.finalizers.iter().flatten().any(|name| name != names::NODE_FINALIZER);
             if others {

@@ -72,7 +72,7 @@ async fn pods_that_stay_do_not_stop_the_removal_of_others_in_a_later_pass() {
 async fn an_eviction_without_an_answer_fails_the_pass() {
     let test = TestContext::new(|_, _| failure(504, "Timeout", "the request did not complete"));
     let error = carry_out(&test.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
-    assert!(matches!(error, Error::Write { what: "an eviction", .. }), "{error:?}");
+    assert!(matches!(error, Error::Write { what: Write::EvictPod, .. }), "{error:?}");
     assert!(test.requests().iter().all(|line| !line.contains("/pods/b/")), "{:?}", test.requests());
 }
 
@@ -224,7 +224,7 @@ async fn ended(
 #[tokio::test]
 async fn a_silent_node_waits_while_its_machine_ends_and_says_so_when_that_takes_long() {
     let alone = silent_with(&[]);
-    // Nobody else keeps the Node of a registered claim until its machine is gone.
+    // Nothing else keeps the Node of a registered claim until its machine is gone.
     for is_registered in [false, true] {
         for (now, is_late) in [(349, false), (351, true)] {
             let (applied, requests) = ended(&alone, is_registered, "web", now).await;
@@ -241,7 +241,7 @@ async fn a_silent_node_waits_while_its_machine_ends_and_says_so_when_that_takes_
 }
 
 #[tokio::test]
-async fn a_silent_node_is_released_to_whoever_ends_its_machine_and_keeps_it_meanwhile() {
+async fn a_silent_node_is_released_to_the_controller_that_ends_its_machine_and_keeps_it_meanwhile() {
     let kept = silent_with(&["karpenter.sh/termination"]);
     let (applied, _) = ended(&kept, true, "web", 100).await;
     let applied = applied.unwrap();

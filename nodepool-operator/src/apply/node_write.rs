@@ -9,7 +9,7 @@ use serde_json::Value;
 use shared_runtime::write::{DeleteOutcome, Outcome, WriterError};
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, MachineCall, Write};
 use crate::outcome::{Applied, Extent};
 
 /// Whether the pass has run out of time, which is then recorded in `applied`.
@@ -21,11 +21,8 @@ pub(super) fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) 
     over
 }
 
-/// Adds to an error what the write was about.
-pub(crate) fn written<T>(
-    what: &'static str,
-    result: Result<Outcome<T>, WriterError>,
-) -> Result<Outcome<T>, Error> {
+/// Adds to an error what was to be written.
+pub(crate) fn written<T>(what: Write, result: Result<Outcome<T>, WriterError>) -> Result<Outcome<T>, Error> {
     result.map_err(|source| Error::Write { what, source })
 }
 
@@ -37,7 +34,7 @@ pub(super) async fn patch(
     applied: &mut Applied,
 ) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let patched = written("a node", ctx.writer.json_patch(&api, node, patch).await)?;
+    let patched = written(Write::PatchNode, ctx.writer.json_patch(&api, node, patch).await)?;
     applied.changed |= matches!(patched, Outcome::Written(_));
     match patched {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) => Ok(true),
@@ -58,7 +55,7 @@ pub(super) async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) ->
         .writer
         .delete_unchanged(&api, node)
         .await
-        .map_err(|source| Error::Write { what: "a node", source })?;
+        .map_err(|source| Error::Write { what: Write::DeleteNode, source })?;
     applied.changed |= matches!(deleted, DeleteOutcome::Deleted);
     match deleted {
         DeleteOutcome::Deleted | DeleteOutcome::Terminating(_) | DeleteOutcome::Gone => Ok(true),
@@ -71,7 +68,7 @@ pub(super) async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) ->
 
 /// The answer of a provider; `None` where another writer changed its objects first, so that the pass is repeated.
 pub(super) fn provided<T>(
-    what: &'static str,
+    what: MachineCall,
     answer: Result<T, ProviderError>,
     applied: &mut Applied,
 ) -> Result<Option<T>, Error> {

@@ -11,7 +11,7 @@ use shared_crds::NodePool;
 
 use super::{PassResult, at_most, node_write};
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, MachineCall};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
 use crate::plan::{Absence, Observed, Plan};
@@ -79,7 +79,7 @@ pub(super) async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<A
     let mut applied = Applied::default();
     // No Node goes with it, so nothing depends on whether it was there.
     let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible).await;
-    if let Some(deletion) = node_write::provided("a machine", deleted, &mut applied)? {
+    if let Some(deletion) = node_write::provided(MachineCall::Delete, deleted, &mut applied)? {
         applied.withdrawn = 1;
         applied.machines_ending = usize::from(deletion != Deletion::Gone);
     }
@@ -95,7 +95,11 @@ async fn resize(
     change: SizeChange<'_>,
 ) -> Result<Applied, Error> {
     let mut applied = Applied::default();
+    let call = match change {
+        SizeChange::Keep(_) => MachineCall::Unmark,
+        SizeChange::Grow(_) | SizeChange::Without(_) => MachineCall::Shrink,
+    };
     let changed = ctx.provisioner.resize(&seen.observed.key, &pool.spec.provider, from, change).await;
-    node_write::provided("a machine", changed, &mut applied)?;
+    node_write::provided(call, changed, &mut applied)?;
     Ok(applied)
 }

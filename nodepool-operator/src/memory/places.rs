@@ -216,7 +216,7 @@ mod tests {
         time.advance(Duration::from_secs(60));
         assert_eq!(take(&places, &key(), &all), ["b", "d"], "each has its turn");
         time.advance(Duration::from_secs(60));
-        assert_eq!(take(&places, &key(), &["b", "d"]), ["b", "d"], "nobody waits");
+        assert_eq!(take(&places, &key(), &["b", "d"]), ["b", "d"], "nothing waits");
     }
 
     #[test]

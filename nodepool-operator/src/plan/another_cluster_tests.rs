@@ -1,4 +1,4 @@
-//! Machines that are another cluster's, or may be: neither counted nor deleted, and more than were asked for at first sight.
+//! Machines that are another cluster's: neither counted nor deleted; and more machines than were asked for at first sight.
 
 use std::sync::Arc;
 
@@ -38,13 +38,6 @@ fn asked_for(asked: Option<i32>, replicas: i32, nodes: usize, without_node: usiz
     observed
 }
 
-/// The same, where the machines without a Node may be another cluster's.
-fn unproven(asked: Option<i32>, replicas: i32, nodes: usize, without_node: usize) -> Observed {
-    let mut observed = asked_for(asked, replicas, nodes, without_node);
-    observed.supply.unproven = (0..without_node).map(|index| format!("m-{index}")).collect();
-    observed
-}
-
 fn deleted(mut observed: Observed) -> Observed {
     let pool = Arc::make_mut(observed.pool.as_mut().unwrap());
     pool.metadata.deletion_timestamp = Some(Time(at(50)));
@@ -75,69 +68,29 @@ fn a_new_pool_that_finds_more_machines_than_it_asks_for_deletes_none() {
 }
 
 #[test]
-fn machines_without_a_cluster_are_not_taken_over_beyond_what_was_asked_for() {
-    let text = "carry no cluster and have no Node here";
-    for (asked, replicas, nodes, without_node) in
-        [(None, 1, 0, 1), (None, 3, 0, 3), (Some(2), 2, 2, 1), (Some(3), 5, 2, 2), (Some(0), 0, 0, 50)]
-    {
-        let observed = unproven(asked, replicas, nodes, without_node);
-        assert_frozen(&observed, Reason::TooManyMachines, text);
-        // What was recorded stays, so that the next pass finds the same.
-        let status = crate::status::fields(observed.pool.as_deref().unwrap(), &facts(&observed));
-        assert_eq!(status.provisioning.and_then(|it| it.machines), asked);
-    }
-    // The number is not filled in from them.
-    let mut unset = unproven(None, 1, 0, 50);
-    Arc::make_mut(unset.pool.as_mut().unwrap()).spec.replicas = None;
-    assert_frozen(&unset, Reason::TooManyMachines, text);
-    let message = plan(&unset).stalled.unwrap().message;
-    assert!(message.starts_with("50 of") && message.contains("(m-0, m-1, m-2, m-3, m-4, …)"), "{message}");
+fn what_a_frozen_pool_has_asked_for_stays_recorded() {
+    let observed = asked_for(Some(0), 0, 0, 50);
+    assert_frozen(&observed, Reason::TooManyMachines, "lists 50 machines more than it was asked for");
+    let status = crate::status::fields(observed.pool.as_deref().unwrap(), &facts(&observed));
+    assert_eq!(status.provisioning.and_then(|it| it.machines), Some(0), "the next pass finds the same");
 }
 
 #[test]
-fn machines_without_a_cluster_count_for_those_that_were_asked_for_and_none_is_deleted() {
-    let enough = plan(&unproven(Some(3), 3, 1, 2));
-    assert!(enough.stalled.is_none() && enough.request.is_empty() && enough.withdraw.is_empty());
-    let more = plan(&unproven(Some(3), 5, 1, 2));
-    assert_eq!((more.stalled, more.request.len()), (None, 2));
-    // They may all be another cluster's, so nodes do not go in their place, and they do not go for nodes.
-    let fewer = plan(&unproven(Some(10), 2, 7, 3));
-    assert_eq!((&fewer.stalled, fewer.withdraw.len()), (&None, 0));
-    assert_eq!(with_action(&fewer, &NodeAction::Cordon).len(), 5);
-    // Machines of this cluster's own go first.
-    let mut both = unproven(Some(4), 2, 0, 4);
-    both.supply.unproven = ["m-0".to_owned(), "m-1".to_owned()].into();
-    assert_eq!(plan(&both).withdraw, ["m-2", "m-3"]);
-}
-
-#[test]
-fn a_machine_without_a_cluster_whose_node_does_not_come_freezes_the_pool() {
-    let mut observed = unproven(Some(2), 2, 1, 1);
+fn a_machine_whose_node_does_not_come_is_given_up() {
+    let mut observed = asked_for(Some(2), 2, 1, 1);
     observed.machine_times = MachineTimes([("m-0".to_owned(), SignedDuration::from_secs(899))].into());
-    assert_eq!(plan(&observed).stalled, None);
+    assert_eq!(plan(&observed).timed_out, Vec::<String>::new());
     observed.machine_times = MachineTimes([("m-0".to_owned(), SignedDuration::from_secs(900))].into());
-    assert_frozen(&observed, Reason::TooManyMachines, "(m-0)");
-    observed.supply.unproven.clear();
-    assert_eq!(plan(&observed).timed_out, ["m-0"], "one of this cluster's is given up");
+    assert_eq!(plan(&observed).timed_out, ["m-0"]);
 }
 
 #[test]
-fn the_deletion_of_a_pool_waits_for_machines_that_may_be_another_clusters() {
-    let waits = plan(&deleted(unproven(Some(3), 3, 1, 2)));
-    assert_eq!((waits.withdraw.len(), waits.timed_out.len(), waits.pool), (0, 0, PoolStep::Keep));
-    assert_eq!(with_action(&waits, &NodeAction::Cordon), ["n-000"]);
-    let stall = waits.stalled.unwrap();
-    assert_eq!(stall.reason, Reason::TooManyMachines);
-    assert!(stall.message.contains("the deletion of the pool waits for them"), "{}", stall.message);
-    // Nobody deletes them when the pool is gone already.
-    let mut gone = unproven(Some(3), 3, 1, 2);
-    gone.pool = None;
-    assert!(plan(&gone).withdraw.is_empty());
-    gone.supply.unproven.clear();
-    assert_eq!(plan(&gone).withdraw.len(), 2);
-    // This cluster's own go with the pool, however many there are.
+fn the_machines_of_a_pool_go_with_it_however_many() {
     let own = plan(&deleted(asked_for(None, 1, 0, 50)));
     assert_eq!((own.withdraw.len(), own.stalled), (50, None));
+    let mut gone = asked_for(Some(3), 3, 1, 2);
+    gone.pool = None;
+    assert_eq!(plan(&gone).withdraw.len(), 2);
 }
 
 #[test]
@@ -152,12 +105,12 @@ fn another_clusters_machines_do_not_count_and_their_names_are_not_used() {
 }
 
 #[test]
-fn nodes_with_names_of_old_keep_them_and_are_not_replaced() {
-    let mut old = node(0);
-    old.metadata.name = Some("web-00000-0".into());
+fn nodes_with_names_of_another_cluster_keep_them_and_are_not_replaced() {
+    let mut restored = node(0);
+    restored.metadata.name = Some("web-00000-0".into());
     let mut pool = pool(2);
     pool.spec.provider.simulated = Some(SimulatedProvider::default());
-    let plan = plan(&observed(pool, [old]));
+    let plan = plan(&observed(pool, [restored]));
     assert!(plan.nodes.iter().all(|step| step.action == NodeAction::Keep), "{:?}", plan.nodes);
     assert_eq!(plan.request, [format!("{}0", testing::prefix())]);
 }

@@ -22,7 +22,7 @@ pub(super) fn problems(observed: &Observed, pool: &NodePool, wanted: usize) -> V
 }
 
 /// For which reason a leaving node is being disrupted; `None` where somebody has deleted it or its pool, and for one that has never run
-/// pods. `noted` is what its annotation says: version 0.1 had none, and drained only nodes that were too many.
+/// pods. `noted` is what its annotation says; without one the node counts as one that was too many.
 pub(crate) fn reason(
     pool: &NodePool,
     member: &Member,

@@ -44,7 +44,7 @@ fn no_more_nodes_go_at_a_time_than_a_limit_allows_and_the_others_say_why() {
     assert_eq!((counts.scale_down, counts.rollout), (2, 0));
     let going = [leaves(5, DisruptionReason::Rollout), leaves(6, DisruptionReason::ScaleDown)];
     assert!(cordoned(&plan(&observed(pool.clone(), nodes(5).into_iter().chain(going)))).is_empty());
-    // Drains of version 0.1 have no reason, and nodes that somebody deletes are not in the account.
+    // A drain without a reason counts as a scale-down, and nodes that are deleted by hand are not in the account.
     let unnoted = plan(&observed(pool.clone(), nodes(5).into_iter().chain([draining(5, 90)])));
     assert_eq!(cordoned(&unnoted).len(), 1);
     let by_hand = [deleted(node(5)), deleted(node(6))];

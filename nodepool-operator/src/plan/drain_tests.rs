@@ -157,7 +157,7 @@ fn a_pod_that_tolerates_the_cordon_alone_is_evicted_from_a_node_with_the_taint_o
     let tainted = Leaving { tainted: true, ..CORDONED };
     let cordon = toleration(CORDON_TAINT, "Exists", "", "NoSchedule");
     let pods = [born(50, std::slice::from_ref(&cordon))];
-    assert_eq!(next(CORDONED, Some(&pods), None, at(100)), NodeAction::Remove, "as version 0.1 drains");
+    assert_eq!(next(CORDONED, Some(&pods), None, at(100)), NodeAction::Remove, "the taint was removed");
     assert_eq!(evicted(&next(tainted, Some(&pods), None, at(100))), ["late"]);
     let both = [born(50, &[cordon, toleration(names::DRAINING_TAINT, "Exists", "", "")])];
     assert_eq!(next(tainted, Some(&both), None, at(100)), NodeAction::Remove);

@@ -2,21 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use machine_providers::supply::Machine;
 use shared_crds::conditions::Reason;
 use shared_crds::{NodePool, names};
 
 use super::decision::Stall;
-use super::membership::{Member, start_timeout};
+use super::membership::Member;
 use super::rollout::Standard;
 use super::{Observed, sizing};
 
 /// How many machines more than it was asked for a provider may have before nothing is made or removed: what a request
 /// whose answer was lost may add. Machine Controller Manager allows two as well (its `safety-up`).
 const TOLERATED_SURPLUS: usize = 2;
-
-/// At most so many machines are named in a message.
-const NAMED: usize = 5;
 
 /// Why nothing may be changed although the pool is not paused.
 pub(super) fn frozen(observed: &Observed, pool: &NodePool, members: &[Member]) -> Option<Stall> {
@@ -59,9 +55,6 @@ fn too_many_machines(observed: &Observed, pool: &NodePool, members: &[Member]) -
     let recorded = pool.status.as_ref().and_then(|status| status.provisioning.as_ref()?.machines);
     // A pool without a record has asked for none.
     let recorded = usize::try_from(recorded.unwrap_or_default()).unwrap_or_default();
-    if let Some(message) = unproven_machines(observed, pool, members, recorded) {
-        return Some(message);
-    }
     let wanted = sizing::wanted(observed, pool, members);
     let standard = Standard::of(pool, observed.now);
     let is_rolling = members.iter().any(|member| standard.replaces(member));
@@ -74,40 +67,6 @@ fn too_many_machines(observed: &Observed, pool: &NodePool, members: &[Member]) -
         format!(
             "the provider lists {unasked} machines more than it was asked for: delete them there, or raise \
              spec.replicas if they are wanted; until then nothing is made or removed"
-        )
-    })
-}
-
-/// What to say about machines that may be another cluster's: more than this pool has asked for, or such whose Nodes did not
-/// come here, or have to go with a pool that is deleted.
-fn unproven_machines(
-    observed: &Observed,
-    pool: &NodePool,
-    members: &[Member],
-    recorded: usize,
-) -> Option<String> {
-    let (unproven, own): (Vec<&Machine>, Vec<&Machine>) =
-        observed.in_flight().partition(|machine| observed.is_unproven(machine));
-    let staying = members.iter().filter(|member| member.stays()).count() + observed.unread().count();
-    let awaited = recorded.saturating_sub(staying + own.len());
-    let has_timed_out = |machine: &&&Machine| {
-        let waited = observed.machine_times.of_machine(&machine.name);
-        start_timeout(pool).is_none_or(|timeout| waited >= timeout)
-    };
-    let is_held = unproven.len() > awaited || unproven.iter().any(|machine| has_timed_out(&machine));
-    (is_held && !unproven.is_empty()).then(|| {
-        let names: Vec<&str> = unproven.iter().take(NAMED).map(|machine| &*machine.name).collect();
-        let until = if pool.metadata.deletion_timestamp.is_some() {
-            "the deletion of the pool waits for them"
-        } else {
-            "until then nothing is made or removed"
-        };
-        let more = if unproven.len() > NAMED { ", …" } else { "" };
-        format!(
-            "{} of the provider's machines carry no cluster and have no Node here, so they may be another cluster's \
-             ({}{more}): let the provider say whose they are, or delete those there that are this pool's; {until}",
-            unproven.len(),
-            names.join(", ")
         )
     })
 }

@@ -16,7 +16,6 @@ use super::template::Marks;
 /// What the nodes of a pool should have from its template.
 #[derive(Debug)]
 pub(crate) struct InPlace<'a> {
-    pool: &'a NodePool,
     marks: &'a Marks,
     wanted: AppliedTemplate,
     text: Option<String>,
@@ -24,10 +23,10 @@ pub(crate) struct InPlace<'a> {
 
 impl<'a> InPlace<'a> {
     /// What those of `pool` should have, whose nodes carry `marks`.
-    pub(crate) fn new(pool: &'a NodePool, marks: &'a Marks) -> Self {
+    pub(crate) fn new(pool: &NodePool, marks: &'a Marks) -> Self {
         let wanted = AppliedTemplate::of(&pool.spec);
         let text = wanted.text();
-        Self { pool, marks, wanted, text }
+        Self { marks, wanted, text }
     }
 
     /// Whether the node of `member` lacks something of that, or has too much; never a node that was not made for the pool.
@@ -45,17 +44,14 @@ impl<'a> InPlace<'a> {
     }
 
     fn patch(&self, member: &Member, is_outdated: bool) -> Option<Value> {
-        let Self { pool, marks, wanted, text } = self;
+        let Self { marks, wanted, text } = self;
         let node = &*member.node;
         let hash = member.template_hash.as_ref()?;
         let annotations = node.metadata.annotations.as_ref()?;
         let noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION);
         let other_hash = (!is_outdated && *hash != marks.hash).then_some(&marks.hash);
         let known: Option<AppliedTemplate> = noted.and_then(|noted| serde_json::from_str(noted).ok());
-        // Version 0.1 did not note it; what a node of the present template had then is what it has to have.
-        let known = known.unwrap_or_else(|| {
-            if pool.spec.is_hash_of_version_0_1(hash) { wanted.clone() } else { AppliedTemplate::default() }
-        });
+        let known = known.unwrap_or_default();
         let mut patch = patches::is_same_object(&node.metadata);
         let labels = node.metadata.labels.clone().unwrap_or_default();
         patch.extend(changed(&known.labels, &wanted.labels).flat_map(|key| {

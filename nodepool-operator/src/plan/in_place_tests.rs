@@ -128,23 +128,6 @@ fn labels_of_the_pool_the_provider_and_the_kubelet_are_not_the_templates() {
 }
 
 #[test]
-fn a_node_of_version_0_1_gets_the_hash_of_this_version_and_loses_nothing() {
-    let pool = first();
-    let whole = {
-        use std::hash::Hasher as _;
-        let mut hasher = fnv::FnvHasher::default();
-        hasher.write(&serde_json::to_vec(&pool.spec.template).unwrap());
-        format!("{:016x}", hasher.finish())
-    };
-    let mut old = made(&pool);
-    annotate(&mut old, names::TEMPLATE_HASH_ANNOTATION, &whole);
-    old.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_APPLIED_ANNOTATION);
-    let now = updated(&old, &pool);
-    assert_eq!(now.metadata.annotations, made(&pool).metadata.annotations);
-    assert_eq!(now.metadata.labels, old.metadata.labels);
-}
-
-#[test]
 fn a_node_that_is_replaced_keeps_its_hash_and_one_of_somebody_else_is_left_alone() {
     let mut other = made(&first());
     annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, "v2-other");

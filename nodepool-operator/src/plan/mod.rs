@@ -136,11 +136,7 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
     // The deletion of a pool goes on: each node is deleted by the provider that made it.
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
     match sizing.filter(|_| !is_held) {
-        Some(sizing) => {
-            let waits = frozen.filter(|_| observed.in_flight().any(|machine| observed.is_unproven(machine)));
-            let plan = active(observed, pool, members, sizing, pods);
-            Plan { stalled: plan.stalled.or(waits), ..plan }
-        }
+        Some(sizing) => active(observed, pool, members, sizing, pods),
         None => while_paused(observed, pool, members, frozen),
     }
 }

@@ -144,14 +144,9 @@ impl Observed {
             .filter(move |machine| !with_node.contains(&*machine.name) && !self.has_registered(machine))
     }
 
-    /// The machine may be another cluster's, and is not deleted therefore.
-    pub(crate) fn is_unproven(&self, machine: &Machine) -> bool {
-        self.supply.unproven.contains(&machine.name)
-    }
-
-    /// The machines without a Node that this cluster made, and that have no live one elsewhere.
+    /// The machines without a Node that have no live one elsewhere.
     pub(crate) fn withdrawable(&self) -> impl Iterator<Item = &Machine> {
-        self.in_flight().filter(|machine| !self.is_unproven(machine) && !self.may_be_live(machine))
+        self.in_flight().filter(|machine| !self.may_be_live(machine))
     }
 
     fn has_registered(&self, machine: &Machine) -> bool {

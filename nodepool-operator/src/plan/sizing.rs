@@ -244,12 +244,9 @@ pub(crate) fn size(
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let mut staying: Vec<&Member> = members.iter().filter(counts).collect();
-    // Those that may be another cluster's count, and are left alone like those that are about to join.
-    let (unproven, machines): (Vec<&Machine>, Vec<&Machine>) =
-        observed.in_flight().partition(|machine| observed.is_unproven(machine));
     // Those that may have a live Node are neither withdrawn nor given up, and nothing goes or comes in their place.
     let (live, machines): (Vec<&Machine>, Vec<&Machine>) =
-        machines.into_iter().partition(|machine| observed.may_be_live(machine));
+        observed.in_flight().partition(|machine| observed.may_be_live(machine));
     let (timed_out, mut machines): (Vec<&Machine>, Vec<&Machine>) =
         machines.into_iter().partition(|machine| has_timed_out(observed, pool, machine));
     let timed_out = timed_out.into_iter().map(|machine| machine.name.clone()).collect();
@@ -263,7 +260,7 @@ pub(crate) fn size(
     };
 
     // Their machines cannot be withdrawn any more.
-    let joining = observed.joining().len() + unproven.len();
+    let joining = observed.joining().len();
     let others = machines.len() + live.len() + joining;
     let resting = resting(pool, staying.iter().copied(), observed.now);
     let named = victims::named(pool, &staying);
@@ -351,9 +348,7 @@ pub(crate) fn resting<'a>(
 fn has_timed_out(observed: &Observed, pool: &NodePool, machine: &Machine) -> bool {
     let waited = observed.machine_times.of_machine(&machine.name);
     let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
-    may_remove
-        && !observed.is_unproven(machine)
-        && start_timeout(pool).is_some_and(|timeout| waited >= timeout)
+    may_remove && start_timeout(pool).is_some_and(|timeout| waited >= timeout)
 }
 
 /// Removes up to `count` requests from `machines`: those that would take longest first.

@@ -30,7 +30,6 @@ pub(crate) fn supply() -> Supply {
     Supply {
         source: SOURCE,
         machines: vec![],
-        unproven: BTreeSet::new(),
         foreign: BTreeMap::new(),
         traits: BTreeMap::new(),
         trouble: None,

@@ -60,7 +60,7 @@ pub(crate) struct Facts {
     pub provisioning: ProvisioningStatus,
     /// Why nodes are not being made; `None` without a failure.
     pub failure: Option<ProvisioningFailure>,
-    /// Why a requested machine does not start, in the words of whoever makes it; `None` when nobody says so.
+    /// Why a requested machine does not start, in its provider's words; `None` when the provider does not say so.
     pub trouble: Option<String>,
     /// Why no machine may be removed now; `None` when one may.
     pub removals_wait: Option<String>,
@@ -111,7 +111,8 @@ impl RolloutFacts {
         plan: &Plan,
         staying: &[&Member],
         drained: usize,
-        (account, now): (&Account, Timestamp),
+        account: &Account,
+        now: Timestamp,
     ) -> Option<Self> {
         let standard = Standard::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
@@ -173,6 +174,65 @@ fn causes<'a>(
     leaving.iter().map(|member| (*member, now.get(member.name()).copied().or(member.cause))).collect()
 }
 
+/// The members that were `joined` in this pass, as the next one finds them.
+fn members_joined(plan: &Plan, joined: &BTreeSet<String>, now: Timestamp) -> Vec<Member> {
+    plan.join
+        .iter()
+        .filter(|step| step.node.metadata.name.as_ref().is_some_and(|name| joined.contains(name)))
+        .map(|step| Member {
+            template_hash: Some(step.template_hash.clone()),
+            ..Member::read(&step.node, now, NodeTime::default())
+        })
+        .collect()
+}
+
+/// Why each node is being disrupted that is, of those that leave for these `causes`. Some were `deleted` in this pass.
+fn reasons(
+    pool: &NodePool,
+    causes: Vec<(&Member, Option<DisruptionReason>)>,
+    deleted: &BTreeSet<String>,
+) -> Vec<DisruptionReason> {
+    let reasons = causes.into_iter().filter_map(|(member, noted)| {
+        let is_deleted = |leaving: Leaving| leaving.deleting;
+        let is_deleted = deleted.contains(member.name()) || member.leaving.is_some_and(is_deleted);
+        budgets::reason(pool, member, noted, is_deleted)
+    });
+    reasons.collect()
+}
+
+/// Number of `staying` nodes that lack what can be updated in place, and are not out of date.
+fn not_updated(
+    plan: &Plan,
+    staying: &[&Member],
+    updated: &BTreeSet<String>,
+    standard: &Standard<'_>,
+) -> usize {
+    let is_not_updated = |member: &&&Member| {
+        let name = member.name();
+        let is_due = plan.not_updated.contains(name) && !updated.contains(name);
+        is_due && standard.outdated(member).is_none()
+    };
+    staying.iter().filter(is_not_updated).count()
+}
+
+/// What to say about unhealthy nodes of which repair waits.
+fn repair_waits(plan: &Plan, staying: &[&Member]) -> Option<String> {
+    match plan.repair_waits.as_ref()? {
+        RepairWait::Held(why) => Some(why.clone()),
+        // It may have begun to leave in this pass.
+        RepairWait::NotDue { node, why } => {
+            staying.iter().any(|member| member.name() == node).then(|| format!("node {node} {why}"))
+        }
+    }
+}
+
+/// The `staying` nodes that are not drained again for a while, and those that were given back in this pass.
+fn given_back(pool: &NodePool, staying: &[&Member], applied: &Applied, now: Timestamp) -> Vec<String> {
+    let resting = sizing::resting(pool, staying.iter().copied(), now);
+    let resting = resting.into_iter().map(|(node, _)| node.to_owned());
+    resting.chain(applied.given_back.iter().cloned()).collect()
+}
+
 fn waits_for_place(step: &NodeStep) -> bool {
     matches!(&step.action, NodeAction::Drain(step) if step.waits_for_place())
 }
@@ -186,42 +246,16 @@ impl Facts {
     /// Counts nodes and requests after a pass: what was observed, changed by what was acknowledged. Of the plan, only
     /// what it found counts, so that the next pass finds what this one reported.
     pub(crate) fn count(observed: &Observed, pool: &NodePool, plan: &Plan, applied: &Applied) -> Self {
-        let Applied {
-            created,
-            joined,
-            cordoned,
-            updated,
-            uncordoned,
-            given_back,
-            removed,
-            replaced,
-            lost,
-            repaired,
-            withdrawn,
-            requested,
-            ..
-        } = applied;
         let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
-        let (left, returned, removed) = (
-            named(&[cordoned, replaced, lost, repaired]),
-            named(&[uncordoned, given_back]),
-            named(&[removed]),
-        );
+        let left = named(&[&applied.cordoned, &applied.replaced, &applied.lost, &applied.repaired]);
+        let (returned, removed) =
+            (named(&[&applied.uncordoned, &applied.given_back]), named(&[&applied.removed]));
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
                 let (stayed, name) = (member.stays(), member.name());
                 if stayed { !left.contains(name) } else { returned.contains(name) }
             });
-        let joined_now = named(&[joined]);
-        let joined: Vec<Member> = plan
-            .join
-            .iter()
-            .filter(|step| step.node.metadata.name.as_ref().is_some_and(|name| joined_now.contains(name)))
-            .map(|step| Member {
-                template_hash: Some(step.template_hash.clone()),
-                ..Member::read(&step.node, observed.now, NodeTime::default())
-            })
-            .collect();
+        let joined = members_joined(plan, &named(&[&applied.joined]), observed.now);
         let with = |readiness| {
             let all = staying.iter().copied().chain(&joined);
             all.filter(|member| member.readiness == readiness).count()
@@ -229,27 +263,20 @@ impl Facts {
         let leaving: Vec<&Member> =
             leaving.into_iter().filter(|member| !removed.contains(member.name())).collect();
         let all: Vec<&Member> = staying.iter().copied().chain(&joined).collect();
-        let (chosen, deleted) = (named(&[cordoned, repaired]), named(&[replaced, lost, repaired]));
+        let (chosen, deleted) = (
+            named(&[&applied.cordoned, &applied.repaired]),
+            named(&[&applied.replaced, &applied.lost, &applied.repaired]),
+        );
         let causes = causes(plan, &leaving, &chosen);
         let drained = causes.iter().filter(|(_, cause)| rollout::is_for_rollout(*cause)).count();
-        let reasons = causes.into_iter().filter_map(|(member, noted)| {
-            let is_deleted = |leaving: Leaving| leaving.deleting;
-            let is_deleted = deleted.contains(member.name()) || member.leaving.is_some_and(is_deleted);
-            budgets::reason(pool, member, noted, is_deleted)
-        });
-        let reasons: Vec<DisruptionReason> = reasons.collect();
+        let reasons = reasons(pool, causes, &deleted);
         let account =
             Account::new(pool.spec.disruption_budgets(), plan.wanted, reasons.iter().copied(), observed.now);
-        let rollout = RolloutFacts::count(pool, plan, &all, drained, (&account, observed.now));
-        let (updated, standard) = (named(&[updated]), Standard::of(pool, observed.now));
-        let is_not_updated = |member: &&&Member| {
-            let name = member.name();
-            let is_due = plan.not_updated.contains(name) && !updated.contains(name);
-            is_due && standard.outdated(member).is_none()
-        };
-        let not_updated = staying.iter().filter(is_not_updated).count();
+        let rollout = RolloutFacts::count(pool, plan, &all, drained, &account, observed.now);
+        let standard = Standard::of(pool, observed.now);
+        let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &standard);
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
-        let created = created.len();
+        let created = applied.created.len();
         let lagging = if plan.template_hash.is_some() { outdated + not_updated } else { staying.len() };
         Self {
             wanted: plan.wanted,
@@ -260,8 +287,8 @@ impl Facts {
             not_ready: with(Readiness::NotReady),
             leaving: leaving.len(),
             waiting: plan.nodes.iter().filter(|step| waits_for_place(step)).count(),
-            in_flight: (observed.in_flight().count() + observed.joining().len() + requested)
-                .saturating_sub(withdrawn + joined.len() + created),
+            in_flight: (observed.in_flight().count() + observed.joining().len() + applied.requested)
+                .saturating_sub(applied.withdrawn + joined.len() + created),
             is_unknown: observed.supply.is_unknown,
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),
@@ -280,18 +307,11 @@ impl Facts {
             is_sized: pool.spec.provider.replaces_machines(),
             rollout,
             rolling: observed.supply.rolling.clone(),
-            repair_waits: plan.repair_waits.as_ref().and_then(|wait| match wait {
-                RepairWait::Held(why) => Some(why.clone()),
-                // It may have begun to leave in this pass.
-                RepairWait::NotDue { node, why } => {
-                    staying.iter().any(|member| member.name() == node).then(|| format!("node {node} {why}"))
-                }
-            }),
-            given_back: {
-                let resting = sizing::resting(pool, staying.iter().copied(), observed.now);
-                let resting = resting.into_iter().map(|(node, _)| node.to_owned());
-                let is_too_many = staying.len() + joined.len() + created > plan.wanted;
-                resting.chain(given_back.iter().cloned()).filter(|_| is_too_many).collect()
+            repair_waits: repair_waits(plan, &staying),
+            given_back: if staying.len() + joined.len() + created > plan.wanted {
+                given_back(pool, &staying, applied, observed.now)
+            } else {
+                Vec::new()
             },
             outdated_crd: None,
         }

@@ -47,7 +47,7 @@ pub(super) fn machines_contested(pool: &NodePool, facts: &Facts) -> Statement {
             let kept = nodes(facts.wanted);
             let own = nodes(usize::try_from(pool.spec.effective_replicas()).unwrap_or_default());
             let message = format!(
-                "{what}: the pool keeps {kept} until {until}, or until somebody sets the pool's own replicas; then {own}"
+                "{what}: the pool keeps {kept} until {until}, or until a user sets the pool's own replicas; then {own}"
             );
             say(true, Reason::Yielded, message)
         }

@@ -31,7 +31,7 @@ pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
         say(
             false,
             Reason::OnDelete,
-            format!("{outdated} until somebody removes them: spec.rollout.type is OnDelete"),
+            format!("{outdated} until a user removes them: spec.rollout.type is OnDelete"),
         )
     } else if let Some(why) = &rollout.waits {
         say(false, Reason::WaitsForBudget, format!("{outdated}; {why}"))
@@ -47,7 +47,7 @@ pub(super) fn outdated(facts: &Facts) -> Option<String> {
     facts.rollout.as_ref().map(number_of)
 }
 
-/// The same where they stay until somebody removes them.
+/// The same where they stay until a user removes them.
 pub(super) fn on_delete(facts: &Facts) -> Option<String> {
     facts.rollout.as_ref().filter(|rollout| !rollout.is_active).map(number_of)
 }

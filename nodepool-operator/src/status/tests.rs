@@ -424,7 +424,7 @@ fn a_machine_that_cannot_be_deleted_shows_in_the_provisioning_condition_and_stal
     let message =
         "cannot delete a machine: the provider refuses the credentials of nodepool-operator: no".to_owned();
     let source = machine_providers::ProviderError::Unauthorized("no".to_owned());
-    let error = crate::error::Error::Provider { what: "a machine", source };
+    let error = crate::error::Error::Provider { what: crate::error::MachineCall::Delete, source };
     let rejected = error.rejection().unwrap();
     assert_eq!((rejected.write, &rejected.message), (RejectedWrite::Machine, &message));
     let applied = Applied { rejected: Some(rejected), extent: Extent::Failed, ..Applied::default() };
@@ -457,7 +457,7 @@ fn who_else_sets_the_number_of_machines_is_said_with_what_follows() {
     assert_eq!((status, reason), (Some(true), Reason::Yielded));
     assert_eq!(
         message,
-        "kubectl has set the provider to 5 machines: the pool keeps 5 nodes until 1970-01-01T00:10:50Z, or until somebody \
+        "kubectl has set the provider to 5 machines: the pool keeps 5 nodes until 1970-01-01T00:10:50Z, or until a user \
          sets the pool's own replicas; then 3 nodes"
     );
     let autoscaling = json!({ "onContested": "Reclaim" });

@@ -27,8 +27,7 @@ pub(crate) fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames
         if autoscaler.spec.headroom.is_empty() {
             continue;
         }
-        let constraint_set = demand.constraint_sets.len();
-        demand.constraint_sets.push(constraints(&pools));
+        let constraint_set = demand.constraint_sets.push(constraints(&pools));
         for (at, headroom) in autoscaler.spec.headroom.iter().enumerate() {
             let Headroom { count: pods, requests } = headroom;
             match exact(requests) {

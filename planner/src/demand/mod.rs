@@ -56,9 +56,8 @@ use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::{self, Pool};
 use crate::reasons::Rejection;
-use crate::requirements::constraints::Constraints;
 use crate::requirements::pod_class::{
-    PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
+    ConstraintSets, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
 };
 use crate::resources::{Amounts, Resource, ResourceNames};
 
@@ -77,7 +76,7 @@ pub(crate) struct PendingGroup {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     /// The different constraints on nodes.
-    pub constraint_sets: Vec<Constraints>,
+    pub constraint_sets: ConstraintSets,
     /// The different pod classes.
     pub classes: PodClasses,
     /// The topology counts that the constraints need.

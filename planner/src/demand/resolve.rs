@@ -16,8 +16,8 @@ use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
 use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, PodAffinity, PodClass, PodClassId, PodClasses, Supply, SupplyId,
-    TopologyCount, TopologyCounts, TopologySpread,
+    BarredPools, ConstraintSetId, ConstraintSets, CountedNodes, PodAffinity, PodClass, PodClassId,
+    PodClasses, Supply, SupplyId, TopologyCount, TopologyCounts, TopologySpread,
 };
 use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
@@ -36,7 +36,7 @@ pub(super) struct Parts<'a> {
 
 /// The pod classes of a pass.
 pub(super) struct Resolved {
-    pub(super) constraint_sets: Vec<Constraints>,
+    pub(super) constraint_sets: ConstraintSets,
     pub(super) classes: PodClasses,
     pub(super) topology_counts: TopologyCounts,
     pub(super) supplies: Indexed<SupplyId, Supply>,
@@ -98,10 +98,10 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
     Resolved { constraint_sets, classes: classes.all.into(), topology_counts, supplies, class_of }
 }
 
-fn resolved_supply(supply: &LimitedSupply, constraint_sets: &mut Vec<Constraints>) -> Supply {
+fn resolved_supply(supply: &LimitedSupply, constraint_sets: &mut ConstraintSets) -> Supply {
     let LimitedSupply { places, units, used_up } = supply;
-    constraint_sets.push(Constraints { volumes: places.iter().cloned().collect(), ..Constraints::default() });
-    Supply { constraint_set: constraint_sets.len() - 1, units: *units, used_up: used_up.clone() }
+    let constraints = Constraints { volumes: places.iter().cloned().collect(), ..Constraints::default() };
+    Supply { constraint_set: constraint_sets.push(constraints), units: *units, used_up: used_up.clone() }
 }
 
 fn spreads(constraints: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<TopologySpread> {
@@ -130,8 +130,8 @@ fn raiser<'a>(
 }
 
 /// The constraint sets of pod groups, in order of first use, and the constraint set of each group.
-fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constraints>, Vec<usize>) {
-    let mut known: HashMap<(usize, usize), usize> = HashMap::new();
+fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (ConstraintSets, Vec<ConstraintSetId>) {
+    let mut known: HashMap<(usize, usize), ConstraintSetId> = HashMap::new();
     let mut constraint_sets = Numbered::default();
     let mut constraint_set_of = Vec::with_capacity(pod_groups.len());
     for pod_group in pod_groups {
@@ -139,11 +139,11 @@ fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constrain
             || {
                 let mut constraint_set = parts.all_requirements[pod_group.requirements].constraints.clone();
                 constraint_set.volumes.clone_from(&parts.places[pod_group.places].places);
-                constraint_sets.number(constraint_set)
+                ConstraintSetId(constraint_sets.number(constraint_set))
             },
         ));
     }
-    (constraint_sets.all, constraint_set_of)
+    (constraint_sets.all.into(), constraint_set_of)
 }
 
 /// Node selector and affinity of a constraint set.
@@ -153,16 +153,16 @@ type Labels<'a> = (&'a [(String, String)], Option<&'a [NodeTerm]>);
 /// one represents all with the same tolerations.
 struct Policies {
     /// `None` if every node matches.
-    by_labels: Vec<Option<usize>>,
-    by_taints: Vec<usize>,
+    by_labels: Indexed<ConstraintSetId, Option<ConstraintSetId>>,
+    by_taints: Indexed<ConstraintSetId, ConstraintSetId>,
 }
 
 impl Policies {
-    fn of(constraint_sets: &[Constraints]) -> Self {
-        let mut labels: HashMap<Labels<'_>, usize> = HashMap::new();
-        let mut taints: HashMap<&[Tolerated], usize> = HashMap::new();
-        let mut policies = Self { by_labels: Vec::new(), by_taints: Vec::new() };
-        for (id, constraint_set) in constraint_sets.iter().enumerate() {
+    fn of(constraint_sets: &ConstraintSets) -> Self {
+        let mut labels: HashMap<Labels<'_>, ConstraintSetId> = HashMap::new();
+        let mut taints: HashMap<&[Tolerated], ConstraintSetId> = HashMap::new();
+        let mut policies = Self { by_labels: Indexed::default(), by_taints: Indexed::default() };
+        for (id, constraint_set) in constraint_sets.enumerated() {
             let Constraints { selector, affinity, tolerations, volumes: _ } = constraint_set;
             let first = *labels.entry((selector, affinity.as_deref())).or_insert(id);
             let asks = !selector.is_empty() || affinity.is_some();
@@ -211,7 +211,7 @@ impl<'a> ConstraintResolver<'a> {
         &mut self,
         pod_group: &PodGroup,
         policies: &Policies,
-        constraint_set: usize,
+        constraint_set: ConstraintSetId,
     ) -> ResolvedConstraints {
         let requirements = &self.parts.all_requirements[pod_group.requirements];
         let matched = &self.parts.matched[pod_group.subject];
@@ -259,7 +259,7 @@ impl<'a> ConstraintResolver<'a> {
         requirements: &PodRequirements,
         matched: &[MatcherId],
         policies: &Policies,
-        constraint_set: usize,
+        constraint_set: ConstraintSetId,
     ) -> Vec<(CountId, u32, u32, bool)> {
         let keys: BTreeSet<_> = requirements.spreads.iter().map(|spread| &spread.key).collect();
         let keys: Vec<_> = keys.into_iter().cloned().collect();

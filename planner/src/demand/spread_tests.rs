@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cases::{app, labels, pending, placed, read};
 use crate::fixtures::merged;
-use crate::requirements::pod_class::CountedNodes;
+use crate::requirements::pod_class::{ConstraintSetId, CountedNodes};
 
 fn spread(change: Value) -> Value {
     let base = json!({ "maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": app("a") });
@@ -84,13 +84,14 @@ fn nodes_of_a_spread_are_those_its_policies_and_keys_say() {
         labels_of,
         taints_of,
     };
+    let first = ConstraintSetId(0);
     let ignore = json!({ "nodeAffinityPolicy": "Ignore" });
     let honor = json!({ "nodeTaintsPolicy": "Honor", "nodeAffinityPolicy": "Ignore" });
     for (what, change, nodes) in [
         ("no selector, no rule", spread(json!({})), eligible(&["zone"], None, None)),
-        ("its selector counts by default", selective(json!({})), eligible(&["zone"], Some(0), None)),
+        ("its selector counts by default", selective(json!({})), eligible(&["zone"], Some(first), None)),
         ("unless it is ignored", selective(ignore), eligible(&["zone"], None, None)),
-        ("taints count where they are honoured", selective(honor), eligible(&["zone"], None, Some(0))),
+        ("taints count where they are honoured", selective(honor), eligible(&["zone"], None, Some(first))),
     ] {
         assert_eq!(read(vec![pending("p", change)]).spread_count("p").nodes, nodes, "{what}");
     }

@@ -1,6 +1,6 @@
 //! Maps by the addresses of objects that are kept alive meanwhile.
 //!
-//! A pass looks up the address of every pod. Nobody chooses an address in order to harm, so the standard library's hash, which
+//! A pass looks up the address of every pod. No address is chosen in order to harm, so the standard library's hash, which
 //! is made for keys from outside, would only cost time.
 
 use std::collections::HashMap;

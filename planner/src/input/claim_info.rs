@@ -76,7 +76,7 @@ impl From<PersistentVolumeClaim> for ClaimInfo {
 
 impl ClaimInfo {
     /// A claim that does not exist yet and will be created from `spec`.
-    pub fn to_come(namespace: &str, name: &str, spec: &PersistentVolumeClaimSpec) -> Self {
+    pub(crate) fn to_come(namespace: &str, name: &str, spec: &PersistentVolumeClaimSpec) -> Self {
         let mut claim = Self { namespace: namespace.into(), name: name.into(), ..Self::default() };
         claim.ask(spec.clone());
         claim

@@ -72,7 +72,7 @@ pub struct PodShape {
 
 impl PodShape {
     /// `metadata.labels`.
-    pub fn labels(&self) -> &Labels {
+    pub(crate) fn labels(&self) -> &Labels {
         &self.labels
     }
 
@@ -82,19 +82,19 @@ impl PodShape {
     }
 
     /// `metadata.namespace`.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         self.pod.metadata.namespace.as_deref().unwrap_or_default()
     }
 
     /// The id of the shared object: no two shapes have the same id while both exist.
-    pub fn id(&self) -> ShapeId {
+    pub(crate) fn id(&self) -> ShapeId {
         ShapeId(Arc::as_ptr(&self.labels).addr(), Arc::as_ptr(&self.pod).addr())
     }
 }
 
 /// Tells shapes apart without looking into them. It says nothing about a shape that has been dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ShapeId(usize, usize);
+pub(crate) struct ShapeId(usize, usize);
 
 impl ShapeId {
     /// The id of the shape without its labels.
@@ -176,12 +176,12 @@ impl PodInfo {
     }
 
     /// `status.startTime`.
-    pub fn started(&self) -> Option<Timestamp> {
+    pub(crate) fn started(&self) -> Option<Timestamp> {
         self.started.time()
     }
 
     /// `metadata.creationTimestamp`; `None` in objects that no API server has seen.
-    pub fn created(&self) -> Option<Timestamp> {
+    pub(crate) fn created(&self) -> Option<Timestamp> {
         self.created.time()
     }
 
@@ -191,7 +191,7 @@ impl PodInfo {
     }
 
     /// The `PersistentVolumeClaim`s that `spec.volumes` name, in their order.
-    pub fn claims(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
         self.claims.iter().map(Box::as_ref)
     }
 

@@ -1,5 +1,5 @@
 //! What the nodes of a pool have shown, where its template does not say so. Real machines have less than their type's name says:
-//! firmware, kernel and kubelet keep a part. They have more, too: labels, disks and devices that nobody wrote into the template.
+//! firmware, kernel and kubelet keep a part. They have more, too: labels, disks and devices that the template does not name.
 //! Without this, a pod that fits the template and no real node would make the pool grow for as long as it is pending, and one
 //! that fits real nodes only would wait for ever.
 //!

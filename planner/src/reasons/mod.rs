@@ -160,7 +160,7 @@ impl NodeReason {
     }
 
     /// The reason in a sentence, for use without a more precise message.
-    pub const fn sentence(self) -> &'static str {
+    pub(crate) const fn sentence(self) -> &'static str {
         match self {
             Self::Unneeded => "nothing needs the node",
             Self::AboveMaxReplicas => "the pool has more nodes than its bounds allow",

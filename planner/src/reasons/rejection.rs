@@ -192,6 +192,41 @@ impl Rejection {
             Self::HostPortConflict(port) => {
                 format!("the host port {port} is taken on every node of the pool, also on a new one")
             }
+            Self::NotPlanned(what) => {
+                format!(
+                    "the pod has {what}, which this version does not plan with: it would promise what it cannot know"
+                )
+            }
+            Self::Insufficient { reason: _, resource, asked, offered, is_discovered } => {
+                let offers = if *is_discovered {
+                    "the pool's nodes, when empty, offer"
+                } else {
+                    "an empty node of the pool's template offers"
+                };
+                format!("the pod asks for {asked} of {resource}; {offers} {offered}")
+            }
+            Self::VolumeNodeAffinityConflict
+            | Self::ClaimNotFound(_)
+            | Self::ClaimBeingDeleted(_)
+            | Self::ClaimInUse(_)
+            | Self::ClaimLost(_)
+            | Self::UnboundImmediateClaim(_)
+            | Self::VolumeNotFound(_)
+            | Self::StorageClassNotFound(_)
+            | Self::NoVolumeAvailable(_)
+            | Self::VolumesUsedUp(_) => self.message_of_storage(),
+            Self::Expendable { .. }
+            | Self::ScaleUpDelayed
+            | Self::MaxReplicasReached { .. }
+            | Self::ScaleUpStabilized { .. }
+            | Self::ReplicasContested { .. }
+            | Self::ScaleUpLimit { .. } => self.message_of_limit(),
+        }
+    }
+
+    /// The sentence where the pod's storage is the reason; elsewhere the reason's name.
+    fn message_of_storage(&self) -> String {
+        match self {
             Self::VolumeNodeAffinityConflict => {
                 "a volume of the pod cannot be used where the pool's nodes are".to_owned()
             }
@@ -213,24 +248,18 @@ impl Rejection {
                     "no PersistentVolume is free for the PersistentVolumeClaim {claim}, and its class makes none"
                 )
             }
-            Self::NotPlanned(what) => {
-                format!(
-                    "the pod has {what}, which this version does not plan with: it would promise what it cannot know"
-                )
-            }
             Self::VolumesUsedUp(class) => {
                 format!(
                     "the free PersistentVolumes of StorageClass {class} that the pod could use go to other pods"
                 )
             }
-            Self::Insufficient { reason: _, resource, asked, offered, is_discovered } => {
-                let offers = if *is_discovered {
-                    "the pool's nodes, when empty, offer"
-                } else {
-                    "an empty node of the pool's template offers"
-                };
-                format!("the pod asks for {asked} of {resource}; {offers} {offered}")
-            }
+            _ => self.reason().to_owned(),
+        }
+    }
+
+    /// The sentence where how far the pool may grow is the reason; elsewhere the reason's name.
+    fn message_of_limit(&self) -> String {
+        match self {
             Self::Expendable { cutoff } => {
                 format!(
                     "the pod's priority is below spec.expendablePodsPriorityCutoff ({cutoff}) of the pool's NodePoolAutoscaler"
@@ -254,6 +283,7 @@ impl Rejection {
             Self::ScaleUpLimit { ceiling } => {
                 format!("behavior.scaleUp allows the pool no more than {ceiling} nodes for now")
             }
+            _ => self.reason().to_owned(),
         }
     }
 }

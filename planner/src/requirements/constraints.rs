@@ -129,7 +129,7 @@ fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
 
 impl NodeTerm {
     /// Reads a term.
-    pub fn of(term: &NodeSelectorTerm) -> Self {
+    pub(crate) fn of(term: &NodeSelectorTerm) -> Self {
         Self {
             labels: sorted(term.match_expressions.iter().flatten().map(rule)),
             fields: sorted(term.match_fields.iter().flatten().map(rule)),
@@ -137,7 +137,7 @@ impl NodeTerm {
     }
 
     /// Whether it has no rules, so that no node matches it.
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn names_a_place(key: &str) -> bool {
     key.split_once('/').is_some_and(|(domain, name)| PLACES.contains(&name) && is_topology(domain))
 }
 
-/// Whether the label says where a node is, however fine and whoever sets it: the nodes of a pool may be at several places, and a
+/// Whether the label says where a node is, however fine and whatever sets it: the nodes of a pool may be at several places, and a
 /// new one at any of them.
 pub(crate) fn tells_where(key: &str) -> bool {
     let (domain, name) = key.split_once('/').unwrap_or(("", key));
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_and_regions_are_places_whoever_names_them() {
+    fn zones_and_regions_are_places_whatever_names_them() {
         for (key, is_place) in [
             ("topology.kubernetes.io/zone", true),
             ("topology.kubernetes.io/region", true),

@@ -4,6 +4,7 @@
 
 use crate::index::{Indexed, index_type};
 use crate::reasons::Rejection;
+use crate::requirements::constraints::Constraints;
 use crate::resources::Amounts;
 
 /// Index of a [`PodClass`] in `Demand`.
@@ -20,6 +21,13 @@ index_type!(TopologyCountId);
 /// The topology counts of a pass.
 pub(crate) type TopologyCounts = Indexed<TopologyCountId, TopologyCount>;
 
+/// Index of [`Constraints`] in `Demand`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ConstraintSetId(pub(crate) usize);
+index_type!(ConstraintSetId);
+/// The constraint sets of a pass.
+pub(crate) type ConstraintSets = Indexed<ConstraintSetId, Constraints>;
+
 /// Index of a [`Supply`] in `Demand`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SupplyId(pub(crate) usize);
@@ -32,8 +40,8 @@ pub(crate) type Need = Vec<SupplyId>;
 pub(crate) struct PodClass {
     /// The request of one pod, including one of the resource `pods`.
     pub request: Amounts,
-    /// Index into the constraint sets of `Demand`: which nodes admit the pods, by taints, labels and names.
-    pub constraint_set: usize,
+    /// Which nodes admit the pods, by taints, labels and names.
+    pub constraint_set: ConstraintSetId,
     /// The host ports they use, sorted.
     pub ports: Vec<HostPort>,
     /// Required pod affinity.
@@ -73,8 +81,8 @@ impl BarredPools {
 /// Equal things of which the cluster has few, and which pending pods compete for: each is there for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Supply {
-    /// Index into the constraint sets of `Demand`: its volumes tell on which nodes the supply can be used.
-    pub constraint_set: usize,
+    /// Its volumes tell on which nodes the supply can be used.
+    pub constraint_set: ConstraintSetId,
     /// How many there are.
     pub units: usize,
     /// What a pod is told for which none is left.
@@ -137,9 +145,9 @@ pub(crate) enum CountedNodes {
         /// Keys a node must have, sorted.
         keys: Vec<String>,
         /// Constraint set whose selector and affinity count.
-        labels_of: Option<usize>,
+        labels_of: Option<ConstraintSetId>,
         /// Constraint set whose tolerations count.
-        taints_of: Option<usize>,
+        taints_of: Option<ConstraintSetId>,
     },
 }
 

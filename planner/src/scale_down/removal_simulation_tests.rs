@@ -46,11 +46,11 @@ fn snapshot(
     nodes: Vec<NodeSetup>,
 ) -> ClusterSnapshot {
     ClusterSnapshot::new(Setup {
-        constraint_sets: &[Constraints::default()],
+        constraint_sets: &vec![Constraints::default()].into(),
         classes,
         topology_counts,
         supplies: &Indexed::default(),
-        pending: &[false],
+        pending: &vec![false].into(),
         nodes,
         templates: vec![],
     })

@@ -38,7 +38,7 @@ pub(crate) struct ExpansionOption {
 /// Compares two expansion options, the better one first. `a` and `b` are each an option and its random number for
 /// `Random`.
 ///
-/// Nodes whose GPUs nobody asked for come last, whatever else speaks for them: GPUs cost many times what the rest of a
+/// Nodes whose GPUs no pod asks for come last, whatever else speaks for them: GPUs cost many times what the rest of a
 /// node does, and a GPU node with other pods on it is neither free for GPU pods nor goes. No count of pods or nodes, and
 /// no share of cpu, outweighs that. Two expanders stand above it: a user who sets different weights has said which pool
 /// comes first, and `Random` means any pool.
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_whose_gpus_nobody_asked_for_come_last_unless_weights_or_chance_decide() {
+    fn nodes_whose_gpus_no_pod_asks_for_come_last_unless_weights_or_chance_decide() {
         let idle = ExpansionOption { nodes: 1, pods: 9, weight: 1, idles_gpus: true, ..offer(2000, 8) };
         let plain = ExpansionOption { nodes: 9, pods: 1, weight: 1, ..offer(64_000, 256) };
         for expander in [Expander::LeastWaste, Expander::Priority, Expander::MostPods, Expander::LeastNodes] {

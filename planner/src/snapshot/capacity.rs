@@ -10,12 +10,13 @@ use super::{ClusterSnapshot, NodeSetup, Place, Setup, TemplateSetup};
 use crate::demand::Demand;
 use crate::demand::daemons::Daemon;
 use crate::demand::node_agents::{NodeAgents, Present};
+use crate::index::Indexed;
 use crate::input::nodes;
 use crate::input::observed::PassInput;
 use crate::pools::agents::{AgentKey, DAEMON_SET};
 use crate::pools::{Pool, Template, allocatable};
 use crate::requirements::node_profile::NodeProfile;
-use crate::requirements::pod_class::{HostPort, PodClassId, TopologyCountId};
+use crate::requirements::pod_class::{ConstraintSetId, HostPort, PodClassId, TopologyCountId};
 use crate::resources::{Amounts, ResourceNames};
 use crate::steps;
 
@@ -71,7 +72,7 @@ pub(crate) fn snapshot(
             open: true,
         }));
     }
-    let mut pending = vec![false; demand.constraint_sets.len()];
+    let mut pending: Indexed<ConstraintSetId, bool> = vec![false; demand.constraint_sets.len()].into();
     demand.groups.iter().for_each(|group| pending[demand.classes[group.class].constraint_set] = true);
     ClusterSnapshot::new(Setup {
         constraint_sets: &demand.constraint_sets,

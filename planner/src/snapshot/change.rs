@@ -1,7 +1,8 @@
 //! Changes to the snapshot, and how they are reverted.
 
 use super::bits::CLOSED;
-use super::{ClusterSnapshot, Node, NodeIndex, Place};
+use super::node_class::NodeClassId;
+use super::{BucketId, ClusterSnapshot, Node, NodeIndex, Place};
 use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
@@ -161,8 +162,8 @@ impl ClusterSnapshot {
     pub(super) fn insert(
         &mut self,
         place: Place,
-        bucket: usize,
-        node_class: usize,
+        bucket: BucketId,
+        node_class: NodeClassId,
         free: Amounts,
         increments: Vec<TopologyCountId>,
     ) -> NodeIndex {

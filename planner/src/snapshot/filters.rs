@@ -1,6 +1,7 @@
 //! Why a node, or a new node of a pool, takes no pod of a class: the first of the scheduler's filters that rejects it.
 
 use super::bits::CLOSED;
+use super::node_class::NodeClassId;
 use super::rules::{DomainKind, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex};
 use crate::reasons::Rejection;
@@ -68,7 +69,7 @@ impl ClusterSnapshot {
         let node_class = template.node_class;
         !rule.barred.contains(pool)
             && template.free.fits(&rule.request, 1) == 1
-            && self.node_classes.admitting(rule.constraint_set, &self.constraint_sets)[node_class]
+            && self.node_classes.admitting(rule.constraint_set, &self.constraint_sets).contains(node_class)
     }
 
     /// Whether a new node of the pool would take a pod of this class.
@@ -120,7 +121,7 @@ impl ClusterSnapshot {
     pub(super) fn around(
         &self,
         topology_count: TopologyCountId,
-        node_class: usize,
+        node_class: NodeClassId,
         target: NodeOrTemplate,
     ) -> u32 {
         let counts = &self.counts[topology_count];
@@ -145,7 +146,7 @@ impl ClusterSnapshot {
     fn too_near_or_far(
         &self,
         rule: &PlacementRule,
-        node_class: usize,
+        node_class: NodeClassId,
         target: NodeOrTemplate,
     ) -> Option<Rejection> {
         let of = &self.node_classes.list[node_class];

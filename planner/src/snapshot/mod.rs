@@ -30,14 +30,14 @@ pub(crate) use place::Scope;
 use self::bits::Bits;
 use self::change::UndoEntry;
 use self::domain_counts::DomainCounts;
-use self::node_class::NodeClasses;
+use self::node_class::{NodeClassId, NodeClasses};
 use self::rules::{PlacementRule, PlacementRules};
 use self::supplies::Supplies;
 use crate::index::{Indexed, index_type};
-use crate::requirements::constraints::Constraints;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
-    HostPort, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
+    ConstraintSetId, ConstraintSets, HostPort, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId,
+    TopologyCounts,
 };
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
@@ -47,6 +47,11 @@ use crate::steps;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeIndex(pub(crate) usize);
 index_type!(NodeIndex);
+
+/// Index of a [`Bucket`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct BucketId(usize);
+index_type!(BucketId);
 
 /// Identifies a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +68,7 @@ pub(crate) enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Setup<'a> {
     /// The constraint sets that classes and topology counts refer to.
-    pub constraint_sets: &'a [Constraints],
+    pub constraint_sets: &'a ConstraintSets,
     /// All classes of pods.
     pub classes: &'a PodClasses,
     /// All topology counts.
@@ -71,7 +76,7 @@ pub(crate) struct Setup<'a> {
     /// All supplies.
     pub supplies: &'a Indexed<SupplyId, Supply>,
     /// For each constraint set, whether pending pods have it: nodes that the fewest of these can use are filled first.
-    pub pending: &'a [bool],
+    pub pending: &'a Indexed<ConstraintSetId, bool>,
     /// The nodes: existing ones first, in the order of the pass.
     pub nodes: Vec<NodeSetup>,
     /// The template of a new node of each pool; `None` if it cannot be read.
@@ -113,14 +118,14 @@ pub(crate) struct TemplateSetup {
 /// The nodes, pods and counts of a pass.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterSnapshot {
-    constraint_sets: Vec<Constraints>,
+    constraint_sets: ConstraintSets,
     classes: Indexed<PodClassId, Arc<PlacementRule>>,
     rules: PlacementRules,
     node_classes: NodeClasses,
     nodes: Indexed<NodeIndex, Node>,
-    buckets: Vec<Bucket>,
+    buckets: Indexed<BucketId, Bucket>,
     /// The buckets in the order in which they are searched.
-    order: Vec<usize>,
+    order: Vec<BucketId>,
     counts: Indexed<TopologyCountId, DomainCounts>,
     /// The topology counts that a spread constraint uses.
     spread: Vec<TopologyCountId>,
@@ -133,9 +138,9 @@ pub(crate) struct ClusterSnapshot {
 #[derive(Clone, Debug)]
 struct Node {
     place: Place,
-    bucket: usize,
+    bucket: BucketId,
     slot: usize,
-    class: usize,
+    class: NodeClassId,
     free: Amounts,
     /// Topology counts over the host name and of ports, sorted, without zeros.
     here: Vec<(TopologyCountId, u32)>,
@@ -154,7 +159,7 @@ struct Node {
 /// Nodes of one node class and one tier (existing, upcoming, planned) that are searched together.
 #[derive(Clone, Debug)]
 struct Bucket {
-    node_class: usize,
+    node_class: NodeClassId,
     /// Any of its nodes.
     sample: Place,
     nodes: Vec<NodeIndex>,
@@ -164,8 +169,8 @@ struct Bucket {
 /// A new node of a pool.
 #[derive(Clone, Debug)]
 struct Template {
-    bucket: usize,
-    node_class: usize,
+    bucket: BucketId,
+    node_class: NodeClassId,
     free: Amounts,
     /// Topology counts, including those of ports, that it raises from the start.
     increments: Vec<TopologyCountId>,
@@ -198,14 +203,14 @@ impl ClusterSnapshot {
         steps::count(classes.len() + topology_counts.len());
         let mut snapshot = Self {
             supplies,
-            constraint_sets: constraint_sets.to_vec(),
+            constraint_sets: constraint_sets.clone(),
             classes: std::mem::take(&mut rules.classes).into_iter().map(Arc::new).collect(),
             counts,
             spread: rules.spread.indexes().filter(|&topology_count| rules.spread[topology_count]).collect(),
             rules,
             node_classes,
             nodes: Vec::with_capacity(nodes.len()).into(),
-            buckets: Vec::new(),
+            buckets: Indexed::default(),
             order: Vec::new(),
             templates: Vec::new(),
             bits: Bits::default(),
@@ -309,7 +314,12 @@ impl ClusterSnapshot {
         self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
     }
 
-    fn add_node(&mut self, node: NodeSetup, node_class: usize, buckets: &mut BTreeMap<BucketKey, usize>) {
+    fn add_node(
+        &mut self,
+        node: NodeSetup,
+        node_class: NodeClassId,
+        buckets: &mut BTreeMap<BucketKey, BucketId>,
+    ) {
         let NodeSetup { place, profile: _, free, pods, ports, increments, open } = node;
         let bucket = self.bucket(place, node_class, buckets);
         let increments = self.raised(&ports, increments);
@@ -328,7 +338,12 @@ impl ClusterSnapshot {
         topology_counts
     }
 
-    fn bucket(&mut self, place: Place, node_class: usize, known: &mut BTreeMap<BucketKey, usize>) -> usize {
+    fn bucket(
+        &mut self,
+        place: Place,
+        node_class: NodeClassId,
+        known: &mut BTreeMap<BucketKey, BucketId>,
+    ) -> BucketId {
         let key = match place {
             Place::Node(_) => (0, 0, node_class),
             Place::Upcoming(pool) => (1, pool, node_class),
@@ -340,25 +355,24 @@ impl ClusterSnapshot {
                 sample: place,
                 nodes: Vec::new(),
                 index: FitIndex::default(),
-            });
-            self.buckets.len() - 1
+            })
         })
     }
 
     /// Existing nodes come before upcoming ones and those before planned ones. Within each tier those come first that
     /// admit the fewest constraint sets of pending pods, so that pods with a choice leave the other nodes to pods
     /// without one.
-    fn sort_buckets(&mut self, pending: &[bool]) {
-        let mut sought = vec![0_usize; self.node_classes.list.len()];
-        for constraint_set in (0..self.constraint_sets.len())
-            .filter(|&constraint_set| pending.get(constraint_set) == Some(&true))
-        {
+    fn sort_buckets(&mut self, pending: &Indexed<ConstraintSetId, bool>) {
+        let mut sought: Indexed<NodeClassId, usize> = vec![0; self.node_classes.list.len()].into();
+        for constraint_set in self.constraint_sets.indexes() {
+            if pending.get(constraint_set) != Some(&true) {
+                continue;
+            }
             let admitting = self.node_classes.admitting(constraint_set, &self.constraint_sets);
-            steps::count(admitting.len());
-            sought
-                .iter_mut()
-                .zip(admitting.iter())
-                .for_each(|(sought, &admits)| *sought += usize::from(admits));
+            steps::count(sought.len());
+            for node_class in sought.indexes() {
+                sought[node_class] += usize::from(admitting.contains(node_class));
+            }
         }
         let buckets = &self.buckets;
         let tier = |place: Place| match place {
@@ -366,10 +380,10 @@ impl ClusterSnapshot {
             Place::Upcoming(_) => 1,
             Place::Planned(_) => 2,
         };
-        self.order = (0..buckets.len()).collect();
+        self.order = buckets.indexes().collect();
         self.order.sort_by_key(|&b| (tier(buckets[b].sample), sought[buckets[b].node_class], b));
     }
 }
 
 /// Tier of the node, pool if it does not exist yet, node class.
-type BucketKey = (u8, usize, usize);
+type BucketKey = (u8, usize, NodeClassId);

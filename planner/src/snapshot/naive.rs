@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use super::NodeIndex;
 use crate::index::Indexed;
-use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
+use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
-    CountedNodes, HostPort, PodClass, PodClassId, PodClasses, TopologyCountId, TopologyCounts, TopologySpread,
+    ConstraintSets, CountedNodes, HostPort, PodClass, PodClassId, PodClasses, TopologyCountId,
+    TopologyCounts, TopologySpread,
 };
 use crate::requirements::predicates::{self, node_affinity, selector, taints};
 use crate::resources::Amounts;
@@ -27,7 +28,7 @@ pub(crate) struct NaiveNode {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Naive {
-    pub(crate) constraint_sets: Vec<Constraints>,
+    pub(crate) constraint_sets: ConstraintSets,
     pub(crate) classes: PodClasses,
     pub(crate) topology_counts: TopologyCounts,
     pub(crate) nodes: Indexed<NodeIndex, NaiveNode>,

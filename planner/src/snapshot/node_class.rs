@@ -4,12 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::rules::{DomainKind, PlacementRules};
-use crate::index::Indexed;
+use crate::index::{Indexed, index_type};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
-use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId, TopologyCounts};
+use crate::requirements::pod_class::{
+    ConstraintSetId, ConstraintSets, CountedNodes, TopologyCount, TopologyCountId, TopologyCounts,
+};
 use crate::requirements::predicates::{self, node_affinity, selector, taints};
 use crate::steps;
+
+/// Index of a [`NodeClass`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NodeClassId(pub(super) usize);
+index_type!(NodeClassId);
 
 #[derive(Clone, Debug)]
 pub(super) struct NodeClass {
@@ -25,11 +32,22 @@ pub(super) struct NodeClass {
     counts_cordoned: Option<Indexed<TopologyCountId, bool>>,
 }
 
+/// The node classes that admit the pods of a constraint set.
+#[derive(Clone, Debug)]
+pub(super) struct Admitting(Arc<[bool]>);
+
+impl Admitting {
+    /// Whether the node class does.
+    pub(super) fn contains(&self, node_class: NodeClassId) -> bool {
+        self.0[node_class.0]
+    }
+}
+
 /// All node classes.
 #[derive(Clone, Debug)]
 pub(super) struct NodeClasses {
-    pub(super) list: Vec<NodeClass>,
-    ids: BTreeMap<(NodeProfile, bool), usize>,
+    pub(super) list: Indexed<NodeClassId, NodeClass>,
+    ids: BTreeMap<(NodeProfile, bool), NodeClassId>,
     /// Label keys that a constraint uses.
     keys: BTreeSet<String>,
     /// Whether a constraint uses the names of nodes.
@@ -37,23 +55,23 @@ pub(super) struct NodeClasses {
     /// The values of each topology key.
     values: Vec<BTreeMap<String, usize>>,
     /// Which node classes admit each constraint set; filled on first use.
-    admits: Vec<Option<Arc<[bool]>>>,
+    admits: Indexed<ConstraintSetId, Option<Admitting>>,
 }
 
 impl NodeClasses {
-    pub(super) fn new(constraint_sets: &[Constraints], rules: &PlacementRules) -> Self {
+    pub(super) fn new(constraint_sets: &ConstraintSets, rules: &PlacementRules) -> Self {
         let mut keys = BTreeSet::new();
         for constraint_set in constraint_sets {
             constraint_set.label_keys(&mut keys);
         }
         keys.extend(rules.keys.iter().map(String::as_str));
         Self {
-            list: Vec::new(),
+            list: Indexed::default(),
             ids: BTreeMap::new(),
             keys: keys.into_iter().map(str::to_owned).collect(),
             by_name: constraint_sets.iter().any(Constraints::names_nodes),
             values: vec![BTreeMap::new(); rules.keys.len()],
-            admits: vec![None; constraint_sets.len()],
+            admits: vec![None; constraint_sets.len()].into(),
         }
     }
 
@@ -61,10 +79,10 @@ impl NodeClasses {
     pub(super) fn of(
         &mut self,
         profile: &NodeProfile,
-        constraint_sets: &[Constraints],
+        constraint_sets: &ConstraintSets,
         topology_counts: &TopologyCounts,
         rules: &PlacementRules,
-    ) -> usize {
+    ) -> NodeClassId {
         steps::count(1);
         let host = profile.labels.contains_key(HOSTNAME_LABEL);
         let labels = profile.labels.iter().filter(|(key, _)| self.keys.contains(*key));
@@ -94,8 +112,7 @@ impl NodeClasses {
         let (counts, while_cordoned) = node_class.all_counts(topology_counts, constraint_sets, rules);
         node_class.counts_cordoned = (while_cordoned != counts).then(|| while_cordoned.into());
         node_class.counts = counts.into();
-        let id = self.list.len();
-        self.list.push(node_class);
+        let id = self.list.push(node_class);
         self.ids.insert(known, id);
         id
     }
@@ -103,19 +120,18 @@ impl NodeClasses {
     /// Which node classes admit pods of a constraint set.
     pub(super) fn admitting(
         &mut self,
-        constraint_set: usize,
-        constraint_sets: &[Constraints],
-    ) -> Arc<[bool]> {
+        constraint_set: ConstraintSetId,
+        constraint_sets: &ConstraintSets,
+    ) -> Admitting {
         let list = &self.list;
         let row = self.admits[constraint_set].get_or_insert_with(|| {
             steps::count(list.len());
-            list.iter()
-                .map(|node_class| {
-                    predicates::admits(&constraint_sets[constraint_set], &node_class.profile).is_ok()
-                })
-                .collect()
+            let admits = |node_class: &NodeClass| {
+                predicates::admits(&constraint_sets[constraint_set], &node_class.profile).is_ok()
+            };
+            Admitting(list.iter().map(admits).collect())
         });
-        Arc::clone(row)
+        row.clone()
     }
 
     /// The number of values of a topology key.
@@ -162,7 +178,7 @@ impl NodeClass {
     fn all_counts(
         &self,
         topology_counts: &TopologyCounts,
-        constraint_sets: &[Constraints],
+        constraint_sets: &ConstraintSets,
         rules: &PlacementRules,
     ) -> (Vec<bool>, Vec<bool>) {
         let of_drain = RepellingTaint::of_drain();
@@ -183,7 +199,7 @@ impl NodeClass {
         of_drain: &[RepellingTaint],
         topology_count: &TopologyCount,
         domain_kind: DomainKind,
-        constraint_sets: &[Constraints],
+        constraint_sets: &ConstraintSets,
         rules: &PlacementRules,
     ) -> (bool, bool) {
         let has_key = |key: &String| match rules.keys.binary_search(key) {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::bits::{CLOSED, ClosedBy};
 use super::change::count_of;
+use super::node_class::NodeClassId;
 use super::rules::{AffinityRule, PlacementRule};
-use super::{ClusterSnapshot, NodeIndex, Place};
+use super::{BucketId, ClusterSnapshot, NodeIndex, Place};
 use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::steps;
 
@@ -22,7 +23,7 @@ pub(crate) enum Scope {
 
 /// A bucket that may still have room.
 struct Cursor {
-    bucket: usize,
+    bucket: BucketId,
     from: usize,
 }
 
@@ -72,7 +73,7 @@ impl ClusterSnapshot {
         let fits = of.free.fits(&rule.request, 1) == 1;
         !closed
             && fits
-            && self.node_classes.admitting(rule.constraint_set, &self.constraint_sets)[node_class]
+            && self.node_classes.admitting(rule.constraint_set, &self.constraint_sets).contains(node_class)
             && self.in_node_class(rule, node_class)
             && self.on_node(node, &self.closings(rule)).is_ok()
     }
@@ -81,7 +82,7 @@ impl ClusterSnapshot {
         let admitting = self.node_classes.admitting(rule.constraint_set, &self.constraint_sets);
         let buckets = &self.buckets;
         steps::count(self.order.len());
-        let cursor = |&bucket: &usize| {
+        let cursor = |&bucket: &BucketId| {
             let of = &buckets[bucket];
             let from = match scope {
                 Scope::Existing if matches!(of.sample, Place::Planned(_)) => return None,
@@ -89,7 +90,7 @@ impl ClusterSnapshot {
                 Scope::Anywhere | Scope::Existing => 0,
                 Scope::From(first) => of.nodes.partition_point(|&node| node < first),
             };
-            (admitting[of.node_class] && from < of.nodes.len()).then_some(Cursor { bucket, from })
+            (admitting.contains(of.node_class) && from < of.nodes.len()).then_some(Cursor { bucket, from })
         };
         self.order.iter().filter_map(cursor).collect()
     }
@@ -122,7 +123,12 @@ impl ClusterSnapshot {
     }
 
     /// The first node of a bucket that takes a pod, and its slot.
-    fn search(&mut self, rule: &PlacementRule, bucket: usize, mut from: usize) -> (Option<NodeIndex>, usize) {
+    fn search(
+        &mut self,
+        rule: &PlacementRule,
+        bucket: BucketId,
+        mut from: usize,
+    ) -> (Option<NodeIndex>, usize) {
         let closings = self.closings(rule);
         let mut mask = self.bits.mask(&closings);
         while let Some(slot) = self.buckets[bucket].index.first_from(from, rule.request.basic(), mask) {
@@ -168,7 +174,7 @@ impl ClusterSnapshot {
     }
 
     /// Whether the constraints over topology keys allow nodes of the node class.
-    fn in_node_class(&self, rule: &PlacementRule, node_class: usize) -> bool {
+    fn in_node_class(&self, rule: &PlacementRule, node_class: NodeClassId) -> bool {
         rule.affinity.as_ref().is_none_or(|affinity| self.is_near(affinity, node_class))
             && rule
                 .anti_affinity
@@ -181,7 +187,7 @@ impl ClusterSnapshot {
 
     /// Whether the domain has the pods that affinity requires. If the host name is the key, the single node decides
     /// instead.
-    fn is_near(&self, affinity: &AffinityRule, node_class: usize) -> bool {
+    fn is_near(&self, affinity: &AffinityRule, node_class: NodeClassId) -> bool {
         let keys = affinity.topology_counts.iter().chain(&affinity.topology_counts_on_host);
         let has_keys = keys.clone().all(|&topology_count| {
             self.node_classes.list[node_class].has(self.counts[topology_count].domain_kind)
@@ -205,7 +211,7 @@ impl ClusterSnapshot {
     }
 
     /// A topology count over a key, in the domain of the node class.
-    pub(super) fn in_domain(&self, topology_count: TopologyCountId, node_class: usize) -> u32 {
+    pub(super) fn in_domain(&self, topology_count: TopologyCountId, node_class: NodeClassId) -> u32 {
         let counts = &self.counts[topology_count];
         self.node_classes.list[node_class].domain(counts.domain_kind).map_or(0, |domain| counts.pods[domain])
     }

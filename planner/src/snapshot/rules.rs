@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crate::index::Indexed;
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, HostPort, Need, PodClass, PodClasses, TopologyCount, TopologyCountId,
-    TopologyCounts, TopologySpread,
+    BarredPools, ConstraintSetId, CountedNodes, HostPort, Need, PodClass, PodClasses, TopologyCount,
+    TopologyCountId, TopologyCounts, TopologySpread,
 };
 use crate::resources::Amounts;
 
@@ -15,7 +15,7 @@ use crate::resources::Amounts;
 #[derive(Clone, Debug)]
 pub(super) struct PlacementRule {
     pub(super) request: Amounts,
-    pub(super) constraint_set: usize,
+    pub(super) constraint_set: ConstraintSetId,
     pub(super) affinity: Option<AffinityRule>,
     /// Topology counts that must be zero in the node's domain.
     pub(super) anti_affinity: Vec<TopologyCountId>,

@@ -9,8 +9,8 @@ use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{
-    BarredPools, CountedNodes, HostPort, PodAffinity, PodClass, PodClassId, PodClasses, TopologyCount,
-    TopologyCountId, TopologyCounts, TopologySpread,
+    BarredPools, ConstraintSetId, ConstraintSets, CountedNodes, HostPort, PodAffinity, PodClass, PodClassId,
+    PodClasses, TopologyCount, TopologyCountId, TopologyCounts, TopologySpread,
 };
 use crate::resources::{Amounts, Basic, Resource};
 
@@ -47,7 +47,7 @@ fn port(number: usize) -> HostPort {
     HostPort { port: 80, protocol: "TCP".to_owned(), address }
 }
 
-pub(crate) fn constraint_sets() -> Vec<Constraints> {
+pub(crate) fn constraint_sets() -> ConstraintSets {
     let tolerant =
         Tolerated { key: "t".into(), operator: "Exists".into(), value: String::new(), effect: String::new() };
     vec![
@@ -55,6 +55,7 @@ pub(crate) fn constraint_sets() -> Vec<Constraints> {
         Constraints { selector: vec![(ZONE.into(), "a".into())], ..Constraints::default() },
         Constraints { tolerations: vec![tolerant], ..Constraints::default() },
     ]
+    .into()
 }
 
 pub(crate) fn topology_counts() -> TopologyCounts {
@@ -63,13 +64,14 @@ pub(crate) fn topology_counts() -> TopologyCounts {
         labels_of,
         taints_of,
     };
+    let set = |number| Some(ConstraintSetId(number));
     [
         (ZONE, CountedNodes::All),
         (HOSTNAME_LABEL, CountedNodes::All),
-        (ZONE, counted(&[ZONE], Some(1), None)),
-        (ZONE, counted(&[HOSTNAME_LABEL, ZONE], None, Some(0))),
+        (ZONE, counted(&[ZONE], set(1), None)),
+        (ZONE, counted(&[HOSTNAME_LABEL, ZONE], None, set(0))),
         (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL], None, None)),
-        (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL, ZONE], Some(0), Some(0))),
+        (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL, ZONE], set(0), set(0))),
     ]
     .map(|(key, nodes)| TopologyCount { key: key.to_owned(), nodes })
     .into_iter()
@@ -97,7 +99,7 @@ pub(crate) fn class() -> impl Strategy<Value = PodClass> {
                     let increments: Vec<_> = increments.iter().copied().collect();
                     PodClass {
                         request: amounts(cpu, memory, 1),
-                        constraint_set,
+                        constraint_set: ConstraintSetId(constraint_set),
                         barred: BarredPools::default(),
                         ports: ports.into_iter().map(port).collect(),
                         anti_affinity: anti_affinity.iter().copied().collect(),
@@ -223,7 +225,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                 classes: &classes,
                 topology_counts: &topology_counts,
                 supplies: &Indexed::default(),
-                pending: &[true; 3],
+                pending: &vec![true; 3].into(),
                 nodes: setups,
                 templates: templates
                     .iter()

@@ -3,13 +3,14 @@
 use super::ClusterSnapshot;
 use super::bits::ClosedBy;
 use super::filters::NodeOrTemplate;
+use super::node_class::NodeClassId;
 use super::rules::PlacementRule;
 use crate::reasons::Rejection;
 use crate::requirements::pod_class::TopologySpread;
 
 impl ClusterSnapshot {
     /// Whether the domain of the node class can take another pod.
-    pub(super) fn keeps_skew(&self, spread: &TopologySpread, node_class: usize) -> bool {
+    pub(super) fn keeps_skew(&self, spread: &TopologySpread, node_class: NodeClassId) -> bool {
         let counts = &self.counts[spread.topology_count];
         self.node_classes.list[node_class].has(counts.domain_kind)
             && is_within(
@@ -35,7 +36,7 @@ impl ClusterSnapshot {
     pub(super) fn too_uneven(
         &self,
         rule: &PlacementRule,
-        node_class: usize,
+        node_class: NodeClassId,
         target: NodeOrTemplate,
     ) -> Option<Rejection> {
         let of = &self.node_classes.list[node_class];

@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_is_refused_is_told_why_in_few_words(case in case()) {
+    fn a_refused_node_is_told_why_in_few_words(case in case()) {
         let account = open(&case);
         for reason in DisruptionReason::ALL {
             let refusal = account.refusal(reason);

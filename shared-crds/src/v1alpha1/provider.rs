@@ -158,7 +158,7 @@ pub struct ExecProvider {
     /// never contains a command.
     #[schemars(length(min = 1, max = 50), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// parameters are handed to the program as they are. They are no place for secrets: whoever may read the pool reads
+    /// parameters are handed to the program as they are. They are no place for secrets: a user who may read the pool reads
     /// them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::parameters")]

@@ -91,7 +91,7 @@ pub enum RolloutType {
     /// At once, a few at a time.
     #[default]
     RollingUpdate,
-    /// When somebody removes them.
+    /// When a user removes them.
     OnDelete,
 }
 

@@ -29,12 +29,10 @@ pub struct ScaleDownPlan {
 }
 
 impl ScaleDownPlan {
-    /// Whether the plan means this node, and not a later one with the same name. A plan of an earlier release has only
-    /// names, which are used while the operators are upgraded one after the other.
+    /// Whether the plan means this node, and not a later one with the same name.
     pub fn means(&self, node: &Node) -> bool {
         let metadata = &node.metadata;
-        let known = |uid: &String| self.node_uids.is_empty() || self.node_uids.contains(uid);
         metadata.name.as_ref().is_some_and(|name| self.nodes.contains(name))
-            && metadata.uid.as_ref().is_none_or(known)
+            && metadata.uid.as_ref().is_none_or(|uid| self.node_uids.contains(uid))
     }
 }

@@ -56,12 +56,6 @@ impl NodePoolSpec {
     pub fn knows_template_hash(hash: &str) -> bool {
         hash.starts_with(VERSION)
     }
-
-    /// Whether a node with this hash was made from what version 0.1 of the operator would have called the same template: it
-    /// hashed the whole of it, labels and all.
-    pub fn is_hash_of_version_0_1(&self, hash: &str) -> bool {
-        self::hash(&self.template).is_some_and(|whole| whole == hash)
-    }
 }
 
 fn amounts(of: &BTreeMap<String, Quantity>) -> BTreeMap<&str, String> {
@@ -143,16 +137,5 @@ mod tests {
     fn the_hash_of_a_spec_stays_what_it_is() {
         // Another value would replace every node of every pool when the operator is updated.
         insta::assert_snapshot!(spec(|_| {}).template_hash().unwrap());
-    }
-
-    #[test]
-    fn a_node_of_version_0_1_is_recognised_by_the_hash_of_the_whole_template() {
-        let own = spec(|_| {});
-        let whole = hash(&own.template).unwrap();
-        assert!(own.is_hash_of_version_0_1(&whole));
-        assert!(!own.is_hash_of_version_0_1(&own.template_hash().unwrap()));
-        assert!(
-            !spec(|it| it["template"]["metadata"]["labels"]["a"] = json!("2")).is_hash_of_version_0_1(&whole)
-        );
     }
 }

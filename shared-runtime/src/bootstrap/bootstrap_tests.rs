@@ -44,9 +44,9 @@ async fn a_replica_is_not_ready_before_it_knows_what_it_waits_for() {
     }
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
-    let nobody = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
+    let without_user = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}], \
         clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}], users: [{name: a, user: {}}]}";
-    std::fs::write(&kubeconfig, nobody).unwrap();
+    std::fs::write(&kubeconfig, without_user).unwrap();
     let flags = ["x", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--kubeconfig"];
     let flags = flags.map(std::ffi::OsString::from).into_iter().chain([kubeconfig.into_os_string()]);
     let args = <Args as clap::Parser>::parse_from(flags).common;

@@ -3,6 +3,7 @@
 //!
 //! The operator supplies its work as one async function.
 
+mod election;
 mod entry;
 
 use std::future::Future;
@@ -20,6 +21,7 @@ use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use self::election::{caches_after_the_first_try, fence, stopped};
 pub use self::entry::main;
 use crate::admin::{self, AdminError};
 use crate::cli::CommonArgs;
@@ -41,8 +43,6 @@ use crate::{controller, decision_gate, shutdown};
 
 /// How long the work may take to end after it is told to. The controller loop's own deadline is shorter.
 const WORK_DEADLINE: Duration = Duration::from_secs(25);
-/// How long publishing the last events may take at the end.
-const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// Identity and requirements of an operator.
 #[derive(Clone, Copy, Debug)]
@@ -266,11 +266,7 @@ where
 
     let host = std::env::var("POD_NAME").or_else(|_| hostname()).unwrap_or_else(|_| spec.name.to_owned());
     let identity = leader::identity(&host, rand::random());
-    let fence = if args.leader.leader_elect {
-        Fence::standby(clock.clone())
-    } else {
-        Fence::unguarded(clock.clone())
-    };
+    let fence = fence(&args, &clock);
     let observer = Arc::new(metrics.writes(args.write_strategy.as_str())?);
     let writer = Writer::new(client.clone(), spec.owner, args.write_strategy, &clock, observer)?
         .with_fence(fence.clone())
@@ -295,15 +291,7 @@ where
         metrics.lease_usable(true);
     }
 
-    // Caches that are listed after the lease was acquired need not catch up with earlier writes.
-    let caches = Caches::default();
-    tokio::select! {
-        () = signalled.cancelled() => {}
-        () = fence.tried().cancelled() => {}
-    }
-    if fence.has_led() {
-        caches.led();
-    }
+    let caches = caches_after_the_first_try(&fence, &signalled).await;
     let work = CancellationToken::new();
     let operator = Operator {
         client,
@@ -324,13 +312,7 @@ where
     };
     let ended = supervise(start(operator), &work, &signalled, &fence).await;
     release.cancel();
-    let lease = match election {
-        Some(election) => election.await,
-        None => Ok(Ended::Released),
-    };
-    if tokio::time::timeout(LAST_EVENTS, publisher).await.is_err() {
-        warn!("the last events were not published in time");
-    }
+    let lease = stopped(election, publisher).await;
     concluded(ended, lease)
 }
 

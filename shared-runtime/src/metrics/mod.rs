@@ -38,9 +38,7 @@ struct Inner {
     registry: Registry,
     described: Mutex<Vec<MetricDescription>>,
     controller: &'static str,
-    reconciles: IntCounterVec,
-    reconcile_seconds: HistogramVec,
-    reconcile_errors: IntCounterVec,
+    reconciles: ReconcileMetrics,
     queue_depth: IntGaugeVec,
     in_backoff: IntGaugeVec,
     watch_errors: IntCounterVec,
@@ -53,6 +51,37 @@ struct Inner {
     api_requests: IntCounterVec,
     api_seconds: HistogramVec,
     events_dropped: IntCounter,
+}
+
+/// What reconciles do.
+#[derive(Debug)]
+struct ReconcileMetrics {
+    ended: IntCounterVec,
+    seconds: HistogramVec,
+    errors: IntCounterVec,
+}
+
+impl ReconcileMetrics {
+    fn new(r: &Make) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            ended: r.counters(
+                "reconcile_total",
+                "Reconciles, by how they ended",
+                &["controller", "result"],
+            )?,
+            seconds: r.histograms(
+                "reconcile_duration_seconds",
+                "Time a reconcile took",
+                &["controller"],
+                SECONDS,
+            )?,
+            errors: r.counters(
+                "reconcile_errors_total",
+                "Failed reconciles, by what failed",
+                &["controller", "category"],
+            )?,
+        })
+    }
 }
 
 /// The result of a reconcile, as a label.
@@ -90,22 +119,7 @@ impl Metrics {
         build.with_label_values(&[controller, version]).set(1);
         let inner = Inner {
             controller,
-            reconciles: r.counters(
-                "reconcile_total",
-                "Reconciles, by how they ended",
-                &["controller", "result"],
-            )?,
-            reconcile_seconds: r.histograms(
-                "reconcile_duration_seconds",
-                "Time a reconcile took",
-                &["controller"],
-                SECONDS,
-            )?,
-            reconcile_errors: r.counters(
-                "reconcile_errors_total",
-                "Failed reconciles, by what failed",
-                &["controller", "category"],
-            )?,
+            reconciles: ReconcileMetrics::new(&r)?,
             queue_depth: r.gauges("queue_depth", "Keys that wait for a reconcile", &["controller"])?,
             in_backoff: r.gauges(
                 "objects_in_backoff",
@@ -184,12 +198,12 @@ impl Metrics {
     }
 
     pub(crate) fn reconciled(&self, controller: &str, result: ReconcileResult, took: Duration) {
-        self.0.reconciles.with_label_values(&[controller, result.label()]).inc();
-        self.0.reconcile_seconds.with_label_values(&[controller]).observe(took.as_secs_f64());
+        self.0.reconciles.ended.with_label_values(&[controller, result.label()]).inc();
+        self.0.reconciles.seconds.with_label_values(&[controller]).observe(took.as_secs_f64());
     }
 
     pub(crate) fn reconcile_failed(&self, controller: &str, category: &str) {
-        self.0.reconcile_errors.with_label_values(&[controller, category]).inc();
+        self.0.reconciles.errors.with_label_values(&[controller, category]).inc();
     }
 
     pub(crate) fn queue(&self, controller: &str, depth: usize, in_backoff: usize) {

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_asks_waits_for_every_cache_and_for_an_answer_to_this_question() {
+    async fn one_that_asks_waits_for_every_cache_and_for_an_answer_to_this_question() {
         let caches = Caches::default();
         let (mut a, mut b) = (caches.register(), caches.register());
         let mut caught_up = std::pin::pin!(caches.catch_up());

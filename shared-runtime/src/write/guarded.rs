@@ -5,7 +5,6 @@
 //! For a field that reports a state that is harmless, because the next pass corrects it; a list of victims is acted
 //! upon.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde_json::{Map, Value, json};
 use shared_crds::ownership::GuardedField;
 
@@ -39,24 +38,6 @@ fn remove(value: &mut Value, path: &[&str]) {
     if below.is_empty() || child.as_object().is_some_and(Map::is_empty) {
         map.remove(*key);
     }
-}
-
-/// Whether an apply owns a part of the guarded fields: that of an earlier release, because today's contains none of
-/// them.
-pub(super) fn is_applied(fields: &[GuardedField], metadata: &ObjectMeta) -> bool {
-    let owns = |entry: &ManagedFieldsEntry| {
-        let status = entry.fields_v1.as_ref().and_then(|owned| owned.0.get("f:status"));
-        status.is_some_and(|status| {
-            fields.iter().any(|field| {
-                field.path.iter().try_fold(status, |owned, key| owned.get(format!("f:{key}"))).is_some()
-            })
-        })
-    };
-    metadata
-        .managed_fields
-        .iter()
-        .flatten()
-        .any(|entry| entry.operation.as_deref() == Some("Apply") && owns(entry))
 }
 
 /// The operations that change the guarded fields of `current` to their values in `wanted`; empty if they are equal.
@@ -171,19 +152,6 @@ mod tests {
             ])
         );
         assert_eq!(ops(Some(wanted.clone()), &wanted), json!([]));
-    }
-
-    #[test]
-    fn an_apply_that_owns_a_part_of_it_is_noticed() {
-        let owned = |operation: &str, fields: Value| {
-            let entry =
-                json!({ "operation": operation, "fieldsV1": { "f:status": { "f:autoscaling": fields } } });
-            is_applied(GUARDED, &serde_json::from_value(json!({ "managedFields": [entry] })).unwrap())
-        };
-        let list = json!({ "f:autoscaler": {}, "f:scaleDown": { "f:targetReplicas": {} } });
-        assert!(owned("Apply", list.clone()));
-        assert!(!owned("Update", list));
-        assert!(!owned("Apply", json!({ "f:autoscaler": {} })));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use shared_crds::NodePool;
-use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
+use shared_crds::v1alpha1::NodePoolStatus;
 
 use super::testing::{STATUS, autoscaler, pool, status, test, unasked};
 use super::*;
@@ -105,44 +105,6 @@ async fn a_list_is_written_by_a_patch_of_its_own_and_the_rest_is_applied_without
     assert_eq!(asked[0].body[3]["path"], "/status/autoscaling/scaleDown");
     assert_eq!(asked[1].body["status"], json!({ "autoscaling": { "autoscaler": "b" } }));
     assert_eq!(asked.len(), 2);
-}
-
-/// The wanted rest of the status; the list is kept as it is in the given object.
-fn keeping(pool: &NodePool, autoscaler: &str) -> NodePoolStatus {
-    let before = pool.status.clone().unwrap_or_default().autoscaling.unwrap_or_default();
-    let autoscaling = AutoscalingStatus { autoscaler: Some(autoscaler.to_owned()), ..before };
-    NodePoolStatus { autoscaling: Some(autoscaling), ..NodePoolStatus::default() }
-}
-
-#[tokio::test]
-async fn a_list_that_an_earlier_release_applied_is_moved_before_anything_else_is_applied() {
-    let list = json!({ "decisionID": "old", "targetReplicas": 1, "nodes": ["n"] });
-    let full = json!({ "autoscaler": "a", "scaleDown": list });
-    let (writer, log, mut cached) = autoscaler(&full, {
-        let list = list.clone();
-        move |asked| {
-            let status = match asked.body[3]["op"].as_str() {
-                Some("remove") => json!({ "autoscaling": { "autoscaler": "a" } }),
-                Some(_) => json!({ "autoscaling": { "autoscaler": "a", "scaleDown": list } }),
-                None => json!({ "autoscaling": { "autoscaler": "b", "scaleDown": list } }),
-            };
-            let mut stored = pool("6", &status);
-            stored["metadata"]["generation"] = 7.into();
-            (200, stored)
-        }
-    });
-    let entry = json!({ "manager": "autoscaler-operator", "operation": "Apply",
-        "fieldsV1": { "f:status": { "f:autoscaling": { "f:scaleDown": {} } } } });
-    cached.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
-    let written = writer.node_pool_status(&cached, |fresh| keeping(fresh, "b")).await.unwrap();
-    assert!(matches!(written, Outcome::Written(_)), "{written:?}");
-    let asked = log.lock().unwrap();
-    let path = "/status/autoscaling/scaleDown";
-    assert_eq!(asked.len(), 3, "{asked:?}");
-    assert_eq!(asked[0].body[3], json!({ "op": "remove", "path": path }));
-    assert_eq!(asked[1].body[2], test(path, Value::Null));
-    assert_eq!(asked[1].body[3], json!({ "op": "add", "path": path, "value": list }));
-    assert_eq!(asked[2].body["status"], json!({ "autoscaling": { "autoscaler": "b" } }));
 }
 
 #[tokio::test]

@@ -10,10 +10,22 @@ const MOST_RE_EXPORTS: usize = 16;
 /// The uses among the modules of each directory, each with an example.
 type Arrows = BTreeMap<ModulePath, BTreeMap<(String, String), String>>;
 
+/// A directory's own module among its children.
+const OWN: &str = "mod.rs";
+
+/// Whether a directory's own module counts as one of its children.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Own {
+    /// What a child and the module of its directory use of each other is no arrow.
+    Apart,
+    /// It is either above the children, and calls them, or below, and has what they share.
+    Counts,
+}
+
 /// Every cycle, as the uses that form it.
-pub(super) fn circles(modules: &BTreeMap<ModulePath, Module>) -> Vec<String> {
+pub(super) fn circles(modules: &BTreeMap<ModulePath, Module>, own: Own) -> Vec<String> {
     let mut circles = Vec::new();
-    for (directory, arrows) in arrows(modules) {
+    for (directory, arrows) in arrows(modules, own) {
         for knot in knots(&arrows) {
             let within = arrows.iter().filter(|((from, to), _)| knot.contains(from) && knot.contains(to));
             let arrows: Vec<_> =
@@ -32,7 +44,7 @@ pub(super) fn backward(modules: &BTreeMap<ModulePath, Module>, order: &[&str]) -
     let unknown = root.filter(|name| place(name).is_none());
     let mut complaints: Vec<_> =
         unknown.map(|name| format!("the module {name} has no place in the order of modules")).collect();
-    for ((from, to), example) in arrows(modules).remove(&ModulePath::new()).unwrap_or_default() {
+    for ((from, to), example) in arrows(modules, Own::Apart).remove(&ModulePath::new()).unwrap_or_default() {
         if place(&from).zip(place(&to)).is_some_and(|(from, to)| from < to) {
             complaints.push(format!("{from} uses {to}, which comes after it ({example})"));
         }
@@ -40,22 +52,30 @@ pub(super) fn backward(modules: &BTreeMap<ModulePath, Module>, order: &[&str]) -
     complaints
 }
 
-fn arrows(modules: &BTreeMap<ModulePath, Module>) -> Arrows {
+fn arrows(modules: &BTreeMap<ModulePath, Module>, own: Own) -> Arrows {
     let mut arrows = Arrows::new();
     for (from, module) in modules {
         for path in &module.paths {
             let Some(to) = resolve(modules, from, path, 0) else { continue };
             let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-            let (Some(here), Some(there)) = (from.get(common), to.get(common)) else { continue };
+            let (here, there) = match (from.get(common), to.get(common)) {
+                (Some(here), Some(there)) => (here.clone(), there.clone()),
+                (Some(here), None) if own == Own::Counts && names_item(path) => {
+                    (here.clone(), OWN.to_owned())
+                }
+                (None, Some(there)) if own == Own::Counts => (OWN.to_owned(), there.clone()),
+                _ => continue,
+            };
             let example = format!("{} names {}", from.join("::"), path.join("::"));
-            arrows
-                .entry(from[..common].to_vec())
-                .or_default()
-                .entry((here.clone(), there.clone()))
-                .or_insert(example);
+            arrows.entry(from[..common].to_vec()).or_default().entry((here, there)).or_insert(example);
         }
     }
     arrows
+}
+
+/// Whether the path ends in a name, unlike the `super` of `pub(super)`.
+fn names_item(path: &[String]) -> bool {
+    path.last().is_some_and(|name| !["crate", "self", "super"].contains(&name.as_str()))
 }
 
 /// The module of a path in `from`: the one that it names, or that of the named item.

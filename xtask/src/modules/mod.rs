@@ -1,8 +1,9 @@
 //! Checks that the modules of a crate have no cycle of uses, and that the planner's use only earlier ones.
 //!
 //! The uses are read from the sources with `syn`, without tests. A re-exported name counts as a use of the module that
-//! defines it. A directory counts as one module among its siblings, and its children are checked among themselves; uses
-//! between a directory's `mod.rs` and its children are not a cycle.
+//! defines it. A directory counts as one module among its siblings, and its children are checked among themselves. In a
+//! crate whose modules have an order, a directory's `mod.rs` is checked with its children: it calls them, or has what they
+//! share, and not both. Elsewhere uses between the two are not a cycle.
 
 mod graph;
 mod module;
@@ -13,6 +14,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use self::graph::Own;
 use crate::workspace;
 
 /// The crate whose modules have an order, and the order: `planner/src/lib.rs` and `ARCHITECTURE.md` describe it.
@@ -53,7 +55,8 @@ pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
 
 fn of_crate(name: &str, root: &Path) -> anyhow::Result<Vec<String>> {
     let modules = tree::load(root).with_context(|| format!("cannot read the modules of {name}"))?;
-    let circles = graph::circles(&modules);
+    let own = if name == ORDERED.0 { Own::Counts } else { Own::Apart };
+    let circles = graph::circles(&modules, own);
     let mut complaints: Vec<_> =
         circles.into_iter().map(|circle| format!("{name}: a circle of modules: {circle}")).collect();
     if name == ORDERED.0 {
@@ -117,6 +120,41 @@ mod tests {
         ];
         assert_eq!(complaints(&files), Vec::<String>::new());
     }
+
+    #[test]
+    fn in_a_crate_with_rooms_a_directory_and_its_children_use_each_other_one_way() {
+        let of = |inner: &str, own: &str| {
+            let own = format!("pub(crate) mod inner; mod other; {own}");
+            let lib = "pub mod input; pub use input::A;";
+            let files =
+                [("lib.rs", lib), ("input/mod.rs", &own), ("input/inner.rs", inner), ("input/other.rs", "")];
+            (complaints_of("planner", &files), complaints_of("another", &files))
+        };
+        // A child uses what its directory calls it from, however it is named.
+        for inner in
+            ["use super::A; pub fn f() {}", "pub fn f(a: &crate::A) {}", "use crate::input::A; pub fn f() {}"]
+        {
+            let (found, elsewhere) = of(inner, "pub struct A; fn g() { inner::f() }");
+            let [circle] = &found[..] else { panic!("one circle of {inner}: {found:?}") };
+            assert!(
+                circle.contains("input: inner → mod.rs") && circle.contains("mod.rs → inner"),
+                "{circle}"
+            );
+            assert_eq!(elsewhere, Vec::<String>::new());
+        }
+        // One way is fine, and so are a re-export of another child's, and a visibility.
+        for (inner, own) in [
+            ("use super::A; pub fn f() {}", "pub struct A;"),
+            ("pub(super) fn f() {} pub struct A;", "pub use inner::A; fn g() { inner::f() }"),
+            (
+                "#[cfg(test)] mod tests { use super::super::A; } pub fn f() {}",
+                "pub struct A; fn g() { inner::f() }",
+            ),
+        ] {
+            assert_eq!(of(inner, own).0, Vec::<String>::new(), "{inner}");
+        }
+    }
+
     #[test]
     fn a_room_that_uses_a_later_one_or_has_no_place_is_named() {
         let files = [

@@ -70,7 +70,7 @@ fn cancelled(node: &Node) -> Vec<Value> {
     ];
     patch.extend(notes.into_iter().filter(has).flat_map(|note| remove_annotation(metadata, note)));
     let label_name = names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL;
-    // Version 0.1 left the label to others: without the taint it is not this operator's.
+    // A drain sets both in one patch: without the taint the label is not this operator's.
     let is_ours = has_draining_taint(node) && !has(&names::WAS_EXCLUDED_ANNOTATION);
     patch.extend(remove_draining_taint(node));
     if let Some(value) = label(metadata, label_name).filter(|_| is_ours) {

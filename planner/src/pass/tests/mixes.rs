@@ -47,7 +47,7 @@ pub(super) struct Pods {
 
 impl Pods {
     pub(super) fn new() -> Self {
-        Self { demand: Demand { constraint_sets: vec![Constraints::default()], ..Demand::default() } }
+        Self { demand: Demand { constraint_sets: vec![Constraints::default()].into(), ..Demand::default() } }
     }
 
     /// Adds a topology count for an affinity.

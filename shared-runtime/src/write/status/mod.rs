@@ -1,7 +1,5 @@
 //! Writes of the owned part of a status: one meaning, four strategies.
 
-mod migrate_applied_fields;
-
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -239,23 +237,11 @@ impl<K: StatusObject> Target<K> {
     where
         D: FnMut(&K) -> K::Status + Send,
     {
-        let is_applied = |object: &K| guarded::is_applied(change.guarded, object.meta());
-        let outcome = if !decision.guarded_operations(&change, cached).is_empty() {
-            self.patch_guarded(writer, options, &mut decision, cached.clone()).await?
-        } else if is_applied(cached) {
-            Outcome::Written(cached.clone())
-        } else {
+        if decision.guarded_operations(&change, cached).is_empty() {
             return self.apply(options, decision, &change, cached).await;
-        };
-        let (base, patched) = match outcome {
-            Outcome::Written(object) if is_applied(&object) => {
-                match self.migrate_applied_fields(writer, options, &mut decision, object).await? {
-                    Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
-                        (object, true)
-                    }
-                    other => return Ok(other),
-                }
-            }
+        }
+        let patched = self.patch_guarded(writer, options, &mut decision, cached.clone()).await?;
+        let (base, patched) = match patched {
             Outcome::Written(object) | Outcome::AlreadyDone(object) => (object, true),
             Outcome::Unchanged(object) => (object, false),
             other => return Ok(other),
@@ -267,7 +253,9 @@ impl<K: StatusObject> Target<K> {
         Ok(if patched { Outcome::Written(base) } else { Outcome::Unchanged(base) })
     }
 
-    /// Writes the guarded fields where they differ, with the observed generation and values as preconditions.
+    /// Writes the guarded fields where they differ, with the observed generation and values as preconditions. The writer
+    /// records it at once: what follows in the same pass may fail, and the next pass must not decide from a cache that does
+    /// not show it yet.
     async fn patch_guarded<D>(
         &self,
         writer: &Writer,
@@ -280,20 +268,11 @@ impl<K: StatusObject> Target<K> {
     {
         let decide = |object: &K| {
             let change = decision.change(object)?;
-            Ok(patch_of(decision.guarded_operations(&change, object)))
+            let operations = decision.guarded_operations(&change, object);
+            // Without operations there is nothing to change.
+            let is_met = operations.is_empty();
+            Ok::<_, WriterError>(if is_met { PatchDecision::Keep } else { PatchDecision::Patch(operations) })
         };
-        self.patch_at_generation(writer, options, base, decide).await
-    }
-
-    /// A patch of the status at the generation that it is decided from. The writer records it at once: what follows in
-    /// the same pass may fail, and the next pass must not decide from a cache that does not show it yet.
-    async fn patch_at_generation(
-        &self,
-        writer: &Writer,
-        options: &WriteOptions,
-        base: K,
-        decide: impl FnMut(&K) -> Result<PatchDecision, WriterError> + Send,
-    ) -> Result<Outcome<K>, WriterError> {
         let outcome = conflict_retry::patch_at_generation(&self.api, &self.name, decide)
             .on(Subresource::Status)
             .with(options)
@@ -352,11 +331,6 @@ impl<K: StatusObject> Target<K> {
             other => Ok(other),
         }
     }
-}
-
-/// Without operations there is nothing to change.
-fn patch_of(operations: Vec<Value>) -> PatchDecision {
-    if operations.is_empty() { PatchDecision::Keep } else { PatchDecision::Patch(operations) }
 }
 
 /// Changes `object` as planned.

@@ -3,8 +3,11 @@
 //!
 //! A retry never repeats an old decision. A [`WriteKind`] defines what is read, decided and sent.
 
+mod steps;
+
 use tracing::instrument;
 
+use self::steps::{at_hand, decide, read_live, unmoved, wait, watched};
 use super::Writable;
 use super::operation_state::{Failed, OperationState};
 use super::snapshot::Snapshot;
@@ -139,31 +142,15 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
     state.ready(target).await?;
     let mut uid: Option<String> = None;
     let mut refused_version: Option<String> = None;
-    let mut next = match source {
-        Source::Live => None,
-        Source::Copy(copy) => Some((W::Seen::of(copy.clone()), ReadSource::Copy)),
-        Source::Watched(cache) => {
-            state.watched();
-            cache.latest().map(|seen| (W::Seen::of(seen), ReadSource::Watch))
-        }
-    };
+    let mut next = at_hand::<K, W>(state, source);
     loop {
-        let (seen, from) = match next.take() {
-            Some((seen, from)) => (Some(seen), from),
-            None => match state.call(Verb::Get, W::Seen::read(target)).await? {
-                Ok(seen) => (Some(seen), ReadSource::Live),
-                Err(missing) if missing.class == Class::NotFound && kind.creates() => {
-                    state.settled(missing.verb, &missing.class);
-                    (None, ReadSource::Live)
-                }
-                Err(failed) => match as_outcome(state, target, failed, uid.as_deref(), true).await? {
-                    Ok(outcome) => return Ok(Ok(outcome)),
-                    Err(failed) => {
-                        state.pause(failed).await?;
-                        continue;
-                    }
-                },
-            },
+        let (seen, from) = if let Some((seen, from)) = next.take() {
+            (Some(seen), from)
+        } else {
+            match read_live::<K, W>(state, target, uid.as_deref(), kind.creates()).await? {
+                Ok(seen) => (seen, ReadSource::Live),
+                Err(outcome) => return Ok(Ok(outcome)),
+            }
         };
         state.read(from);
         let found = seen.as_ref().and_then(|seen| seen.uid());
@@ -176,11 +163,7 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
             uid = Some(found.to_owned());
         }
         let version = seen.as_ref().and_then(|seen| seen.version()).map(str::to_owned);
-        let decided = match seen {
-            Some(seen) => kind.decide(seen, target),
-            None => kind.decide_absent(target),
-        };
-        let body = match decided.map_err(|reason| state.refused(reason))? {
+        let body = match decide(kind, target, seen).map_err(|reason| state.refused(reason))? {
             WriteDecision::Send(body) => body,
             WriteDecision::Keep(object) if state.maybe_written() => {
                 return Ok(Ok(Outcome::AlreadyDone(object)));
@@ -192,10 +175,7 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
         };
         // A copy that waited for the rate limiter may be old. The token is for the read, if that is live now.
         if from != ReadSource::Live && state.waited_to_write().await? {
-            next = match source {
-                Source::Watched(cache) => cache.latest().map(|seen| (W::Seen::of(seen), ReadSource::Watch)),
-                Source::Copy(_) | Source::Live => None,
-            };
+            next = watched::<K, W>(source);
             continue;
         }
         if let Some(path) = kind.overwritten() {
@@ -205,11 +185,7 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
         let mut failed = match state.call(verb, W::send(target, &body)).await? {
             // The server has stored nothing: to it, the object was as wanted already.
             Ok(object) if is_unmoved::<K, W>(&object, version.as_deref()) => {
-                return match W::ignored(target, &body) {
-                    Some(reason) => Err(state.refused(reason)),
-                    None if state.maybe_written() => Ok(Ok(Outcome::AlreadyDone(object))),
-                    None => Ok(Ok(Outcome::Unchanged(object))),
-                };
+                return unmoved::<K, W>(state, target, &body, object).map(Ok);
             }
             Ok(object) => return Ok(Ok(Outcome::Written(object))),
             Err(failed) => failed,
@@ -231,14 +207,8 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
             Ok(outcome) => return Ok(Ok(outcome)),
             Err(failed) => failed,
         };
-        // After a lost answer the object is read live; so is everything that the watch cannot tell.
-        match (source, version) {
-            (Source::Watched(cache), Some(version)) if lost_a_race && !state.maybe_written() => {
-                let newest = state.wait_for_newer(failed, *cache, version, W::Seen::version_of).await?;
-                next = newest.map(|seen| (W::Seen::of(seen), ReadSource::Watch));
-            }
-            _ => state.pause(failed).await?,
-        }
+        let lost_to = version.filter(|_| lost_a_race);
+        next = wait::<K, W>(state, source, failed, lost_to).await?;
     }
 }
 
