@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::target_directory;
 use fnv::FnvHasher;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use toolbox::messages::inform;
+use toolbox::workspace::target_directory;
 
 use crate::session::{Report, Session};
 

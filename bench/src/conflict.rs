@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::go::inform;
+use testbed::cluster::{Cluster, ClusterOptions};
+use toolbox::messages::inform;
 
 use crate::client_go::ClientGo;
 use crate::load::{Amount, Load, starts};

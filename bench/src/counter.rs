@@ -39,7 +39,7 @@ pub(crate) async fn install(client: &Client, namespace: &str) -> Result<()> {
         Err(error) => return Err(error).context("cannot create the definition of counters"),
     }
     let counters = Api::<Counter>::namespaced(client.clone(), namespace);
-    e2e::wait::eventually(ESTABLISHED, "counters are served", || async {
+    testbed::wait::eventually(ESTABLISHED, "counters are served", || async {
         Ok(counters.list(&kube::api::ListParams::default()).await.ok().map(|_| ()))
     })
     .await

@@ -4,9 +4,6 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::cluster::ClusterOptions;
-use e2e::control_plane::go::inform;
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
 use kube::core::NamespaceResourceScope;
@@ -14,7 +11,10 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use testbed::cluster::ClusterOptions;
+use testbed::wait::eventually;
 use tokio::time::Instant;
+use toolbox::messages::inform;
 
 /// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals
 /// every 10 s are late, nodes count as lost, and both operators react to that.

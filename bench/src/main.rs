@@ -37,8 +37,8 @@ enum Bench {
 }
 
 fn main() -> anyhow::Result<()> {
-    // This same binary, in another process, supervises the control plane; see `e2e::process_supervisor`.
-    if e2e::process_supervisor::serve_if_asked()? {
+    // This same binary, in another process, supervises the control plane; see `testbed::process_supervisor`.
+    if testbed::process_supervisor::serve_if_asked()? {
         return Ok(());
     }
     match Bench::parse() {

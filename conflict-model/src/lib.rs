@@ -13,14 +13,14 @@
 //! |---|---|---|
 //! | I1 | a stored effect is not lost | here |
 //! | I2 | an effect is stored at most once, whatever answers were lost | here |
-//! | I3 | a PUT replaces the version it was based on | here; on a real server by the audit log (`e2e::lost_update_check`) |
+//! | I3 | a PUT replaces the version it was based on | here; on a real server by the audit log (`testbed::lost_update_check`) |
 //! | I4 | success means a stored write, or a met goal | here |
 //! | I5 | a retry is based on a newer read than the refused write | here |
 //! | I6 | an error that no retry resolves ends the run | here for a PUT's errors; all in `conflict-retry`'s tests |
 //! | I7 | attempts are bounded | here; deadline and no wait after the last attempt: `conflict-retry`'s policy tests |
 //! | I8 | a cancelled run reports it | here; that it does so at once, in `conflict-retry`'s retry tests |
 //! | I9 | a run writes to one object only, not to another one of the same name | here |
-//! | I10 | no writer changes a field of another writer | `e2e::write_effects`, from the audit log |
+//! | I10 | no writer changes a field of another writer | `testbed::write_effects`, from the audit log |
 //! | I11 | a status write never moves `generation` | here, conformance; operators' `observedGeneration` only grows |
 //! | I12 | after the last fault the goal is met and writes stop | here: every final state is correct; for the operators, `e2e` |
 //! | I13 | giving up is reported, and a report that nothing was written is true | here; the metric in `shared-runtime` |

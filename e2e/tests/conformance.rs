@@ -13,12 +13,12 @@ use conflict_model::server::{
     Body, Conditions, ListTest, Manager, Meta, ModelEndpoint, ModelOperation, ModelVersion, Object, Request,
     RequestedChange, Server, ServerAnswer, Set, Spec, Status, Test, Uid, Unconditional,
 };
-use e2e::cluster::Cluster;
-use e2e::tandem;
 use kube::Client;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Map, Value, json};
+use testbed::cluster::Cluster;
+use testbed::tandem;
 
 /// Seeds of the sequences of a default run.
 const SEEDS: std::ops::Range<u64> = 0..60;

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
-use e2e::cluster::TestNamespace;
-use e2e::control_plane::ports::free_port;
-use e2e::{objects, programs, tandem};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
+use testbed::cluster::TestNamespace;
+use testbed::control_plane::ports::free_port;
+use testbed::{objects, programs, tandem};
 use tokio::process::Command;
 
 /// How long an example may take.

@@ -7,15 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use e2e::audit::{Event, ObjectKey};
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::go::KUBERNETES_VERSION;
-use e2e::control_plane::toolbox::{Tool, Toolbox};
-use e2e::lost_update_check::LostUpdateCheck;
-use e2e::operators::OperatorProcess;
-use e2e::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
-use e2e::request_costs::RequestCosts;
-use e2e::wait::{PATIENCE, eventually};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
 use kube::Api;
@@ -24,7 +15,16 @@ use nix::sys::signal::{SIGINT, SIGKILL, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use shared_crds::NodePool;
+use testbed::audit::{Event, ObjectKey};
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::lost_update_check::LostUpdateCheck;
+use testbed::operators::OperatorProcess;
+use testbed::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
+use testbed::request_costs::RequestCosts;
+use testbed::wait::{PATIENCE, eventually};
 use tokio::sync::OnceCell;
+use toolbox::go::KUBERNETES_VERSION;
+use toolbox::tools::{Tool, Toolbox};
 
 /// These tests need a private control plane, whichever cluster the others run on.
 async fn shared() -> &'static Cluster {
@@ -174,7 +174,7 @@ async fn the_request_costs_and_the_lost_update_check_report_what_was_done_to_a_p
     let pools = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
     let (put, patch) = (PostParams::default(), PatchParams::default());
 
-    let created = pools.create(&put, &e2e::objects::pool("pool", 0, 9)).await.unwrap();
+    let created = pools.create(&put, &testbed::objects::pool("pool", 0, 9)).await.unwrap();
     let three = Patch::Merge(json!({"spec": {"replicas": 3}}));
     pools.patch_scale("pool", &patch, &three).await.unwrap();
     pools.patch_scale("pool", &patch, &three).await.unwrap();
@@ -387,7 +387,7 @@ async fn without_go_and_without_a_cluster_the_message_says_what_to_do() {
 async fn a_named_cluster_is_used_and_not_owned() {
     let cluster = shared().await;
     let source =
-        Some(e2e::control_plane::locate::BinarySource::Foreign(cluster.kubeconfig_path().to_owned()));
+        Some(testbed::control_plane::locate::BinarySource::Foreign(cluster.kubeconfig_path().to_owned()));
     let foreign = Cluster::start(ClusterOptions { source, ..ClusterOptions::default() }).await.unwrap();
     assert!(!foreign.is_embedded() && foreign.audit_log().is_none());
     assert!(foreign.kubectl(&["get", "namespaces"]).await.unwrap().contains("kube-system"));

@@ -8,20 +8,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use e2e::scheduler_conformance::batch::{self, Dispute, PRIORITIES};
-use e2e::scheduler_conformance::ignored_feature::{IGNORED_FEATURES, IgnoredFeature, KIND_FEATURES};
-use e2e::scheduler_conformance::kind_cluster::KindCluster;
-use e2e::scheduler_conformance::kinds::{KINDS, PATIENT, SHARED_VOLUMES};
-use e2e::scheduler_conformance::planner::{SimulatedPlanner, list};
-use e2e::scheduler_conformance::question::{self, Record};
-use e2e::scheduler_conformance::random_cluster::RandomCluster;
-use e2e::scheduler_conformance::rules::CLASSES;
-use e2e::scheduler_conformance::scheduler_env::SchedulerEnv;
-use e2e::scheduler_conformance::score::Score;
-use e2e::scheduler_conformance::seeded_rng::SeededRng;
-use e2e::scheduler_conformance::sharing;
-use e2e::waiting;
 use futures::{StreamExt as _, stream};
+use testbed::scheduler_conformance::batch::{self, Dispute, PRIORITIES};
+use testbed::scheduler_conformance::ignored_feature::{IGNORED_FEATURES, IgnoredFeature, KIND_FEATURES};
+use testbed::scheduler_conformance::kind_cluster::KindCluster;
+use testbed::scheduler_conformance::kinds::{KINDS, PATIENT, SHARED_VOLUMES};
+use testbed::scheduler_conformance::planner::{SimulatedPlanner, list};
+use testbed::scheduler_conformance::question::{self, Record};
+use testbed::scheduler_conformance::random_cluster::RandomCluster;
+use testbed::scheduler_conformance::rules::CLASSES;
+use testbed::scheduler_conformance::scheduler_env::SchedulerEnv;
+use testbed::scheduler_conformance::score::Score;
+use testbed::scheduler_conformance::seeded_rng::SeededRng;
+use testbed::scheduler_conformance::sharing;
+use testbed::waiting;
 use tokio::sync::Mutex;
 
 /// The clusters of this seed are known to contain every case, so only with it must each class have both answers and

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use conflict_retry::freshness::{Expectations, Watched, WatchedObject};
-use e2e::wait::eventually;
 use futures::StreamExt as _;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::reflector::ObjectRef;
@@ -17,6 +16,7 @@ use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher as watch_of};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use testbed::wait::eventually;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 

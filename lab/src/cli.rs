@@ -86,8 +86,8 @@ enum Command {
 /// Runs the command. Exit code 1: a claim did not hold; 2: a scenario could not be run.
 pub fn main() -> ExitCode {
     let done = (|| {
-        // This same binary, in another process, supervises the control plane; see `e2e::process_supervisor`.
-        if e2e::process_supervisor::serve_if_asked()? {
+        // This same binary, in another process, supervises the control plane; see `testbed::process_supervisor`.
+        if testbed::process_supervisor::serve_if_asked()? {
             return Ok(true);
         }
         let args = Args::parse();

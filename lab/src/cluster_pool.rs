@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::cluster::{Cluster, ClusterOptions, TestNamespace};
-use e2e::cluster_api;
-use e2e::control_plane::locate::BinarySource;
-use e2e::control_plane::pki::Identity;
-use e2e::operators::OperatorKind;
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::json;
+use testbed::cluster::{Cluster, ClusterOptions, TestNamespace};
+use testbed::cluster_api;
+use testbed::control_plane::locate::BinarySource;
+use testbed::control_plane::pki::Identity;
+use testbed::operators::OperatorKind;
+use testbed::wait::eventually;
 use tokio::sync::OnceCell;
 
 use crate::pool;
@@ -259,7 +259,7 @@ async fn complete_log(cluster: Option<&Arc<Cluster>>) -> Result<Option<PathBuf>>
     let configs = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(cluster.client().await?);
     configs.get_opt(&mark).await.context("the control plane does not answer any more")?;
     log.wait_for(end, SERVED, "the audit log is complete", |events| {
-        let is_mark = |event: &e2e::audit::Event| event.object.as_ref().is_some_and(|of| of.name == mark);
+        let is_mark = |event: &testbed::audit::Event| event.object.as_ref().is_some_and(|of| of.name == mark);
         events.iter().any(is_mark).then_some(())
     })
     .await?;

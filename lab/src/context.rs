@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use e2e::cluster::Cluster;
 use kube::api::PostParams;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use testbed::cluster::Cluster;
 use tokio::time::Instant;
 
 use crate::cost::StrategyCost;

@@ -2,9 +2,9 @@
 //! server's own memory of changes is limited.
 
 use anyhow::{Context as _, Result};
-use e2e::cluster::Cluster;
 use kube::{Client, Config};
 use serde_json::{Value, json};
+use testbed::cluster::Cluster;
 
 /// Lets both forget every version before `newest` at once: etcd is told to compact, and the API server is started again.
 ///

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use e2e::audit::{Event, Follower};
-use e2e::cluster::Cluster;
 use serde::Serialize;
+use testbed::audit::{Event, Follower};
+use testbed::cluster::Cluster;
 use tokio::time::Instant;
 
 use crate::cluster_pool::ClusterPool;

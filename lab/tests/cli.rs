@@ -7,13 +7,13 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::wait::eventually;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// Time limit of any step on a busy machine.
@@ -38,10 +38,10 @@ fn stderr(output: &Output) -> String {
 async fn users_cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     static LOCK: Mutex<()> = Mutex::const_new(());
-    e2e::process_supervisor::served_by(Path::new(env!("CARGO_BIN_EXE_lab")));
+    testbed::process_supervisor::served_by(Path::new(env!("CARGO_BIN_EXE_lab")));
     let options = ClusterOptions { scheduler: false, kwok: false, ..ClusterOptions::private() };
     let cluster = CLUSTER.get_or_try_init(|| Cluster::start(options)).await.unwrap();
-    (cluster, e2e::waiting::for_others(LOCK.lock()).await)
+    (cluster, testbed::waiting::for_others(LOCK.lock()).await)
 }
 
 fn path(path: &Path) -> &str {

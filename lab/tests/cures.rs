@@ -5,8 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{ListParams, WatchParams};
@@ -16,6 +14,8 @@ use lab::cures::task::{TASKS, Task};
 use lab::cures::{Form, Language, play, regions};
 use lab::forgetting::forget_versions_before;
 use libtest_mimic::{Arguments, Trial};
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::wait::eventually;
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
@@ -23,7 +23,7 @@ use tokio::sync::OnceCell;
 const AT_ONCE: usize = 4;
 
 fn main() -> Result<ExitCode> {
-    if e2e::process_supervisor::serve_if_asked()? {
+    if testbed::process_supervisor::serve_if_asked()? {
         return Ok(ExitCode::SUCCESS);
     }
     let mut arguments = Arguments::from_args();

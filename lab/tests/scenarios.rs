@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::Runtime;
 
 fn main() -> Result<ExitCode> {
-    if e2e::process_supervisor::serve_if_asked()? {
+    if testbed::process_supervisor::serve_if_asked()? {
         return Ok(ExitCode::SUCCESS);
     }
     let mut arguments = Arguments::from_args();

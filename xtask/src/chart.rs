@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, bail, ensure};
-use e2e::control_plane::toolbox::{Tool, Toolbox};
+use toolbox::tools::{Tool, Toolbox};
 
 use crate::workspace;
 

@@ -1,108 +1,79 @@
-//! `cargo xtask dev`: a control plane that keeps running between commands, with the chart installed, for daily work.
+//! The tasks that need a cluster or the operators' code. Another program (`dev/`) does them, so that this one is built without a
+//! client of Kubernetes: what stands here is how it is run.
 
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
-use anyhow::{Context as _, bail};
-use clap::Subcommand;
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::toolbox::target_directory;
-use e2e::kind::Kind;
-use e2e::played_kubelets::PlayedKubelets;
-use e2e::tandem::Release;
-use images::programs::Build;
+use anyhow::{Context as _, Error, ensure};
+use toolbox::programs;
 
 use crate::workspace;
 
-/// A control plane that keeps running between commands.
+// Without a text of its own: in the list of tasks, each has another.
 #[derive(clap::Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// Keep the state in this directory instead of `target/dev`: each directory has a control plane of its own
-    #[arg(long, global = true, value_name = "DIRECTORY")]
-    directory: Option<PathBuf>,
-
-    #[command(subcommand)]
-    command: Command,
+    /// The flags of the task
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FLAGS")]
+    rest: Vec<OsString>,
 }
 
-#[derive(Subcommand)]
-enum Command {
-    /// Start it, with the chart installed and no operator running
-    Up {
-        /// A kind cluster instead, with real kubelets and the images of both operators, until Ctrl-C; Linux and root only
-        #[arg(long)]
-        kind: bool,
-    },
-    /// End it and remove its files
-    Down,
-    /// Report whether it runs, and where
-    Status,
+/// Becomes the program that does the task: a Ctrl-C reaches it alone.
+pub(crate) fn run(task: &str, args: Args) -> anyhow::Result<()> {
+    let Args { rest } = args;
+    Err(Error::from(command(task, rest).exec()).context("cannot run cargo"))
 }
 
-pub(crate) async fn run(Args { directory, command }: Args) -> anyhow::Result<()> {
-    let again = directory.as_ref().map(|given| format!(" --directory {}", given.display()));
-    let directory = directory.unwrap_or_else(|| workspace::root().join("target").join("dev"));
-    match command {
-        Command::Up { kind: false } => up(&directory, &again.unwrap_or_default()).await,
-        Command::Up { kind: true } => up_kind().await,
-        Command::Down => {
-            let ended = Cluster::stop_detached(&directory)?;
-            println!(
-                "{}",
-                if ended { "the control plane has ended" } else { "no control plane was running" }
-            );
-            Ok(())
-        }
-        Command::Status => {
-            match Cluster::detached(&directory)? {
-                Some(running) => {
-                    println!("kubeconfig  {}", running.kubeconfig.display());
-                    for (program, pid) in running.pids {
-                        println!("{pid:>10}  {program}");
-                    }
-                }
-                None => println!("no control plane is running; start one with `cargo xtask dev up`"),
-            }
-            Ok(())
-        }
-    }
-}
-
-/// `again` are the arguments that other commands about this control plane need.
-async fn up(directory: &Path, again: &str) -> anyhow::Result<()> {
-    let running = Cluster::start_detached(directory, ClusterOptions::private()).await?;
-    let cluster = Cluster::attach(directory)?;
-    Release::install(&cluster, "tandem-system", &[])
-        .await
-        .context("the control plane runs, but the chart is refused")?;
-    let kubeconfig = running.kubeconfig.display();
-    println!("the control plane runs, and the chart is installed without operators. Next:");
-    println!("  export KUBECONFIG={kubeconfig}");
-    println!("  cargo run -p nodepool-operator -- run --leader-elect=false --admin-address=127.0.0.1:8081");
-    println!("  cargo run -p autoscaler-operator -- run --leader-elect=false --admin-address=127.0.0.1:8082");
-    println!("  kubectl apply -f e2e/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
-    println!("  cargo xtask dev down{again}");
+/// Checks that the pages of `docs/reference` are what would be written.
+pub(crate) fn check_reference() -> anyhow::Result<()> {
+    let status = command("reference", ["--check"]).status().context("cannot run cargo")?;
+    ensure!(status.success(), "a page of docs/reference is not what the sources generate");
     Ok(())
 }
 
-/// In the foreground: a kind cluster has no process that could go on by itself.
-async fn up_kind() -> anyhow::Result<()> {
-    if let Some(why) = e2e::kind::unavailable() {
-        bail!("there can be no kind cluster here: {why}");
+/// Builds what the tests need besides the test programs: `program` is what [`built`] returns.
+pub(crate) async fn prepare(program: &OsStr) -> anyhow::Result<()> {
+    let mut command = tokio::process::Command::new(program);
+    let status = command.arg("prepare").kill_on_drop(true).status().await;
+    let status = status.with_context(|| format!("cannot run {}", program.display()))?;
+    ensure!(status.success(), "what the tests need cannot be built");
+    Ok(())
+}
+
+/// The program, built.
+pub(crate) async fn built() -> anyhow::Result<OsString> {
+    let directory = programs::build("the tasks on clusters", &["--package", "tandem-dev"]).await?;
+    Ok(directory.join("tandem-dev").into_os_string())
+}
+
+/// Runs in the user's directory, so that a relative path among the arguments is the user's.
+fn command(task: &str, rest: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = workspace::cargo();
+    command
+        .args(["run", "--quiet", "--manifest-path"])
+        .arg(workspace::root().join("dev").join("Cargo.toml"))
+        .args(["--", task])
+        .args(rest);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use clap::Parser as _;
+
+    use crate::{Args, Task};
+
+    #[test]
+    fn all_flags_of_a_task_are_handed_on() {
+        let none: &[&str] = &[];
+        for flags in [none, &["--json"], &["--help"], &["up", "--directory", "a"]] {
+            let line = ["xtask", "dev"].iter().chain(flags);
+            let Task::Dev(args) = Args::try_parse_from(line).unwrap().task else { panic!("not dev") };
+            let expected: Vec<OsString> = flags.iter().map(OsString::from).collect();
+            assert_eq!(args.rest, expected);
+        }
     }
-    let (root, target) = (workspace::root(), target_directory());
-    let build = tokio::task::spawn_blocking(move || {
-        images::programs::build(Build::for_tests(workspace::cargo(), &root, &target))
-    });
-    let images = build.await??;
-    let kind = Kind::start().await?;
-    for image in images {
-        kind.load(&image.archive).await?;
-    }
-    let _kubelets = PlayedKubelets::start(kind.kubeconfig()).await?;
-    println!("a kind cluster runs until Ctrl-C, and has the images of both operators. In another terminal:");
-    println!("  export KUBECONFIG={}", kind.kubeconfig().display());
-    println!("  helm install tandem charts/tandem --namespace tandem-system --create-namespace --wait");
-    println!("  kubectl apply -f e2e/manifests/demo.yaml && kubectl scale deployment/web --replicas=8");
-    println!("or, before there is a release: cargo e2e --kubeconfig {}", kind.kubeconfig().display());
-    tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")
 }

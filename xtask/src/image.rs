@@ -22,7 +22,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let Args { directory, debug } = args;
-    let target = e2e::control_plane::toolbox::target_directory();
+    let target = workspace::target_directory();
     let directory = directory.unwrap_or_else(|| target.join("images"));
     // The user's directory, and not the one in which Cargo would build.
     let directory = std::path::absolute(&directory).context("no current directory")?;

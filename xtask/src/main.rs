@@ -1,31 +1,24 @@
-//! The task runner: generators, checks, the demo and a development cluster. `cargo xtask --help` lists the tasks; the
-//! aliases in `.cargo/config.toml` shorten the common ones.
+//! The task runner: generators and checks; what needs a cluster it hands on to `dev/`. `cargo xtask --help` lists the tasks;
+//! the aliases in `.cargo/config.toml` shorten the common ones.
 
 mod api;
 mod bench;
 mod chart;
 mod crds;
-mod demo;
 mod deny;
 mod dependencies;
 mod dev;
-mod e2e_suite;
 mod features;
 mod functions;
-mod group;
 mod guide;
 mod image;
 mod links;
 mod modules;
 mod named_tests;
-mod ordinary_kind;
 mod package;
 mod product;
 mod purity;
-mod reference;
 mod release;
-mod reports;
-mod soak;
 mod spdx;
 mod style;
 mod suites;
@@ -35,10 +28,10 @@ mod type_names;
 mod words;
 mod workspace;
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use toolbox::arguments;
 
 /// Tandem's task runner.
 #[derive(Parser)]
@@ -75,11 +68,7 @@ enum Task {
         check: bool,
     },
     /// Write the pages of docs/reference: fields, conditions, metrics and events.
-    Reference {
-        /// Write nothing; fail when a page is not what would be written.
-        #[arg(long)]
-        check: bool,
-    },
+    Reference(dev::Args),
     /// What CI checks beside the tests: generated files, sizes, purity of the planners, circles of modules, words,
     /// dependencies, the features of `conflict-retry`, the chart.
     Check,
@@ -109,31 +98,25 @@ enum Task {
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
     Package,
     Bench(bench::Args),
-    Demo(demo::Args),
-    E2e(e2e_suite::Args),
+    /// The whole system on a real control plane: pending pods, more nodes, fewer nodes, and what every write cost.
+    Demo(dev::Args),
+    /// The tests of the installed chart, with the operators as Pods: on a kind cluster that is made for them and deleted afterwards,
+    /// or on a cluster of yours.
+    E2e(dev::Args),
     Image(image::Args),
     Release(release::Args),
-    Reports(reports::Args),
-    Soak(soak::Args),
+    /// The planner against inputs that were made from public bug reports, each with what is right.
+    Reports(dev::Args),
+    /// Hundreds of simulated nodes are filled, rolled, repaired and emptied on a real control plane, and the API server's audit log
+    /// is held against what the pool and the budgets of its pods allow.
+    Soak(dev::Args),
+    /// A control plane that keeps running between commands.
     Dev(dev::Args),
 }
 
 fn main() -> anyhow::Result<()> {
-    // This same binary, in another process, supervises what the demo starts; see `e2e::process_supervisor`.
-    if e2e::process_supervisor::serve_if_asked()? {
-        return Ok(());
-    }
-    let task = Args::parse_from(arguments(std::env::args_os())).task;
+    let task = Args::parse_from(arguments::of_task(std::env::args_os())).task;
     tokio::runtime::Runtime::new()?.block_on(run(task))
-}
-
-/// The arguments without the `--` that `cargo demo -- --flag` leaves between the task and its flags.
-fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = given.collect();
-    if arguments.get(2).is_some_and(|argument| argument == "--") {
-        arguments.remove(2);
-    }
-    arguments
 }
 
 async fn run(task: Task) -> anyhow::Result<()> {
@@ -141,13 +124,13 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Crds { check } => crds::run(check),
         Task::Chart { check } => chart::run(check).await,
         Task::Table { check } => tidy::table(check),
-        Task::Reference { check } => reference::run(check),
+        Task::Reference(args) => dev::run("reference", args),
         Task::Guide { check } => guide::run(check),
         Task::Api { check } => api::run(check),
         Task::Check => {
             crds::run(true)?;
             tidy::table(true)?;
-            reference::run(true)?;
+            dev::check_reference()?;
             println!("generated files are what the sources generate");
             guide::run(true)?;
             println!("the guides' transcripts are what is printed");
@@ -171,25 +154,12 @@ async fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Deny => deny::run(),
         Task::Features => features::run(),
-        Task::Demo(args) => demo::run(args).await,
-        Task::E2e(args) => e2e_suite::run(args).await,
+        Task::Demo(args) => dev::run("demo", args),
+        Task::E2e(args) => dev::run("e2e", args),
         Task::Image(args) => image::run(args),
         Task::Release(args) => release::run(args).await,
-        Task::Reports(args) => reports::run(args),
-        Task::Soak(args) => soak::run(args).await,
-        Task::Dev(args) => dev::run(args).await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_may_stand_behind_two_dashes_or_not() {
-        for line in [&["xtask", "demo", "--", "--json"][..], &["xtask", "demo", "--json"]] {
-            let arguments = arguments(line.iter().map(OsString::from));
-            let Task::Demo(_) = Args::try_parse_from(arguments).unwrap().task else { panic!("no demo") };
-        }
+        Task::Reports(args) => dev::run("reports", args),
+        Task::Soak(args) => dev::run("soak", args),
+        Task::Dev(args) => dev::run("dev", args),
     }
 }

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
-use e2e::control_plane::toolbox::{Tool, Toolbox, target_directory};
 use images::WrittenImage;
 use images::layout::{Entry, compress, digest, pack};
 use images::programs::{Build, Profile, about, build};
 use jiff::Timestamp;
+use toolbox::tools::{Tool, Toolbox};
+use toolbox::workspace::target_directory;
 
 use crate::workspace;
 

@@ -33,6 +33,11 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("machine-providers", &["node-lifecycle", "shared-crds", "shared-runtime"]),
     ("nodepool-operator", &["machine-providers", "node-lifecycle", "shared-crds", "shared-runtime"]),
     ("autoscaler-operator", &["planner", "shared-crds", "shared-runtime", "simulator"]),
+    ("images", &[]),
+    ("toolbox", &[]),
+    ("testbed", &["shared-crds", "toolbox"]),
+    // The task runner is built without a cluster and without an operator; `dev` has what needs them.
+    ("xtask", &["images", "shared-crds", "toolbox"]),
 ];
 
 /// The same for tests only.

@@ -143,7 +143,7 @@ mod tests {
         for file in ["docs/guides/a.md", "charts/tandem/README.md", "first-aid/cases.toml"] {
             assert_eq!(of(file, text), [format!("{file}:3: \"sick\": unhealthy")]);
         }
-        for file in ["lab/src/a.rs", "e2e/src/a.rs", "docs/notes/a.md"] {
+        for file in ["lab/src/a.rs", "testbed/src/a.rs", "docs/notes/a.md"] {
             assert_eq!(of(file, text), [""; 0]);
         }
         assert_eq!(of(CODE, "// Arrivals of a sickle, at some body.\n"), [""; 0]);

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::control_plane::go::inform;
-use e2e::wait::eventually;
 use futures::{TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -13,6 +11,8 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use shared_crds::NodePool;
+use testbed::wait::eventually;
+use toolbox::messages::inform;
 
 use super::objects::{self, Kind, NAME, NAMESPACE};
 use crate::filling::{

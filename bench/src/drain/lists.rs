@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use e2e::cluster::Cluster;
+use testbed::cluster::Cluster;
 
 /// What a line about such a list has in it. The events as the harness parses them leave lists out, which name no object.
 const PARTS: [&str; 5] =

@@ -13,19 +13,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::cluster::Cluster;
-use e2e::control_plane::go::inform;
-use e2e::memory::{self, Field};
-use e2e::operators::{OperatorKind, OperatorProcess};
-use e2e::tandem::Release;
-use e2e::wait::eventually;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::DeleteParams;
 use lists::Lists;
 use objects::{Kind, NAME, NAMESPACE};
 use row::{Phase, Row};
+use testbed::cluster::Cluster;
+use testbed::memory::{self, Field};
+use testbed::operators::{OperatorKind, OperatorProcess};
+use testbed::tandem::Release;
+use testbed::wait::eventually;
 use tokio::time::Instant;
+use toolbox::messages::inform;
 
 use crate::filling::{self, namespaced};
 use crate::numbers::rounded;

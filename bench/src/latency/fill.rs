@@ -1,8 +1,6 @@
 //! Creates the large cluster: pools, whose nodes the `NodePool` operator creates, and pods on them.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::control_plane::go::inform;
-use e2e::wait::eventually;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
@@ -12,6 +10,8 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use shared_crds::{NodePool, NodePoolAutoscaler};
+use testbed::wait::eventually;
+use toolbox::messages::inform;
 
 use super::deal::{Deal, SPREAD};
 use super::objects::{NAMESPACE, Owner, TEAMS, ZONES, autoscaler, daemon_set, pool};

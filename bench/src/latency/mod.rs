@@ -15,16 +15,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use deal::Deal;
-use e2e::cluster::Cluster;
-use e2e::control_plane::go::inform;
-use e2e::memory::{self, Field};
-use e2e::operators::{OperatorKind, OperatorProcess};
-use e2e::tandem::{Release, RunningOperators};
-use e2e::wait::eventually;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use row::{BAR_MIB, Memory, Row};
 use sample::{Sample, Sampler};
+use testbed::cluster::Cluster;
+use testbed::memory::{self, Field};
+use testbed::operators::{OperatorKind, OperatorProcess};
+use testbed::tandem::{Release, RunningOperators};
+use testbed::wait::eventually;
+use toolbox::messages::inform;
 
 use crate::filling;
 use crate::numbers::rounded;

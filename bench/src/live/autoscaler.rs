@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::Cluster;
-use e2e::karpenter;
-use e2e::memory::{self, Field};
-use e2e::operators::{OperatorKind, OperatorProcess};
-use e2e::tandem::{Release, RunningOperators};
 use serde_json::{Value, json};
+use testbed::cluster::Cluster;
+use testbed::karpenter;
+use testbed::memory::{self, Field};
+use testbed::operators::{OperatorKind, OperatorProcess};
+use testbed::tandem::{Release, RunningOperators};
 
 use super::objects::{self, NAME};
 use crate::cpu;

@@ -15,11 +15,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use autoscaler::{Autoscaler, Installed};
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::go::inform;
-use e2e::karpenter;
 use round::{Round, Setting};
 use row::Report;
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::karpenter;
+use toolbox::messages::inform;
 
 use crate::page;
 

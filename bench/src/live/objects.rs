@@ -1,11 +1,11 @@
 //! The objects of a round: the same pods for both autoscalers, and for each the pool that makes the same nodes.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::karpenter::{NODE_CLASS, REGISTRATION_SECONDS};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use shared_crds::quantity::Exact;
+use testbed::karpenter::{NODE_CLASS, REGISTRATION_SECONDS};
 
 /// The name of every object here.
 pub(crate) const NAME: &str = "live";

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use e2e::audit::{Event, ObjectKey};
 use serde::Serialize;
+use testbed::audit::{Event, ObjectKey};
 
 /// The counts of one autoscaler, whatever number of users it has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::AuditLog;
-use e2e::cluster::{Cluster, TestNamespace};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::json;
+use testbed::audit::AuditLog;
+use testbed::cluster::{Cluster, TestNamespace};
 use tokio::time::Instant;
 
 use super::autoscaler::{Autoscaler, Installed, Running, nothing_is_left};

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::memory::{self, Field};
 use planner::{Observed, Planner, ScalingPlan, steps};
 use serde::{Deserialize, Serialize};
+use testbed::memory::{self, Field};
 
 use super::case::{self, Case, Mix, Work};
 use super::check;

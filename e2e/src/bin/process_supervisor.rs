@@ -1,7 +1,7 @@
-//! The supervisor as a separate binary, which Cargo builds with the end-to-end tests. Its code is in the library.
+//! The supervisor as a separate binary, which Cargo builds with the end-to-end tests. Its code is in `testbed`.
 
 fn main() -> anyhow::Result<()> {
-    if !e2e::process_supervisor::serve_if_asked()? {
+    if !testbed::process_supervisor::serve_if_asked()? {
         anyhow::bail!("this program is started by the end-to-end harness, not by hand");
     }
     Ok(())

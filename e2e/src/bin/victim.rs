@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use e2e::cluster::{Cluster, ClusterOptions};
+use testbed::cluster::{Cluster, ClusterOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{Event, ObjectKey};
-use e2e::cluster::Cluster;
-use e2e::control_plane::go::inform;
-use e2e::kind::Kind;
-use e2e::lost_update_check::LostUpdateCheck;
-use e2e::tandem::chart;
-use e2e::wait::{PATIENCE, eventually};
-use e2e::write_effects::WriteEffects;
 use jiff::Timestamp;
+use testbed::audit::{Event, ObjectKey};
+use testbed::cluster::Cluster;
+use testbed::kind::Kind;
+use testbed::lost_update_check::LostUpdateCheck;
+use testbed::tandem::chart;
+use testbed::wait::{PATIENCE, eventually};
+use testbed::write_effects::WriteEffects;
+use toolbox::messages::inform;
 
 use crate::begin;
 use crate::real_node::install_with_machines;

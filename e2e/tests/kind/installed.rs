@@ -1,12 +1,12 @@
 //! `helm install` as a user types it.
 
 use anyhow::ensure;
-use e2e::cluster::Cluster;
-use e2e::control_plane::toolbox::Tool;
-use e2e::operators::OperatorKind;
-use e2e::tandem::chart;
-use e2e::wait::{PATIENCE, eventually};
 use serde_json::Value;
+use testbed::cluster::Cluster;
+use testbed::operators::OperatorKind;
+use testbed::tandem::chart;
+use testbed::wait::{PATIENCE, eventually};
+use toolbox::tools::Tool;
 
 use crate::release::{
     NAMESPACE, POOL, UNINSTALL, install, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
@@ -190,4 +190,4 @@ async fn uninstall_says(cluster: &Cluster) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-const DEMO: &str = include_str!("../../manifests/demo.yaml");
+const DEMO: &str = include_str!("../../../testbed/manifests/demo.yaml");

@@ -11,11 +11,11 @@ mod real_node;
 mod release;
 mod upgraded;
 
-use e2e::cluster::Cluster;
-use e2e::control_plane::go::inform;
-use e2e::kind::{Kind, unavailable};
 use place::Place;
+use testbed::cluster::Cluster;
+use testbed::kind::{Kind, unavailable};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use toolbox::messages::inform;
 
 /// Set where these tests must not be skipped, as in CI.
 const REQUIRED: &str = "TANDEM_REQUIRE_KIND";
@@ -54,7 +54,7 @@ async fn begin() -> Option<Turn> {
         inform(&format!("NOT RUN: a test on a kind cluster: {why}"));
         return None;
     }
-    let alone = e2e::waiting::for_others(ALONE.lock()).await;
+    let alone = testbed::waiting::for_others(ALONE.lock()).await;
     let place = PLACE.get_or_try_init(Place::find).await.unwrap();
     let cluster = place.cluster().await.unwrap();
     release::clean(&cluster).await;

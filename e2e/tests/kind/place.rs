@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use e2e::cluster::Cluster;
-use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::target_directory;
-use e2e::kind::Kind;
-use e2e::played_kubelets::PlayedKubelets;
-use e2e::programs::cargo;
 use images::WrittenImage;
 use images::programs::{Build, build};
+use testbed::cluster::Cluster;
+use testbed::kind::Kind;
+use testbed::played_kubelets::PlayedKubelets;
+use toolbox::messages::inform;
+use toolbox::workspace::cargo;
+use toolbox::workspace::target_directory;
 
 /// The kubeconfig of the user's cluster; `cargo e2e --kubeconfig` sets it.
 const KUBECONFIG: &str = "TANDEM_E2E_KUBECONFIG";

@@ -1,8 +1,8 @@
 //! Images from a registry: by digest, and with a password.
 
-use e2e::cluster::Cluster;
-use e2e::kind::Registry;
-use e2e::tandem::chart;
+use testbed::cluster::Cluster;
+use testbed::kind::Registry;
+use testbed::tandem::chart;
 
 use crate::begin;
 use crate::release::{NAMESPACE, install_with, json, make_namespace, uninstall};
@@ -60,9 +60,10 @@ async fn secret(cluster: &Cluster, registry: &Registry) {
 
 /// What a kubelet says of a Pod whose image it may not pull.
 async fn refused(cluster: &Cluster) -> String {
-    let looked = e2e::wait::eventually(e2e::wait::PATIENCE, "a kubelet says why it cannot pull", || async {
-        let events = cluster.kubectl(&["get", "events", "--namespace", NAMESPACE]).await?;
-        Ok(events.lines().find(|line| line.contains("Failed to pull image")).map(str::to_owned))
-    });
+    let looked =
+        testbed::wait::eventually(testbed::wait::PATIENCE, "a kubelet says why it cannot pull", || async {
+            let events = cluster.kubectl(&["get", "events", "--namespace", NAMESPACE]).await?;
+            Ok(events.lines().find(|line| line.contains("Failed to pull image")).map(str::to_owned))
+        });
     looked.await.unwrap()
 }

@@ -1,10 +1,10 @@
 //! A node with a real kubelet, made because the Autoscaler decided so, by a program that the operator runs in its Pod.
 
 use anyhow::ensure;
-use e2e::cluster::Cluster;
-use e2e::kind::{Kind, MachineService};
-use e2e::tandem::chart;
-use e2e::wait::{PATIENCE, eventually};
+use testbed::cluster::Cluster;
+use testbed::kind::{Kind, MachineService};
+use testbed::tandem::chart;
+use testbed::wait::{PATIENCE, eventually};
 
 use crate::begin;
 use crate::release::{NAMESPACE, install_with, json, make_namespace, uninstall, what_runs};

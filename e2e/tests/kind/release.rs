@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::ensure;
-use e2e::cluster::Cluster;
-use e2e::control_plane::go::inform;
-use e2e::tandem::chart;
-use e2e::wait::{PATIENCE, eventually};
 use serde_json::Value;
+use testbed::cluster::Cluster;
+use testbed::tandem::chart;
+use testbed::wait::{PATIENCE, eventually};
+use toolbox::messages::inform;
 
 use crate::place::values;
 

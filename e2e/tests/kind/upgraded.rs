@@ -1,12 +1,12 @@
 //! Upgrades and rollbacks with a live pool.
 
 use anyhow::Context as _;
-use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::target_directory;
-use e2e::programs::cargo;
-use e2e::tandem::chart;
 use images::before;
 use serde_json::Value;
+use testbed::tandem::chart;
+use toolbox::messages::inform;
+use toolbox::workspace::cargo;
+use toolbox::workspace::target_directory;
 
 use crate::place::workspace;
 use crate::release::{

@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use e2e::admission_webhook::AdmissionWebhook;
-use e2e::cluster::Cluster;
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
+use testbed::admission_webhook::AdmissionWebhook;
+use testbed::cluster::Cluster;
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 use tokio::sync::watch;
 
 const NAME: &str = "slow.example.org";

@@ -7,16 +7,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::bail;
-use e2e::audit::Event;
-use e2e::concurrent_writer::ConcurrentWriter;
-use e2e::lost_update_check::LostUpdateCheck;
-use e2e::operators::OperatorKind;
-use e2e::request_costs::RequestCosts;
-use e2e::test_env::{EXITS, PATIENCE, TestEnv};
-use e2e::wait::eventually;
-use e2e::waiting;
-use e2e::write_effects::WriteEffects;
-use e2e::{guards, objects};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -24,6 +14,16 @@ use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 use shared_crds::ownership::{self, Owner};
+use testbed::audit::Event;
+use testbed::concurrent_writer::ConcurrentWriter;
+use testbed::lost_update_check::LostUpdateCheck;
+use testbed::operators::OperatorKind;
+use testbed::request_costs::RequestCosts;
+use testbed::test_env::{EXITS, PATIENCE, TestEnv};
+use testbed::wait::eventually;
+use testbed::waiting;
+use testbed::write_effects::WriteEffects;
+use testbed::{guards, objects};
 use tokio::sync::Mutex;
 
 /// Writes per second by the concurrent writer, in addition to those of both operators. A read and a write take some 10

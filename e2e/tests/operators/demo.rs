@@ -2,17 +2,17 @@
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_runs_to_its_end() {
-    let _turn = e2e::places::turn().await.unwrap();
-    let kubeconfig = std::env::var_os(e2e::control_plane::locate::KUBECONFIG_VARIABLE).map(Into::into);
-    let options = e2e::demo::DemoOptions {
-        provider: e2e::demo::Provider::Simulated,
+    let _turn = testbed::places::turn().await.unwrap();
+    let kubeconfig = std::env::var_os(testbed::control_plane::locate::KUBECONFIG_VARIABLE).map(Into::into);
+    let options = testbed::demo::DemoOptions {
+        provider: testbed::demo::Provider::Simulated,
         kubeconfig,
         write_strategy: "guarded".to_owned(),
         json: true,
         audit_log: None,
     };
     let own_control_plane = options.kubeconfig.is_none();
-    let costs = e2e::demo::run(options).await.unwrap();
+    let costs = testbed::demo::run(options).await.unwrap();
     assert_eq!(
         costs.is_some(),
         own_control_plane,

@@ -4,11 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::objects;
-use e2e::places::Places;
-use e2e::tandem::Release;
-use e2e::test_env::RELEASE_NAMESPACE;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -19,6 +14,11 @@ use shared_crds::NodePool;
 use shared_crds::conditions::ConditionType;
 use shared_crds::names::{MEMBER_LABEL, NODE_FINALIZER};
 use shared_crds::ownership::{self, Owner};
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::objects;
+use testbed::places::Places;
+use testbed::tandem::Release;
+use testbed::test_env::RELEASE_NAMESPACE;
 
 /// Their own control plane: what is written here is not for operators to act on.
 static PLACES: Places = Places::new(1, ClusterOptions::private);
@@ -62,7 +62,7 @@ async fn install(cluster: &Cluster) {
     let nodes: Api<Node> = Api::all(client);
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "nobodys"}})).unwrap();
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    e2e::wait::eventually(e2e::test_env::PATIENCE, "the policies are in force", || async {
+    testbed::wait::eventually(testbed::test_env::PATIENCE, "the policies are in force", || async {
         let refused = verdict(nodes.create(&dry, &node).await) == Verdict::Refused;
         Ok(refused.then_some(()))
     })

@@ -4,15 +4,15 @@
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use anyhow::{Context as _, Result, bail};
-use e2e::cluster::ClusterOptions;
-use e2e::external_metrics::{self, MetricsServer};
-use e2e::objects;
-use e2e::places::Places;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{Patch, PatchParams};
 use shared_crds::NodePool;
+use testbed::cluster::ClusterOptions;
+use testbed::external_metrics::{self, MetricsServer};
+use testbed::objects;
+use testbed::places::Places;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 /// One control plane, because the replacement for a metrics adapter stays registered with it: while it is not running,
 /// no namespace can be deleted there. Its `HorizontalPodAutoscaler` syncs every second.

@@ -5,12 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::objects;
-use e2e::places::Places;
-use e2e::tandem::{Release, chart};
-use e2e::test_env::{PATIENCE, RELEASE_NAMESPACE};
-use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
@@ -21,6 +15,12 @@ use kube::{Api, Client};
 use serde_json::json;
 use shared_crds::ownership::{self, Owner, Rule};
 use shared_crds::{NodePool, NodePoolAutoscaler, names};
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::objects;
+use testbed::places::Places;
+use testbed::tandem::{Release, chart};
+use testbed::test_env::{PATIENCE, RELEASE_NAMESPACE};
+use testbed::wait::eventually;
 
 /// Their own control plane: the pools that they leave, without a running operator, would be work for the operators of
 /// other tests.

@@ -8,10 +8,6 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::bail;
 use conflict_retry::RetryPolicy;
-use e2e::cluster::Cluster;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
-use e2e::{objects, tandem};
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -23,6 +19,10 @@ use shared_crds::ownership::Owner;
 use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::clock::Clock;
 use shared_runtime::write::{DeleteOutcome, ScaleDecision, WriteStrategy, Writer, unobserved};
+use testbed::cluster::Cluster;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
+use testbed::{objects, tandem};
 
 const STRATEGIES: [WriteStrategy; 4] =
     [WriteStrategy::Lazy, WriteStrategy::Retry, WriteStrategy::Patch, WriteStrategy::Guarded];

@@ -1,5 +1,5 @@
 //! Tests that mostly wait: for nodes to be created and removed, for leases, for timeouts. Cargo runs one test binary
-//! after the other, so they are one binary, and wait in parallel ([`e2e::places`]).
+//! after the other, so they are one binary, and wait in parallel ([`testbed::places`]).
 //!
 //! CPU-bound tests, and tests of the harness's processes, are in separate binaries.
 

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
-use e2e::objects;
-use e2e::test_env::TestEnv;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -12,6 +10,8 @@ use shared_crds::NodePool;
 use shared_crds::names::{
     MEMBER_LABEL, MEMBER_NAMESPACE_LABEL, NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, member_labels,
 };
+use testbed::objects;
+use testbed::test_env::TestEnv;
 
 /// The client of a kubelet, as the API server's authorizer and admission know it.
 async fn kubelet(env: &TestEnv, node: &str) -> Client {

@@ -1,9 +1,9 @@
 //! Operators have the memory that the chart gives them, and no more.
 
-use e2e::operators::OperatorKind;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
-use e2e::{objects, tandem};
+use testbed::operators::OperatorKind;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
+use testbed::{objects, tandem};
 
 /// Less than a process that speaks TLS needs.
 const LITTLE: [&str; 2] =

@@ -4,15 +4,15 @@
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use anyhow::{Result, ensure};
-use e2e::cluster::ClusterOptions;
-use e2e::objects;
-use e2e::places::Places;
-use e2e::test_env::{PATIENCE, TestEnv, is_ready};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
+use testbed::cluster::ClusterOptions;
+use testbed::objects;
+use testbed::places::Places;
+use testbed::test_env::{PATIENCE, TestEnv, is_ready};
+use testbed::wait::eventually;
 
 /// Control planes on which a node that loses its label has no kubelet any more, and is found to be unreachable soon: it
 /// misses its Lease, which is renewed every two seconds, for ten.

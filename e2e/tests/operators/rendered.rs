@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use e2e::cluster::Cluster;
-use e2e::prometheus_operator;
-use e2e::tandem::{Release, chart};
-use e2e::test_env::RELEASE_NAMESPACE;
 use serde::Deserialize;
+use testbed::cluster::Cluster;
+use testbed::prometheus_operator;
+use testbed::tandem::{Release, chart};
+use testbed::test_env::RELEASE_NAMESPACE;
 
 use super::install::PLACES;
 

@@ -8,16 +8,16 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use e2e::control_plane::toolbox::{Tool, Toolbox};
-use e2e::operators::OperatorKind;
-use e2e::tandem::{self, chart};
-use e2e::wait::PATIENCE;
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testbed::operators::OperatorKind;
+use testbed::tandem::{self, chart};
+use testbed::wait::PATIENCE;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
+use toolbox::tools::{Tool, Toolbox};
 
 /// The last check at startup: an operator that gets this far has accepted everything else.
 const NO_KUBECONFIG: &str = "cannot read the kubeconfig no/such/file";

@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use e2e::cluster::{Cluster, TestNamespace};
-use e2e::wait::eventually;
-use e2e::{objects, tandem};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
+use testbed::cluster::{Cluster, TestNamespace};
+use testbed::wait::eventually;
+use testbed::{objects, tandem};
 
 async fn cluster() -> &'static Cluster {
     tandem::definitions_only().await.unwrap()

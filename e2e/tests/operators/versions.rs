@@ -10,8 +10,6 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use conflict_retry::freshness::{Expectations, Version, Watched};
 use conflict_retry::{AttemptEvent, Class, Observer, Operation, Outcome, ReadSource, UpdateDecision};
-use e2e::cluster::{Cluster, TestNamespace};
-use e2e::{objects, tandem};
 use futures::StreamExt as _;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -19,6 +17,8 @@ use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
+use testbed::cluster::{Cluster, TestNamespace};
+use testbed::{objects, tandem};
 
 async fn cluster() -> &'static Cluster {
     tandem::definitions_only().await.unwrap()

@@ -3,18 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use anyhow::ensure;
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::objects;
-use e2e::places::Places;
-use e2e::tandem::Release;
-use e2e::test_env::{PATIENCE, RELEASE_NAMESPACE};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use shared_crds::names::{NODEPOOL_NAMESPACE_LABEL, POOL_FINALIZER};
 use shared_crds::{NodePool, NodePoolAutoscaler};
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::objects;
+use testbed::places::Places;
+use testbed::tandem::Release;
+use testbed::test_env::{PATIENCE, RELEASE_NAMESPACE};
+use testbed::wait::eventually;
 
 /// Their own control plane: a namespace that does not end would stay for other tests.
 static PLACES: Places = Places::new(1, ClusterOptions::private);

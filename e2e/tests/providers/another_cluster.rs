@@ -3,12 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use anyhow::{Result, ensure};
-use e2e::machines::{Machines, PROGRAM};
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 use shared_crds::NodePool;
+use testbed::machines::{Machines, PROGRAM};
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::exec::{begin, pool_of};
 

@@ -5,10 +5,6 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::machines::{Machines, PROGRAM, host_name};
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
@@ -16,6 +12,10 @@ use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{ExecProvider, NodeTaint, ProviderSpec, TaintEffect};
+use testbed::machines::{Machines, PROGRAM, host_name};
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 /// Both operators, and machines whose kubelets run.
 pub(super) async fn begin(prefix: &str) -> (TestEnv, Machines) {

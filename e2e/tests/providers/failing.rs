@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use e2e::machines::PROGRAM;
-use e2e::objects;
-use e2e::test_env::{PATIENCE, is_ready};
-use e2e::wait::eventually;
 use shared_crds::names::MACHINE_LABEL;
+use testbed::machines::PROGRAM;
+use testbed::objects;
+use testbed::test_env::{PATIENCE, is_ready};
+use testbed::wait::eventually;
 
 use super::exec::{begin, end, pool_of};
 

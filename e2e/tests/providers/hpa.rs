@@ -3,16 +3,16 @@
 #![expect(clippy::panic, reason = "a test says so by panicking")]
 
 use anyhow::{Result, ensure};
-use e2e::cluster::ClusterOptions;
-use e2e::external_metrics::{self, MetricsServer};
-use e2e::karpenter::{self, NODE_CLASS};
-use e2e::machines::{Machines, PROGRAM};
-use e2e::places::Places;
-use e2e::test_env::{TestEnv, is_ready};
-use e2e::wait::{PATIENCE, eventually};
-use e2e::{cluster_api, objects};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::DeleteParams;
+use testbed::cluster::ClusterOptions;
+use testbed::external_metrics::{self, MetricsServer};
+use testbed::karpenter::{self, NODE_CLASS};
+use testbed::machines::{Machines, PROGRAM};
+use testbed::places::Places;
+use testbed::test_env::{TestEnv, is_ready};
+use testbed::wait::{PATIENCE, eventually};
+use testbed::{cluster_api, objects};
 
 /// The pools, by their providers.
 const POOLS: [&str; 4] = ["simulated", "exec", "karpenter", "cluster-api"];
@@ -24,7 +24,12 @@ static PLACES: Places = Places::one_beside(|| ClusterOptions {
 });
 
 /// Waits until each pool has this many nodes, all Ready, and `managedFields` names these writers of its replicas.
-async fn have(env: &TestEnv, programs: &[&e2e::operators::OperatorProcess], wanted: usize, writers: &[&str]) {
+async fn have(
+    env: &TestEnv,
+    programs: &[&testbed::operators::OperatorProcess],
+    wanted: usize,
+    writers: &[&str],
+) {
     for name in POOLS {
         let what = format!("the pool {name} has {wanted} nodes, and replicas {writers:?}");
         let there = eventually(PATIENCE, &what, async || {

@@ -3,17 +3,17 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
 use anyhow::{Result, bail, ensure};
-use e2e::karpenter::{self, NODE_CLASS, WITH_KARPENTER};
-use e2e::objects;
-use e2e::operators::OperatorProcess;
-use e2e::test_env::TestEnv;
-use e2e::wait::{PATIENCE, eventually};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, NODE_FINALIZER, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference, ProviderSpec};
+use testbed::karpenter::{self, NODE_CLASS, WITH_KARPENTER};
+use testbed::objects;
+use testbed::operators::OperatorProcess;
+use testbed::test_env::TestEnv;
+use testbed::wait::{PATIENCE, eventually};
 
 /// Both operators, and Karpenter.
 async fn begin(prefix: &str) -> (TestEnv, OperatorProcess) {
@@ -73,7 +73,7 @@ async fn wait_for<T>(
 async fn has(env: &TestEnv, karpenter: &OperatorProcess, pool: &str, wanted: usize) -> Vec<Node> {
     wait_for(env, karpenter, &format!("{pool} has {wanted} nodes"), async || {
         let (nodes, claims) = (env.nodes(pool).await?, claim_names(env).await?);
-        let ready = nodes.iter().filter(|node| e2e::test_env::is_ready(node)).count();
+        let ready = nodes.iter().filter(|node| testbed::test_env::is_ready(node)).count();
         let status = env.pool(pool).await?.status.unwrap_or_default();
         let counts = (nodes.len(), ready, claims.len(), status.ready_replicas.unwrap_or(0));
         ensure!(counts == (wanted, wanted, wanted, i32::try_from(wanted)?), "{counts:?}: {claims:?}");

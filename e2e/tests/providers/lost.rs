@@ -5,9 +5,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::machines::{Machines, PROGRAM};
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -16,6 +13,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use shared_crds::names::MACHINE_LABEL;
+use testbed::machines::{Machines, PROGRAM};
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::exec::{begin, end, pool_of};
 

@@ -3,11 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
 use anyhow::{Result, bail, ensure};
-use e2e::control_plane::go::inform;
-use e2e::objects;
-use e2e::real_nodes::{IMAGE, PROGRAM, REAL, RealNodes, unavailable};
-use e2e::test_env::TestEnv;
-use e2e::wait::{PATIENCE, eventually};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
@@ -15,6 +10,11 @@ use kube::api::ListParams;
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::{ExecProvider, ProviderSpec};
+use testbed::objects;
+use testbed::real_nodes::{IMAGE, PROGRAM, REAL, RealNodes, unavailable};
+use testbed::test_env::TestEnv;
+use testbed::wait::{PATIENCE, eventually};
+use toolbox::messages::inform;
 
 /// The grace period of a pod, which its kubelet waits for: busybox's web server does not react to a signal.
 const GRACE: i64 = 3;

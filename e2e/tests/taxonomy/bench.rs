@@ -10,8 +10,6 @@ use conflict_retry::{
     AttemptEvent, Class, DeleteOutcome, EvictOutcome, FinishedEvent, Observer, Outcome, RetryPolicy,
     ScaleDecision, ScaleView, Source, UpdateDecision, Verb, Writable, WriteError, WriteOptions,
 };
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::{objects, tandem};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -20,6 +18,8 @@ use kube::core::subresource::Scale;
 use kube::{Api, Client, Config, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::{objects, tandem};
 
 /// How long a change that the API server gets from a watch may take to become effective.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

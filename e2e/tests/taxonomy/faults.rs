@@ -6,10 +6,6 @@ use std::time::Duration;
 
 use anyhow::bail;
 use conflict_retry::{Class, Outcome, RetryPolicy, Subresource, UpdateDecision, Verb, WriteOptions};
-use e2e::control_plane::ports::free_port;
-use e2e::frozen::FrozenProcess;
-use e2e::lossy_proxy::{Loss, LossyProxy};
-use e2e::wait::eventually;
 use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
@@ -24,6 +20,10 @@ use kube::api::{
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
+use testbed::control_plane::ports::free_port;
+use testbed::frozen::FrozenProcess;
+use testbed::lossy_proxy::{Loss, LossyProxy};
+use testbed::wait::eventually;
 
 use crate::bench::{
     AGENT, Bench, Counts, Ending, FUTURE, GIVEN_UP, NAMESPACE, PATIENCE, SERVER_TIMEOUT, Table, applied,

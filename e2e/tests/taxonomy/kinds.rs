@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use conflict_retry::{ScaleView, Source, Subresource, UpdateDecision, Writable, WriteOptions};
-use e2e::{objects, tandem};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
+use testbed::{objects, tandem};
 
 use crate::bench::{Counts, Ending, cached, grow, to, typed};
 

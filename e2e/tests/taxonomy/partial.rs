@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use conflict_retry::{Outcome, WriteOptions, update};
-use e2e::{objects, tandem};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{NamespaceResourceScope, ObjectMeta};
 use kube::{Api, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use testbed::{objects, tandem};
 
 use crate::bench::Counts;
 

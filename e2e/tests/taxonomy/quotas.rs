@@ -3,13 +3,13 @@
 
 use anyhow::bail;
 use conflict_retry::{Class, Verb};
-use e2e::admission_webhook::AdmissionWebhook;
-use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ResourceQuota};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use testbed::admission_webhook::AdmissionWebhook;
+use testbed::wait::eventually;
 
 use crate::bench::{Bench, PATIENCE, Table, make, typed};
 

@@ -3,8 +3,6 @@
 use conflict_retry::{
     Class, FieldConflict, ScaleGuard, ScaleView, Source, Subresource, UpdateDecision, Verb,
 };
-use e2e::objects;
-use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -19,6 +17,8 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::json;
 use shared_crds::NodePool;
+use testbed::objects;
+use testbed::wait::eventually;
 
 use crate::bench::{
     AGENT, Bench, NAMESPACE, PATIENCE, Table, applied, cached, connect, grow, json_patch, make, report,

@@ -5,16 +5,16 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::cluster::Cluster;
-use e2e::control_plane::go_program::GoProgram;
-use e2e::control_plane::toolbox::Tool;
-use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use testbed::cluster::Cluster;
+use testbed::control_plane::go_program::GoProgram;
+use testbed::wait::eventually;
 use tokio::process::Command;
 use tokio::time::timeout;
+use toolbox::tools::Tool;
 
 use super::judge::End;
 use super::rival::RivalProxy;

@@ -49,9 +49,9 @@ pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
     for name in workspace::members()? {
         let src = workspace::root().join(&name).join("src");
         let roots = ["lib.rs", "main.rs"].map(|root| src.join(root));
-        let root = roots.iter().find(|root| root.exists());
-        complaints
-            .extend(of_crate(&name, root.with_context(|| format!("{name} has no lib.rs and no main.rs"))?)?);
+        // `e2e` has tests, and programs of one file each.
+        let Some(root) = roots.iter().find(|root| root.exists()) else { continue };
+        complaints.extend(of_crate(&name, root)?);
     }
     Ok(complaints)
 }

@@ -4,22 +4,24 @@
 use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
-use e2e::control_plane::go::inform;
-use e2e::control_plane::toolbox::{Tool, Toolbox, target_directory};
-use images::before;
-use images::programs::{Build, build};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 use super::program::Program;
-use crate::workspace;
+use crate::{dev, workspace};
 
 /// Builds everything, and returns the test programs.
 ///
 /// # Errors
 /// When something cannot be built, with what to do.
 pub(super) async fn everything() -> anyhow::Result<Vec<Program>> {
-    let (programs, ()) = tokio::try_join!(rust(), go())?;
+    // With a cluster or binaries of the user's, a test builds what it needs besides those.
+    if ["TANDEM_KUBECONFIG", "KUBEBUILDER_ASSETS"].iter().any(|name| std::env::var_os(name).is_some()) {
+        return rust().await;
+    }
+    // Before the tests: of two builds by cargo, one waits for the other.
+    let program = dev::built().await?;
+    let (programs, ()) = tokio::try_join!(rust(), dev::prepare(&program))?;
     Ok(programs)
 }
 
@@ -40,37 +42,4 @@ async fn rust() -> anyhow::Result<Vec<Program>> {
     ensure!(cargo.wait().await?.success(), "the tests do not compile");
     programs.push(Program::documentation());
     Ok(programs)
-}
-
-/// The control plane and the providers' own programs. With a cluster or binaries of the user's, a test builds what it needs
-/// besides those.
-async fn go() -> anyhow::Result<()> {
-    if ["TANDEM_KUBECONFIG", "KUBEBUILDER_ASSETS"].iter().any(|name| std::env::var_os(name).is_some()) {
-        return Ok(());
-    }
-    Toolbox::from_environment().find(&Tool::ORDINARY).await?;
-    e2e::prometheus_operator::definitions().await?;
-    e2e::karpenter::binary().await?;
-    e2e::cluster_api::build().await?;
-    if let Some(why) = e2e::real_nodes::unavailable() {
-        inform(&format!("no test with real nodes or on a kind cluster will run: {why}"));
-    } else {
-        e2e::real_nodes::build().await?;
-        e2e::kind::build().await?;
-        images().await?;
-    }
-    Ok(())
-}
-
-/// The operators' images, which the tests on a kind cluster load, and those of the commit before, from which one upgrades: here, so that no test waits for a compiler.
-async fn images() -> anyhow::Result<()> {
-    inform("building the operators' images");
-    let (root, target) = (workspace::root(), target_directory());
-    let build = move || {
-        build(Build::for_tests(workspace::cargo(), &root, &target))?;
-        inform("building the operators of the commit before");
-        before::build(workspace::cargo(), &root, &target)
-    };
-    tokio::task::spawn_blocking(build).await??;
-    Ok(())
 }

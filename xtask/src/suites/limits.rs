@@ -3,14 +3,14 @@
 //!
 //! A program that runs several tests at once names a test only at its end, and once before: when it has run for a minute. From
 //! that line on its begin is known, long before its limit. A program that runs one test after the other begins a line with the
-//! test's name. A test that waits for its share of the machine says so ([`e2e::waiting`]), and that time is not its own. One
+//! test's name. A test that waits for its share of the machine says so ([`Announcement`]), and that time is not its own. One
 //! that says that a part of its work is done has the time of a test for the next part.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use e2e::waiting::Announcement;
+use toolbox::announcement::Announcement;
 
 use super::progress::clock;
 

@@ -3,7 +3,7 @@
 //! An announcement comes from another thread than the lines of tests, and may stand inside one: it is cut out, so that the line
 //! around it is whole again.
 
-use e2e::waiting::Announcement;
+use toolbox::announcement::Announcement;
 
 /// What a program has said.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, timeout};
+use toolbox::process_group::interrupted;
 
 pub(crate) use self::limits::Limits;
 use self::limits::Watch;
@@ -29,7 +29,7 @@ use self::progress::{Line, Progress, clock};
 use crate::workspace;
 
 /// Test programs at a time. Two of them mostly wait for their control planes, of which there are as many as the machine
-/// bears, however many programs there are (`e2e::places`); the third is one that computes.
+/// bears, however many programs there are (`testbed::places`); the third is one that computes.
 const LANES: usize = 3;
 
 /// The programs that take longest start first: the last of them waits alone, if it starts last.
@@ -208,18 +208,6 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Waits for Ctrl-C or for a request to end, and says which. The programs, which the terminal does not reach, are killed when
-/// this process drops them; what they started ends with them.
-pub(crate) async fn interrupted() -> anyhow::Result<&'static str> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hangup = signal(SignalKind::hangup())?;
-    Ok(tokio::select! {
-        _ = hangup.recv() => "the end of the terminal",
-        _ = interrupt.recv() => "Ctrl-C",
-        _ = terminate.recv() => "SIGTERM",
-    })
-}
-
 /// Where a run leaves its durations for the next one, which says with them how much time is left.
 fn durations_file() -> PathBuf {
     workspace::root().join("target").join("suites.json")
@@ -247,9 +235,9 @@ mod tests {
 
     #[test]
     fn the_longest_begin_and_all_others_keep_their_order() {
-        let mut labels = vec!["planner --lib", FIRST[3], FIRST[1], "e2e --lib", FIRST[0]];
+        let mut labels = vec!["planner --lib", FIRST[3], FIRST[1], "testbed --lib", FIRST[0]];
         labels.sort_by_key(|label| rank(label));
-        assert_eq!(labels, [FIRST[0], FIRST[1], FIRST[3], "planner --lib", "e2e --lib"]);
+        assert_eq!(labels, [FIRST[0], FIRST[1], FIRST[3], "planner --lib", "testbed --lib"]);
     }
 
     /// A shell script that prints like a test program with the tests `fast` and `hangs`, and writes its id into `ids`.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::waiting::Announcement;
 use nix::sys::signal::{SIGKILL, kill};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
@@ -13,9 +12,10 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep, timeout_at};
+use toolbox::announcement::Announcement;
+use toolbox::process_group::ProcessGroup;
 
 use super::lines::{Output, Said};
-use crate::group::Group;
 
 /// How long what a program has started may take to end after it: a supervisor takes at most 20 s.
 const AFTERWARDS: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ pub(super) struct Ending {
 
 /// A started test program.
 pub(super) struct Process {
-    pub(super) group: Group,
+    pub(super) group: ProcessGroup,
     pub(super) output: Receiver,
     /// An entry of the environment that it and all that it starts have, and no other process.
     pub(super) mark: String,

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use e2e::waiting::ANNOUNCE;
 use serde::Deserialize;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 use tokio::time::timeout;
+use toolbox::announcement::ANNOUNCE;
+use toolbox::process_group::ProcessGroup;
 
 use super::process::Process;
-use crate::group::Group;
 use crate::workspace;
 
 /// The variable by which a test program and all that it starts are told from other processes.
@@ -120,7 +120,8 @@ impl Program {
         let mut command = self.command();
         command.env(ANNOUNCE, "1").env(MARK, &mark);
         command.stdout(writer.try_clone()?).stderr(writer);
-        let group = Group::spawn(&mut command).with_context(|| format!("cannot run {}", self.label))?;
+        let group =
+            ProcessGroup::spawn(&mut command).with_context(|| format!("cannot run {}", self.label))?;
         let output = Receiver::from_owned_fd(reader.into())?;
         Ok(Process { group, output, mark: format!("{MARK}={mark}") })
     }

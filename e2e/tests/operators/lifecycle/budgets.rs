@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use shared_crds::names::DISRUPTION_REASON_ANNOTATION;
 use shared_crds::v1alpha1::DisruptedNodes;
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::scale;
 use super::silent::guarded_pod;

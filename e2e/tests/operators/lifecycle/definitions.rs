@@ -1,15 +1,15 @@
 //! A definition that is older than the operators, and one that is replaced while they run.
 
 use anyhow::{Context as _, ensure};
-use e2e::cluster::ClusterOptions;
-use e2e::objects;
-use e2e::places::Places;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use shared_crds::v1alpha1::NodePoolStatus;
+use testbed::cluster::ClusterOptions;
+use testbed::objects;
+use testbed::places::Places;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 /// Their own control planes: a definition that a failed test leaves behind would be that of the next test.
 static PLACES: Places = Places::new(1, ClusterOptions::private);

@@ -2,10 +2,6 @@
 //! takes too long.
 
 use anyhow::{Context as _, ensure};
-use e2e::audit::Event;
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -18,6 +14,10 @@ use shared_crds::names::{
     GIVEN_BACK_ANNOTATION,
 };
 use shared_crds::v1alpha1::{DrainSpec, DrainTimeoutAction};
+use testbed::audit::Event;
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::scale;
 use super::silent::{deleted_pod, frozen_kwok, guarded_pod};

@@ -4,19 +4,19 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use e2e::audit::Event;
-use e2e::control_plane::ports::free_port;
-use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
-use e2e::objects;
-use e2e::operators::OperatorKind;
-use e2e::test_env::{EXITS, PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::Expander;
+use testbed::audit::Event;
+use testbed::control_plane::ports::free_port;
+use testbed::fault_proxy::{FaultProxy, InjectedRefusal};
+use testbed::objects;
+use testbed::operators::OperatorKind;
+use testbed::test_env::{EXITS, PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::refused::{Policy, scales};
 

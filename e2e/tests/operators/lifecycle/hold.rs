@@ -6,9 +6,6 @@
 //! and a held write is never executed.
 
 use anyhow::{Context as _, Result, bail};
-use e2e::operators::OperatorKind;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -16,6 +13,9 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::NODEPOOL_NAMESPACE_LABEL;
+use testbed::operators::OperatorKind;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 use tokio::net::{TcpListener, TcpStream};
 
 /// The longest time in seconds that the API server waits for a webhook: longer than any operator waits for a write.

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail};
-use e2e::audit::Event;
-use e2e::objects;
-use e2e::operators::OperatorKind;
-use e2e::process_supervisor::Exit;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 use shared_crds::v1alpha1::{AutoscalingStatus, ScaleDownPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler};
+use testbed::audit::Event;
+use testbed::objects;
+use testbed::operators::OperatorKind;
+use testbed::process_supervisor::Exit;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::hold::Hold;
 use super::{QUICK_LEASE, asked, observed, replicas_written, scale, sent_by};

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::audit::{Event, ObjectKey};
-use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
-use e2e::objects;
-use e2e::operators::{OperatorKind, OperatorProcess};
-use e2e::process_supervisor::{Exit, Signal};
-use e2e::test_env::{EXITS, PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use shared_crds::NodePool;
+use testbed::audit::{Event, ObjectKey};
+use testbed::fault_proxy::{FaultProxy, InjectedRefusal};
+use testbed::objects;
+use testbed::operators::{OperatorKind, OperatorProcess};
+use testbed::process_supervisor::{Exit, Signal};
+use testbed::test_env::{EXITS, PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::hold::Hold;
 use super::{QUICK_LEASE, asked, scale, sent_by};

@@ -26,13 +26,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use e2e::audit::Event;
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::operators::{Launch, OperatorKind, OperatorProcess};
-use e2e::process_supervisor::Exit;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
-use e2e::{objects, places};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
@@ -40,6 +33,13 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shared_crds::conditions::ConditionType;
 use shared_crds::{NodePool, NodePoolAutoscaler};
+use testbed::audit::Event;
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::operators::{Launch, OperatorKind, OperatorProcess};
+use testbed::process_supervisor::Exit;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
+use testbed::{objects, places};
 
 /// A lease that is lost and acquired within seconds.
 const QUICK_LEASE: [&str; 6] = [
@@ -269,7 +269,7 @@ async fn operators_without_their_definitions_wait_and_say_so() {
         let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
         let args = args.map(String::from).to_vec();
         let kubeconfig = cluster.kubeconfig_path().to_owned();
-        let memory_limit = Some(e2e::tandem::default_memory_limit(operator).unwrap());
+        let memory_limit = Some(testbed::tandem::default_memory_limit(operator).unwrap());
         let launch = Launch { operator, args, env: Vec::new(), kubeconfig, memory_limit };
         let process = OperatorProcess::start(&cluster, launch).await.unwrap();
         eventually(PATIENCE, "the log names what is missing", async || {
@@ -281,7 +281,7 @@ async fn operators_without_their_definitions_wait_and_say_so() {
         .unwrap();
         operators.push(process);
     }
-    e2e::tandem::install_definitions(&cluster).await.unwrap();
+    testbed::tandem::install_definitions(&cluster).await.unwrap();
     let client = cluster.client().await.unwrap();
     let pools = Api::<NodePool>::namespaced(client.clone(), "default");
     let autoscalers = Api::<NodePoolAutoscaler>::namespaced(client, "default");

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 use shared_crds::NodePool;
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 /// How long a node of the first pool may take.
 const MAY_TAKE: Duration = Duration::from_secs(8);

@@ -3,10 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::audit::Event;
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -14,6 +10,10 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use shared_crds::NodePool;
+use testbed::audit::Event;
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::unschedulable;
 

@@ -1,9 +1,6 @@
 //! Nodes that have been unhealthy for too long: which are replaced, and what becomes of their pods.
 
 use anyhow::{Context as _, ensure};
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Patch, PatchParams};
@@ -11,6 +8,9 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use shared_crds::names::OUT_OF_SERVICE_TAINT;
 use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 /// A pool of `replicas` nodes that are replaced when their kubelets have been silent for three seconds.
 async fn watched_pool(env: &TestEnv, pool: &str, replicas: i32) {

@@ -1,13 +1,13 @@
 //! A replica that has no right to the lease is not ready and says which right is missing: it would never take over.
 
 use anyhow::{Result, ensure};
-use e2e::operators::{OperatorKind, OperatorProcess};
-use e2e::process_supervisor::Exit;
-use e2e::test_env::{EXITS, PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
+use testbed::operators::{OperatorKind, OperatorProcess};
+use testbed::process_supervisor::Exit;
+use testbed::test_env::{EXITS, PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::QUICK_LEASE;
 use super::leaders::holder;

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
-use e2e::nodes_over_time::NodesOverTime;
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
+use testbed::nodes_over_time::NodesOverTime;
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::{QUICK_LEASE, scale};
 

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::bail;
-use e2e::objects;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use shared_crds::{NodePool, NodePoolAutoscaler};
+use testbed::objects;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::scale;
 

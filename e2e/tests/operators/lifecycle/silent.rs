@@ -6,13 +6,6 @@
 
 use std::time::Duration;
 
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::frozen::FrozenProcess;
-use e2e::operators::{Launch, OperatorKind, OperatorProcess};
-use e2e::process_supervisor::Exit;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
-use e2e::{objects, places};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -21,6 +14,13 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::READY_TIME_ANNOTATION;
 use shared_crds::v1alpha1::DrainSpec;
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::frozen::FrozenProcess;
+use testbed::operators::{Launch, OperatorKind, OperatorProcess};
+use testbed::process_supervisor::Exit;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
+use testbed::{objects, places};
 
 use super::{observed, scale};
 
@@ -177,14 +177,14 @@ async fn a_node_that_never_starts_is_replaced_also_when_the_operator_is_started_
     let _turn = places::turn().await.unwrap();
     // No component simulates a kubelet here.
     let cluster = Cluster::start(ClusterOptions { kwok: false, ..ClusterOptions::private() }).await.unwrap();
-    e2e::tandem::install_definitions(&cluster).await.unwrap();
+    testbed::tandem::install_definitions(&cluster).await.unwrap();
     let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
     let launch = Launch {
         operator: OperatorKind::NodePool,
         args: args.map(String::from).to_vec(),
         env: Vec::new(),
         kubeconfig: cluster.kubeconfig_path().to_owned(),
-        memory_limit: Some(e2e::tandem::default_memory_limit(OperatorKind::NodePool).unwrap()),
+        memory_limit: Some(testbed::tandem::default_memory_limit(OperatorKind::NodePool).unwrap()),
     };
     let mut operator = OperatorProcess::start(&cluster, launch).await.unwrap();
     let client = cluster.client().await.unwrap();

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
-use e2e::objects;
-use e2e::operators::OperatorKind;
-use e2e::test_env::{PATIENCE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use shared_crds::NodePoolAutoscaler;
 use shared_crds::v1alpha1::{NodeTaint, TaintEffect};
+use testbed::objects;
+use testbed::operators::OperatorKind;
+use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::wait::eventually;
 
 use super::{QUICK_LEASE, asked, observed, replicas_written, scale, sent_by, unschedulable};
 

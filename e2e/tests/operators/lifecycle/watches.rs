@@ -4,14 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use e2e::audit::Event;
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
-use e2e::objects;
-use e2e::operators::OperatorKind;
-use e2e::tandem::Release;
-use e2e::test_env::{EXITS, PATIENCE, RELEASE_NAMESPACE, TestEnv};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -20,6 +12,14 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
+use testbed::audit::Event;
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::fault_proxy::{FaultProxy, InjectedRefusal};
+use testbed::objects;
+use testbed::operators::OperatorKind;
+use testbed::tandem::Release;
+use testbed::test_env::{EXITS, PATIENCE, RELEASE_NAMESPACE, TestEnv};
+use testbed::wait::eventually;
 
 use super::leaders::holder;
 use super::{PATIENT_LEASE, QUICK_LEASE, scale, sent_by};

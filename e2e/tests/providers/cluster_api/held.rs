@@ -1,12 +1,12 @@
 //! Removals that have begun, and then meet what a person does to the objects of Cluster API.
 
 use anyhow::{Result, ensure};
-use e2e::cluster_api::DELETE_MACHINE;
-use e2e::objects;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
+use testbed::cluster_api::DELETE_MACHINE;
+use testbed::objects;
 
 use super::{
     begin, deployments, draining, end, has, machines, mentions, names, pool_of, size, stays, wait_for,

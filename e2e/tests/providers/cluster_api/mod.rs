@@ -9,11 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use e2e::cluster::Cluster;
-use e2e::cluster_api::{self, ClusterApi, DELETE_MACHINE, WITH_CLUSTER_API};
-use e2e::objects;
-use e2e::test_env::{TestEnv, is_ready};
-use e2e::wait::{PATIENCE, eventually};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -21,6 +16,11 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{ClusterApiProvider, MachineDeploymentReference, OnContested, ProviderSpec};
+use testbed::cluster::Cluster;
+use testbed::cluster_api::{self, ClusterApi, DELETE_MACHINE, WITH_CLUSTER_API};
+use testbed::objects;
+use testbed::test_env::{TestEnv, is_ready};
+use testbed::wait::{PATIENCE, eventually};
 
 /// Both operators, Cluster API, and a `MachineDeployment` `workers` without machines.
 async fn begin(prefix: &str) -> (TestEnv, ClusterApi) {
@@ -263,7 +263,7 @@ async fn twenty_machines_come_and_go_and_the_number_only_falls_by_what_was_drain
     env.kubectl(&["scale", "nodepools.tandem.dev/racks", "--replicas=3"]).await.unwrap();
     has(&env, &capi, 3).await;
     let events = env.audit().unwrap().follow_from(mark).read_new().unwrap();
-    let scaled = |event: &&e2e::audit::Event| {
+    let scaled = |event: &&testbed::audit::Event| {
         event.subresource == "scale"
             && event.succeeded()
             && event.is_write()

@@ -4,11 +4,6 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use e2e::audit::Event;
-use e2e::cluster::{Cluster, TestNamespace};
-use e2e::cluster_api::{self, ClusterApi, SECOND, WITH_CLUSTER_API};
-use e2e::places::ControlPlanePlace;
-use e2e::test_env::TestEnv;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -16,6 +11,11 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, NODE_FINALIZER, OUT_OF_SERVICE_TAINT};
 use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+use testbed::audit::Event;
+use testbed::cluster::{Cluster, TestNamespace};
+use testbed::cluster_api::{self, ClusterApi, SECOND, WITH_CLUSTER_API};
+use testbed::places::ControlPlanePlace;
+use testbed::test_env::TestEnv;
 
 use super::{
     PATIENCE, draining, end, has_at, machines_at, mentions, names, pool_of, says, size_at, stays, wait_for,

@@ -3,12 +3,12 @@
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::control_plane::toolbox::Tool;
-use e2e::wait::eventually;
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testbed::wait::eventually;
+use toolbox::tools::Tool;
 
 use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::pool::{Pool, pool};

@@ -2,7 +2,6 @@
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{Source, WriteError, WriteOptions, add_finalizer, merge_patch};
-use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -12,6 +11,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
+use testbed::wait::eventually;
 
 use super::owners::apply_status;
 use super::third::{POOL, priced, provisioned, report};

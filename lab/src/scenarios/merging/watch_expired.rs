@@ -4,13 +4,13 @@ use std::fmt::Debug;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use conflict_retry::{Class, Verb, WriteOptions};
-use e2e::wait::eventually;
 use futures::{AsyncBufReadExt as _, StreamExt as _};
 use kube::api::{DeleteParams, ListParams, VersionMatch, WatchParams};
 use kube::core::{NamespaceResourceScope, Request};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use testbed::wait::eventually;
 
 use super::owners::apply_spec;
 use super::watching;

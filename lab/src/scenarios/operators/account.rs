@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use e2e::audit::{Event, ObjectKey};
-use e2e::history;
-use e2e::history::Effect;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
+use testbed::audit::{Event, ObjectKey};
+use testbed::history;
+use testbed::history::Effect;
 
 use crate::context::ScenarioContext;
 use crate::event::Table;
@@ -349,7 +349,7 @@ mod tests {
             "requestObject": {"metadata": {"resourceVersion": from.to_string()}}, "responseObject": answer,
             "requestReceivedTimestamp": time, "stageTimestamp": time,
         });
-        e2e::audit::parse(&line.to_string()).unwrap().unwrap()
+        testbed::audit::parse(&line.to_string()).unwrap().unwrap()
     }
 
     #[test]

@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use conflict_retry::{Outcome, WriteOptions, merge_patch};
-use e2e::audit::{Event, ObjectKey};
-use e2e::objects;
-use e2e::wait::eventually;
 use jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -14,6 +11,9 @@ use serde_json::{Value, json};
 use shared_crds::names::AUTOSCALER_OPERATOR;
 use shared_crds::v1alpha1::AutoscalingStatus;
 use shared_crds::{NodePool, NodePoolAutoscaler};
+use testbed::audit::{Event, ObjectKey};
+use testbed::objects;
+use testbed::wait::eventually;
 
 use super::account;
 use super::tandem::Tandem;

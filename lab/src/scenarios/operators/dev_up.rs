@@ -6,8 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::cluster::{Cluster, Detached};
-use e2e::wait::eventually;
+use testbed::cluster::{Cluster, Detached};
+use testbed::wait::eventually;
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// The control plane of `dev up`.
 struct DevCluster {
-    /// The program that `cargo xtask` builds and runs.
+    /// The program that `cargo xtask dev` builds and runs.
     program: PathBuf,
     directory: PathBuf,
 }
@@ -52,7 +52,7 @@ impl Drop for DevCluster {
 /// Starts one, which has these `programs`, and ends it.
 pub(super) async fn show(ctx: &ScenarioContext, programs: &[String]) -> Result<()> {
     ctx.say("`cargo xtask dev up` starts a control plane and installs Tandem's chart. It needs no container runtime and no image: the programs are built once, from a pinned Go module. The command ends, and the control plane goes on. This scenario runs the program behind `cargo xtask`, with `--directory`, so that it leaves alone a control plane that you may have.");
-    let program = e2e::programs::task_runner().await?;
+    let program = testbed::programs::cluster_tasks().await?;
     let dev = DevCluster { program, directory: ctx.cluster.root().join("dev") };
     let running = up(ctx, &dev).await?;
     works(ctx, &dev, &running, programs).await?;

@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::{Outcome, WriteOptions, apply};
-use e2e::audit::{Event, ObjectKey};
-use e2e::objects;
-use e2e::test_env::is_ready;
-use e2e::wait::eventually;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{PostParams, WatchEvent, WatchParams};
 use serde_json::json;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODE_FINALIZER, NODEPOOL_OPERATOR, node_selector};
+use testbed::audit::{Event, ObjectKey};
+use testbed::objects;
+use testbed::test_env::is_ready;
+use testbed::wait::eventually;
 
 use super::account;
 use super::one_operator;

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::audit::Event;
-use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::go::KUBERNETES_VERSION;
-use e2e::test_env::is_ready;
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
+use testbed::audit::Event;
+use testbed::cluster::{Cluster, ClusterOptions};
+use testbed::test_env::is_ready;
+use testbed::wait::eventually;
+use toolbox::go::KUBERNETES_VERSION;
 
 use super::account;
 use super::dev_up::{self, READY_WITHIN};
@@ -139,7 +139,7 @@ async fn deploy(ctx: &ScenarioContext, node: &str) -> Result<()> {
         Ok(nodes.get_opt(&name).await?.filter(is_ready))
     });
     let up = is_up.await?;
-    ctx.set(&e2e::objects::deployment("web", &name, 2, "1")).await?;
+    ctx.set(&testbed::objects::deployment("web", &name, 2, "1")).await?;
     let pods = Api::<Pod>::namespaced(client, ctx.namespace());
     let places = eventually(PATIENCE, "two pods run", || async {
         let all = pods.list(&kube::api::ListParams::default()).await?.items;

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use e2e::audit::Event;
-use e2e::concurrent_writer::ConcurrentWriter;
-use e2e::lost_update_check::LostUpdateCheck;
-use e2e::wait::eventually;
-use e2e::write_effects::WriteEffects;
-use e2e::{guards, objects};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::AUTOSCALER_OPERATOR;
+use testbed::audit::Event;
+use testbed::concurrent_writer::ConcurrentWriter;
+use testbed::lost_update_check::LostUpdateCheck;
+use testbed::wait::eventually;
+use testbed::write_effects::WriteEffects;
+use testbed::{guards, objects};
 
 use super::account;
 use super::tandem::{Tandem, passed};

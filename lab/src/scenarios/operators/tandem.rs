@@ -1,15 +1,15 @@
 //! Tandem in a scenario: the chart is installed, both operators run, and all of it is removed however the scenario ends.
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
-use e2e::audit::{AuditLog, Event, ObjectKey};
-use e2e::tandem::{Release, RunningOperators};
-use e2e::test_env::{RELEASE_NAMESPACE, is_ready};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
 use shared_crds::NodePool;
 use shared_crds::names::node_selector;
+use testbed::audit::{AuditLog, Event, ObjectKey};
+use testbed::tandem::{Release, RunningOperators};
+use testbed::test_env::{RELEASE_NAMESPACE, is_ready};
+use testbed::wait::eventually;
 
 use crate::context::{PATIENCE, ScenarioContext};
 

@@ -2,16 +2,16 @@
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{Outcome, UpdateDecision, WriteOptions, update};
-use e2e::audit::Event;
-use e2e::lost_update_check::LostUpdateCheck;
-use e2e::objects;
-use e2e::request_costs::RequestCosts;
-use e2e::write_effects::WriteEffects;
 use kube::api::PostParams;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR, POOL_FINALIZER};
 use shared_crds::ownership;
 use shared_crds::ownership::{Endpoint, Owner};
+use testbed::audit::Event;
+use testbed::lost_update_check::LostUpdateCheck;
+use testbed::objects;
+use testbed::request_costs::RequestCosts;
+use testbed::write_effects::WriteEffects;
 
 use super::account;
 use super::account::Managed;

@@ -11,7 +11,7 @@ use conflict_retry::protect::{
     Breaker, BreakerSettings, BreakerState, CircuitBreaker, Protection, ThrottledBy, Transition,
 };
 use conflict_retry::{Class, Outcome, WriteError, WriteOptions};
-use e2e::wait::eventually;
+use testbed::wait::eventually;
 
 use super::contest::{Contest, goal};
 use super::naive_breaker::NaiveBreaker;

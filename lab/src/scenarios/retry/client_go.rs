@@ -38,7 +38,7 @@ impl Sources {
         let output = Command::new("go")
             .args(["mod", "download", "-json", MODULE])
             .env("GOWORK", "off")
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../e2e/control-plane"))
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/control-plane"))
             .output()
             .await
             .context("cannot run go")?;

@@ -4,7 +4,6 @@ use std::pin::pin;
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::{UpdateDecision, WriteOptions, apply, update};
-use e2e::wait::eventually;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -13,6 +12,7 @@ use kube::core::ObjectMeta;
 use kube::core::subresource::{Scale, ScaleSpec};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
+use testbed::wait::eventually;
 
 use super::storage_version;
 use crate::context::{Actor, PATIENCE, ScenarioContext};

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
+use testbed::wait::eventually;
 
 use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;

@@ -1,16 +1,16 @@
 //! The work during which the operator is killed, and the writes that it consists of.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::nodes_over_time::NodesOverTime;
-use e2e::objects;
-use e2e::test_env::PATIENCE;
-use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use shared_crds::names::{DRAIN_WAITS_ANNOTATION, OUT_OF_SERVICE_TAINT};
+use testbed::nodes_over_time::NodesOverTime;
+use testbed::objects;
+use testbed::test_env::PATIENCE;
+use testbed::wait::eventually;
 
 use super::super::repairs::set_silent;
 use super::{Crashable, Source};

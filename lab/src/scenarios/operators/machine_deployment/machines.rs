@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::cluster_api;
-use e2e::test_env::is_ready;
-use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use testbed::cluster_api;
+use testbed::test_env::is_ready;
+use testbed::wait::eventually;
 
 use super::super::tandem::Tandem;
 

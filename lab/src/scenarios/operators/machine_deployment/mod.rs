@@ -6,11 +6,11 @@ mod node_pool;
 mod numbers;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster_api;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::subresource::Scale;
 use serde_json::json;
+use testbed::cluster_api;
 
 use self::machines::{Machine, WORKERS, Workers, by_set};
 use super::tandem::{Tandem, passed};

@@ -3,10 +3,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use e2e::audit::Event;
-use e2e::objects;
-use e2e::test_env::is_ready;
-use e2e::wait::eventually;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -14,6 +10,10 @@ use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::NODEPOOL_OPERATOR;
 use shared_crds::v1alpha1::{ClusterApiProvider, MachineDeploymentReference, ProviderSpec};
+use testbed::audit::Event;
+use testbed::objects;
+use testbed::test_env::is_ready;
+use testbed::wait::eventually;
 
 use super::super::account;
 use super::super::tandem::passed;

@@ -1,0 +1,79 @@
+//! `cargo e2e`: the tests of the installed chart.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use anyhow::{Context as _, bail};
+use tokio::process::Command;
+use toolbox::process_group::ProcessGroup;
+use toolbox::workspace;
+
+use crate::ordinary_kind::OrdinaryKind;
+
+/// The tests of the installed chart, with the operators as Pods: on a kind cluster that is made for them and deleted afterwards, or on a
+/// cluster of yours
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Make a kind cluster, on Linux: with kind and Docker or Podman where these are on PATH, else, as root, without them and without any
+    /// container registry
+    #[arg(long, required_unless_present = "kubeconfig", conflicts_with = "kubeconfig")]
+    kind: bool,
+
+    /// Make it without the kind and the container engine of this machine, for the tests that need more than a cluster
+    #[arg(long, requires = "kind")]
+    own_engine: bool,
+
+    /// Use this cluster, which must have no Tandem in it: the tests install the chart and remove it again; its definitions stay. The
+    /// nodes have the images of `cargo xtask image`, or pull them: see --registry
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The registry that the cluster pulls the images from, with all before `tandem-dev/`
+    #[arg(long, value_name = "HOST", requires = "kubeconfig")]
+    registry: Option<String>,
+
+    /// Only the tests with this in their name
+    #[arg(value_name = "TEST")]
+    only: Option<String>,
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let Args { kind: _, own_engine, kubeconfig, registry, only } = args;
+    if let Some(kubeconfig) = kubeconfig {
+        let path = std::fs::canonicalize(&kubeconfig);
+        let path = path.with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
+        return passed(tests(only, Some(&path), registry).status().await);
+    }
+    let ordinary = if own_engine { None } else { OrdinaryKind::find().await };
+    if let Some(ordinary) = ordinary {
+        let run = async |kubeconfig: &Path| {
+            passed(ProcessGroup::run(&mut tests(only, Some(kubeconfig), None)).await)
+        };
+        return ordinary.run(run).await;
+    }
+    if let Some(why) = testbed::kind::unavailable() {
+        bail!("there can be no kind cluster here: no kind with Docker or Podman on PATH works, and {why}");
+    }
+    passed(tests(only, None, None).status().await)
+}
+
+fn tests(only: Option<String>, kubeconfig: Option<&Path>, registry: Option<String>) -> Command {
+    let mut command = Command::from(workspace::cargo());
+    command
+        .args(["test", "--package", "e2e", "--test", "kind", "--"])
+        .args(only)
+        .current_dir(workspace::root())
+        .kill_on_drop(true);
+    if let Some(kubeconfig) = kubeconfig {
+        command.env("TANDEM_E2E_KUBECONFIG", kubeconfig);
+    }
+    if let Some(registry) = registry {
+        command.env("TANDEM_E2E_REGISTRY", registry);
+    }
+    command
+}
+
+fn passed(status: std::io::Result<ExitStatus>) -> anyhow::Result<()> {
+    let status = status.context("cannot run cargo")?;
+    if status.success() { Ok(()) } else { bail!("the tests ended with {status}") }
+}
