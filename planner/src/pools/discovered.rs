@@ -61,7 +61,8 @@ impl Teachers {
     pub(crate) fn of(
         pool: &NodePool,
         promise: &Promise,
-        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        staying: &[usize],
+        all_nodes: &[Arc<Node>],
         now: Timestamp,
     ) -> Self {
         let mut teachers = Self::default();

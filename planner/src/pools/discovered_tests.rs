@@ -104,7 +104,7 @@ fn only_nodes_of_the_template_show_anything_and_those_that_are_starting_are_apar
         resources: vec!["example.com/gpu".to_owned()],
         labels: Vec::new(),
     };
-    let teachers = Teachers::of(&pool, &promise, (&[0, 1, 2, 3, 4, 5, 6, 7], &nodes), NOW.parse().unwrap());
+    let teachers = Teachers::of(&pool, &promise, &[0, 1, 2, 3, 4, 5, 6, 7], &nodes, NOW.parse().unwrap());
     assert_eq!(teachers, Teachers { settled: vec![0, 1, 5], young: vec![2], starting: vec![3, 4] });
 }
 

@@ -51,13 +51,14 @@ impl Template {
     /// A message, if the `NodePool` operator creates no node of such a pool.
     pub(crate) fn of(
         pool: &NodePool,
-        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        staying: &[usize],
+        all_nodes: &[Arc<Node>],
         observed: &Observed,
         names: &mut ResourceNames,
     ) -> Result<Self, String> {
         let valid = validity::check(pool).and_then(|()| validity::check_capacity(pool));
         valid.map_err(|problem| problem.to_string())?;
-        Self::read(pool, (staying, all_nodes), observed, names).map_err(|problem| problem.to_string())
+        Self::read(pool, staying, all_nodes, observed, names).map_err(|problem| problem.to_string())
     }
 
     /// Has each new node run `agents`. They are remembered unless they are a memory themselves.
@@ -75,7 +76,8 @@ impl Template {
 
     fn read(
         pool: &NodePool,
-        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        staying: &[usize],
+        all_nodes: &[Arc<Node>],
         observed: &Observed,
         names: &mut ResourceNames,
     ) -> Result<Self, InvalidAmount> {
@@ -99,7 +101,7 @@ impl Template {
             discovered::apply(&mut allocatable, known);
         }
         promise.resources = devices(&allocatable);
-        let teachers = Teachers::of(pool, &promise, (staying, all_nodes), observed.now);
+        let teachers = Teachers::of(pool, &promise, staying, all_nodes, observed.now);
         let lesson = Lesson { pool, promised: &promised, profile: &profile, remembered, now: observed.now };
         let discovered = promise.template_hash.as_ref().and_then(|hash| {
             lesson.learn(hash, &teachers.of_settled(all_nodes), &teachers.of_young(all_nodes))

@@ -231,7 +231,7 @@ impl ClusterSnapshot {
         if !needs.is_empty() {
             let node_class = self.nodes[node].class;
             for _ in 0..count {
-                self.supplies.draw(needs, (node, node_class), class);
+                self.supplies.draw(needs, node, node_class, class);
             }
         }
     }
