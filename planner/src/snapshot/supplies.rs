@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::NodeIndex;
 use super::node_class::NodeClassId;
+use super::node_index::NodeIndex;
 use crate::index::Indexed;
 use crate::reasons::Rejection;
 use crate::requirements::constraints::{NodeRequirement, NodeTerm, RequirementOperator};
