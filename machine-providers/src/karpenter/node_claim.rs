@@ -84,7 +84,8 @@ fn made_from(spec: &NodePoolSpec, cluster: &ClusterId) -> BTreeMap<String, Strin
 }
 
 impl NodeClaim {
-    /// The claim for the machine `name` of a pool of this cluster. Karpenter chooses a machine that has at least `requests` for pods.
+    /// The claim for the machine `name` of the pool, in this cluster. Karpenter chooses a machine that has at least `requests` for
+    /// pods.
     pub(super) fn of(
         cluster: &ClusterId,
         pool: &PoolKey,

@@ -223,8 +223,7 @@ impl Selection<'_> {
         outdated.filter(|outdated| self.may_go.has(outdated.state)).map(|outdated| outdated.reason)
     }
 
-    /// Why a budget keeps the node now; `None` when none does. Budgets do not hold for a node that has never run pods, or when all
-    /// go.
+    /// Why a budget keeps the node now; `None` when none does, as for a node that has never run pods, or when all go.
     fn refusal(&self, member: &Member, reason: DisruptionReason) -> Option<String> {
         let asks = self.sizing.protected.is_some() && member.readiness != NodeReadiness::Starting;
         let refusal = self.account.refusal(reason).filter(|_| asks)?;
