@@ -133,7 +133,8 @@ impl Context {
             cluster: node_lifecycle::testing::cluster(),
             provisioner: Arc::new(Provisioner::new(
                 &node_lifecycle::testing::cluster(),
-                (client.clone(), writer.clone()),
+                client.clone(),
+                writer.clone(),
                 machine_providers::cluster_api::management::Management::Own(client.clone(), writer.clone()),
                 Vec::new(),
             )),

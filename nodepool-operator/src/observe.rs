@@ -20,7 +20,7 @@ use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use node_lifecycle::ready::is_ready;
 use node_lifecycle::slots::Slots;
 use node_lifecycle::supply::NodeSource;
-use node_lifecycle::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, health};
+use node_lifecycle::{ClusterReadiness, Observed, ObservedPods, PoolKey, Supply, elsewhere, health};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -86,7 +86,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         may_be_hidden,
         recent: ObservedPods::default(),
         protected: ctx.protections.recent(key),
-        sight: Sight::default(),
+        cluster_readiness: ClusterReadiness::default(),
         condition_times: ConditionTimes::default(),
         supply,
         now,
@@ -99,7 +99,7 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         let is_at_rest =
             observed.condition_times.0.is_empty() && observed.nodes.iter().all(|it| is_ready(it));
         if !is_at_rest {
-            observed.sight = sight(ctx);
+            observed.cluster_readiness = cluster_readiness(ctx);
         }
     }
     let is_missed = |node: &Node| observed.lists_others_only(node);
@@ -141,9 +141,9 @@ fn kept(node: &mut Node) {
 }
 
 /// How many nodes of all pools are not Ready.
-fn sight(ctx: &Context) -> Sight {
+fn cluster_readiness(ctx: &Context) -> ClusterReadiness {
     let nodes = ctx.nodes.state_filter(|node| PoolKey::of_node(node).is_some());
-    Sight::of(nodes.iter().map(|node| &**node))
+    ClusterReadiness::of(nodes.iter().map(|node| &**node))
 }
 
 /// The nodes that have one of these provider IDs.

@@ -160,7 +160,7 @@ impl NamedProvider for Karpenter {
             self.node_source(&request.spec.provider)?;
             let provider = request.spec.provider.karpenter.clone().unwrap_or_default();
             let MachineRequest { pool, name, spec, existing: _ } = request;
-            let claim = NodeClaim::of((&self.cluster, pool), name, spec, &provider, requests(spec)?);
+            let claim = NodeClaim::of(&self.cluster, pool, name, spec, &provider, requests(spec)?);
             match self.writer.create(&self.claims, &claim).await {
                 Ok(Created::Created(claim)) => {
                     self.made(pool, name, &claim);

@@ -84,9 +84,11 @@ fn made_from(spec: &NodePoolSpec, cluster: &ClusterId) -> BTreeMap<String, Strin
 }
 
 impl NodeClaim {
-    /// The claim for the machine `name`. Karpenter chooses a machine that has at least `requests` for pods.
+    /// The claim for the machine `name` of the pool, in this cluster. Karpenter chooses a machine that has at least `requests` for
+    /// pods.
     pub(super) fn of(
-        (cluster, pool): (&ClusterId, &PoolKey),
+        cluster: &ClusterId,
+        pool: &PoolKey,
         name: &str,
         spec: &NodePoolSpec,
         provider: &KarpenterProvider,

@@ -46,16 +46,17 @@ pub struct Provisioner {
 }
 
 impl Provisioner {
-    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this
-    /// cluster, which is `cluster`.
+    /// Knows every provider of this version, and these programs. The `client` and the `writer` are of this cluster, which is
+    /// `cluster`.
     pub fn new(
         cluster: &ClusterId,
-        own: (Client, Writer),
+        client: Client,
+        writer: Writer,
         management: Management,
         programs: Vec<Exec>,
     ) -> Self {
         let of_cluster: [Box<dyn NamedProvider>; 2] =
-            [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1, cluster.clone()))];
+            [Box::new(Simulated::default()), Box::new(Karpenter::new(client, writer, cluster.clone()))];
         let programs = programs.into_iter().map(|program| Box::new(program) as _);
         let mut this = Self::with(cluster.clone(), of_cluster.into_iter().chain(programs).collect());
         this.sized.push(Box::new(ClusterApi::new(management)));

@@ -15,7 +15,7 @@ use shared_crds::v1alpha1::{
 use crate::after::outcome::Applied;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::membership::{Leaving, Member, NodeReadiness};
-use crate::assess::outdated::{self, Standard};
+use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::count::budgets;
 use crate::count::rollout;
 use crate::count::sizing;
@@ -117,19 +117,19 @@ impl RolloutFacts {
         account: &Account,
         now: Timestamp,
     ) -> Option<Self> {
-        let standard = Standard::of(pool, now);
+        let criteria = OutdatedCriteria::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
-            staying.iter().partition(|member| standard.outdated(member).is_some());
+            staying.iter().partition(|member| criteria.outdated(member).is_some());
         let outdated = old.len() + drained;
         if outdated == 0 {
             return None;
         }
-        let available = new.into_iter().filter(|member| standard.is_available(member)).count();
+        let available = new.into_iter().filter(|member| criteria.is_available(member)).count();
         let spec = pool.spec.rollout.clone().unwrap_or_default();
         let is_active = pool.metadata.deletion_timestamp.is_none() && spec.type_ != RolloutType::OnDelete;
         let before = pool.status.as_ref().and_then(|status| status.rollout.as_ref());
         let waits = if is_active && !pool.spec.paused {
-            rollout::waits(old.iter().filter_map(|member| standard.outdated_node(member)), drained, account)
+            rollout::waits(old.iter().filter_map(|member| criteria.outdated_node(member)), drained, account)
         } else {
             None
         };
@@ -208,12 +208,12 @@ fn not_updated(
     plan: &Plan,
     staying: &[&Member],
     updated: &BTreeSet<String>,
-    standard: &Standard<'_>,
+    criteria: &OutdatedCriteria<'_>,
 ) -> usize {
     let is_not_updated = |member: &&&Member| {
         let name = member.name();
         let is_due = plan.not_updated.contains(name) && !updated.contains(name);
-        is_due && standard.outdated(member).is_none()
+        is_due && criteria.outdated(member).is_none()
     };
     staying.iter().filter(is_not_updated).count()
 }
@@ -276,8 +276,8 @@ impl Facts {
         let account =
             Account::new(pool.spec.disruption_budgets(), plan.wanted, reasons.iter().copied(), observed.now);
         let rollout = RolloutFacts::count(pool, plan, &all, drained, &account, observed.now);
-        let standard = Standard::of(pool, observed.now);
-        let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &standard);
+        let criteria = OutdatedCriteria::of(pool, observed.now);
+        let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &criteria);
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
         let created = applied.created.len();
         let lagging = if plan.template_hash.is_some() { outdated + not_updated } else { staying.len() };

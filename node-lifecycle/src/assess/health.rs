@@ -17,14 +17,14 @@ pub(crate) fn has_machine(member: &Member) -> bool {
     member.has_finalizer && member.template_hash.is_some() && member.made_by().is_some()
 }
 
-/// Whether nobody will confirm the end of the pods of a node that is being deleted, because its kubelet has not been heard
+/// Whether no kubelet will confirm the end of the pods of a node that is being deleted, because its own has not been heard
 /// of for as long as makes a node unhealthy, and its machine is known.
 pub(crate) fn is_unreachable(observed: &Observed, pool: &NodePool, member: &Member) -> bool {
     let silent = [silence(&spec(pool))];
-    let ailment = ailment(observed, &silent, &member.node);
-    !observed.sight.is_outage()
+    let silence = unhealthy_condition(observed, &silent, &member.node);
+    !observed.cluster_readiness.is_outage()
         && has_machine(member)
-        && ailment.is_some_and(|ailment| ailment.due <= observed.now)
+        && silence.is_some_and(|silence| silence.due <= observed.now)
 }
 
 /// The names of the nodes that are unhealthy, for however short a time.
@@ -33,8 +33,8 @@ pub(crate) fn unhealthy<'a>(
     members: impl IntoIterator<Item = &'a Member>,
 ) -> BTreeSet<&'a str> {
     let spec = spec(pool);
-    let is_sick = |member: &&Member| !holding(&spec.conditions, &member.node).is_empty();
-    members.into_iter().filter(is_sick).map(Member::name).collect()
+    let is_unhealthy = |member: &&Member| !holding(&spec.conditions, &member.node).is_empty();
+    members.into_iter().filter(is_unhealthy).map(Member::name).collect()
 }
 
 /// What `spec.repair` says, or says by default.
@@ -63,14 +63,14 @@ pub fn watched(pool: &NodePool) -> Vec<RepairCondition> {
 }
 
 /// What makes a node unhealthy.
-pub(crate) struct Ailment<'a> {
+pub(crate) struct UnhealthyCondition<'a> {
     condition: &'a RepairCondition,
     pub(crate) since: Timestamp,
     /// When it has lasted long enough.
     pub(crate) due: Timestamp,
 }
 
-impl std::fmt::Display for Ailment<'_> {
+impl std::fmt::Display for UnhealthyCondition<'_> {
     /// As the end of a sentence about the node.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let RepairCondition { type_, status, seconds } = self.condition;
@@ -80,18 +80,18 @@ impl std::fmt::Display for Ailment<'_> {
 }
 
 /// The first of the conditions that hold to have lasted long enough; `None` for a healthy node.
-pub(crate) fn ailment<'a>(
+pub(crate) fn unhealthy_condition<'a>(
     observed: &Observed,
     conditions: &'a [RepairCondition],
     node: &Node,
-) -> Option<Ailment<'a>> {
+) -> Option<UnhealthyCondition<'a>> {
     let times = observed.condition_times.of_node(node);
-    let ailments = holding(conditions, node).into_iter().map(|(condition, since)| {
+    let all = holding(conditions, node).into_iter().map(|(condition, since)| {
         let seen = times.and_then(|times| times.get(&key(condition))).copied().unwrap_or_default();
         let limit = SignedDuration::from_secs(i64::from(condition.seconds));
-        Ailment { condition, since, due: due(since, limit, seen, observed.now) }
+        UnhealthyCondition { condition, since, due: due(since, limit, seen, observed.now) }
     });
-    ailments.min_by_key(|ailment| ailment.due)
+    all.min_by_key(|condition| condition.due)
 }
 
 /// Those of the conditions that hold for `node`, with the time since when.

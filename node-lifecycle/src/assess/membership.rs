@@ -75,7 +75,7 @@ pub struct Member {
     pub leaving: Option<Leaving>,
     /// Hash of the template it was made from; `None` on nodes that this operator did not make.
     pub template_hash: Option<String>,
-    /// Why it leaves, as its annotation says; `None` where somebody deleted it, and for one that stays.
+    /// Why it leaves, as its annotation says; `None` where another client deleted it, and for one that stays.
     pub cause: Option<DisruptionReason>,
     /// It stays, and has the annotation of one that leaves.
     pub has_stale_cause: bool,

@@ -9,7 +9,7 @@ use crate::assess::membership::{Member, NodeReadiness};
 
 /// By what a node of the pool is found to be out of date.
 #[derive(Clone, Debug)]
-pub(crate) struct Standard<'a> {
+pub(crate) struct OutdatedCriteria<'a> {
     pool: &'a NodePool,
     pub(crate) spec: RolloutSpec,
     /// `None` where the template cannot be hashed.
@@ -17,15 +17,15 @@ pub(crate) struct Standard<'a> {
     now: Timestamp,
 }
 
-impl<'a> Standard<'a> {
-    /// That of `pool` at `now`.
+impl<'a> OutdatedCriteria<'a> {
+    /// Those of `pool` at `now`.
     pub(crate) fn of(pool: &'a NodePool, now: Timestamp) -> Self {
         let spec = pool.spec.rollout.clone().unwrap_or_default();
         Self { pool, spec, hash: pool.spec.template_hash(), now }
     }
 
     /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, or it is too old. `None`
-    /// when it is not, as every node that somebody else made.
+    /// when it is not, as every node that was not made for the pool.
     pub(crate) fn outdated(&self, member: &Member) -> Option<DisruptionReason> {
         let hash = member.template_hash.as_deref()?;
         // The machines of a number that the provider keeps are made from a template of the provider's own, which replaces them.

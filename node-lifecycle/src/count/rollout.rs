@@ -13,7 +13,7 @@ use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
 
 use crate::Observed;
 use crate::assess::membership::Member;
-use crate::assess::outdated::{OutdatedNode, OutdatedState, Standard, is_for_rollout};
+use crate::assess::outdated::{OutdatedCriteria, OutdatedNode, OutdatedState, is_for_rollout};
 use crate::template::Blueprint;
 
 /// How many nodes that are out of date may go, by state: the place of a broken one is none for a working one.
@@ -88,19 +88,20 @@ pub(crate) struct Counts {
 }
 
 impl Rollout {
-    /// Decides with what is left in the `account`. The nodes called `resting` are not drained now.
+    /// Decides with what is left in the `account`. Of the `staying` nodes, those called `resting` are not drained now.
     pub(crate) fn of(
         observed: &Observed,
         pool: &NodePool,
         members: &[Member],
-        (staying, resting): (&[&Member], &[(&str, Timestamp)]),
+        staying: &[&Member],
+        resting: &[(&str, Timestamp)],
         Counts { wanted, others, named }: Counts,
         account: &Account,
     ) -> Self {
-        let standard = Standard::of(pool, observed.now);
+        let criteria = OutdatedCriteria::of(pool, observed.now);
         let outdated: BTreeMap<String, OutdatedNode> = staying
             .iter()
-            .filter_map(|member| Some((member.name().to_owned(), standard.outdated_node(member)?)))
+            .filter_map(|member| Some((member.name().to_owned(), criteria.outdated_node(member)?)))
             .collect();
         let draining = members.iter().filter(|member| is_for_rollout(member.cause)).count();
         // A machine that is repaired is as good as gone.
@@ -108,7 +109,7 @@ impl Rollout {
             |member: &&Member| member.cause.is_some_and(|cause| cause != DisruptionReason::Repair);
         let leaving = members.iter().filter(is_drained).count();
         let is_held =
-            pool.metadata.deletion_timestamp.is_some() || standard.spec.type_ == RolloutType::OnDelete;
+            pool.metadata.deletion_timestamp.is_some() || criteria.spec.type_ == RolloutType::OnDelete;
         let is_active = !is_held && (!outdated.is_empty() || draining > 0);
         if !is_active {
             return Self { outdated, draining, ..Self::default() };
@@ -119,8 +120,8 @@ impl Rollout {
         let is_full =
             has_no_quota && (backs_off || draining > 0) && staying.len() + others + draining <= wanted;
         let room = usize::try_from(pool.spec.max_replicas).unwrap_or_default().saturating_sub(wanted);
-        let most_surge = if is_full || wanted == 0 { 0 } else { standard.spec.surge(wanted).min(room) };
-        let unavailable = match standard.spec.unavailable(wanted).min(wanted) {
+        let most_surge = if is_full || wanted == 0 { 0 } else { criteria.spec.surge(wanted).min(room) };
+        let unavailable = match criteria.spec.unavailable(wanted).min(wanted) {
             // Nothing is taken away while nothing can be made in its place, unless only its going makes room.
             _ if backs_off && !has_no_quota => 0,
             0 if most_surge == 0 => 1,
@@ -133,7 +134,7 @@ impl Rollout {
             let current = staying.iter().filter(|member| !outdated.contains_key(member.name()));
             let is_resting = |name: &str| resting.iter().any(|(other, _)| *other == name);
             let least = wanted.saturating_sub(unavailable);
-            may_go(&standard, &outdated, current.copied(), is_resting, least)
+            may_go(&criteria, &outdated, current.copied(), is_resting, least)
         };
         let allowed = allowed(outdated.values().copied(), account);
         // Those that were made for it stay while a budget keeps the others.
@@ -184,14 +185,14 @@ fn allowed(outdated: impl Iterator<Item = OutdatedNode>, account: &Account) -> u
 /// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many
 /// as there are now.
 fn may_go<'a>(
-    standard: &Standard<'_>,
+    criteria: &OutdatedCriteria<'_>,
     outdated: &BTreeMap<String, OutdatedNode>,
     current: impl Iterator<Item = &'a Member>,
     is_resting: impl Fn(&str) -> bool,
     least: usize,
 ) -> MayGo {
     let (available, unavailable): (Vec<&Member>, Vec<&Member>) =
-        current.partition(|member| standard.is_available(member));
+        current.partition(|member| criteria.is_available(member));
     let of = |state: OutdatedState| outdated.iter().filter(move |(_, node)| node.state == state);
     let candidates = |state: OutdatedState| of(state).filter(|(name, _)| !is_resting(name)).count();
     let never_ready = of(OutdatedState::NeverReady).count();

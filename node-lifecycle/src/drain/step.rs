@@ -25,7 +25,7 @@ pub enum NodeAction {
     Uncordon,
     /// The drain took too long: cancel it, and uncordon the node although it is one too many.
     GiveBack,
-    /// Remove what is left of a drain that somebody else has cancelled, or that was given back and is not wanted again.
+    /// Remove what is left of a drain that another client has cancelled, or that was given back and is not wanted again.
     Tidy,
     /// Cordon and start the drain.
     Cordon,
@@ -95,7 +95,7 @@ pub struct NodeStep {
     pub member: Member,
     /// The step for the node.
     pub action: NodeAction,
-    /// Why it begins to leave; `None` for every other step, and where somebody has deleted the node or its pool.
+    /// Why it begins to leave; `None` for every other step, and where another client has deleted the node or its pool.
     pub cause: Option<DisruptionReason>,
     /// Why it stays although a rule would remove it, as far as one says so; `None` for every other node.
     pub waits: Option<String>,

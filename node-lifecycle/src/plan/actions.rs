@@ -7,7 +7,7 @@ use shared_crds::names;
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
-use crate::assess::outdated::Standard;
+use crate::assess::outdated::OutdatedCriteria;
 use crate::count::sizing::Sizing;
 use crate::drain;
 use crate::plan::in_place::InPlace;
@@ -28,7 +28,7 @@ pub(crate) struct Actions<'a> {
     /// How many there should be.
     pub sizing: &'a Sizing,
     /// Which are out of date.
-    pub standard: &'a Standard<'a>,
+    pub criteria: &'a OutdatedCriteria<'a>,
     /// What of the template reaches existing nodes; `None` where the spec cannot be acted on.
     pub in_place: Option<&'a InPlace<'a>>,
     /// The names of those that are unhealthy. What is noted before a node is repaired stands until it is, or is well again.
@@ -76,11 +76,11 @@ impl Actions<'_> {
     }
 
     fn update(&self, member: &Member) -> Option<Value> {
-        self.in_place?.update(member, self.standard.outdated(member).is_some())
+        self.in_place?.update(member, self.criteria.outdated(member).is_some())
     }
 }
 
-/// Whether nothing but finalizers keeps the node, and whoever ends its machine is at it.
+/// Whether nothing but finalizers keeps the node, and another client is ending its machine.
 fn is_ending(going: &BTreeSet<&str>, member: &Member, step: &DrainStep) -> bool {
     let machine = names::machine_of(&member.node.metadata);
     matches!(step.only_waits_for(), Some(Blocker::Finalizers(_)))

@@ -6,7 +6,8 @@ use shared_crds::disruption::Account;
 
 use crate::assess::membership::Member;
 use crate::count::budgets;
-use crate::count::sizing::{self, Sizing, Victims};
+use crate::count::sizing::{self, Sizing};
+use crate::count::victim_selection::Victims;
 use crate::remove::{self, Choice, Question, Removals};
 use crate::{Observed, ObservedPods};
 

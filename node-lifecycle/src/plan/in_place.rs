@@ -10,23 +10,23 @@ use shared_crds::{NodePool, names};
 
 use crate::assess::membership::Member;
 use crate::plan::patches;
-use crate::template::Marks;
+use crate::template::NodeMetadata;
 use crate::template::applied_template::{AppliedTemplate, hashed};
 
 /// What the nodes of a pool should have from its template.
 #[derive(Debug)]
 pub(crate) struct InPlace<'a> {
-    marks: &'a Marks,
+    metadata: &'a NodeMetadata,
     wanted: AppliedTemplate,
     text: Option<String>,
 }
 
 impl<'a> InPlace<'a> {
-    /// What those of `pool` should have, whose nodes carry `marks`.
-    pub(crate) fn new(pool: &NodePool, marks: &'a Marks) -> Self {
+    /// What those of `pool` should have, whose nodes carry `metadata`.
+    pub(crate) fn new(pool: &NodePool, metadata: &'a NodeMetadata) -> Self {
         let wanted = AppliedTemplate::of(&pool.spec);
         let text = wanted.text();
-        Self { marks, wanted, text }
+        Self { metadata, wanted, text }
     }
 
     /// Whether the node of `member` lacks something of that, or has too much; never a node that was not made for the pool.
@@ -34,7 +34,7 @@ impl<'a> InPlace<'a> {
     pub(crate) fn is_due(&self, member: &Member, is_outdated: bool) -> bool {
         let Some(annotations) = &member.node.metadata.annotations else { return false };
         let is_noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION) == self.text.as_ref();
-        let is_other = |hash: &String| !is_outdated && *hash != self.marks.hash;
+        let is_other = |hash: &String| !is_outdated && *hash != self.metadata.hash;
         member.template_hash.as_ref().is_some_and(|hash| !is_noted || is_other(hash))
     }
 
@@ -44,12 +44,12 @@ impl<'a> InPlace<'a> {
     }
 
     fn patch(&self, member: &Member, is_outdated: bool) -> Option<Value> {
-        let Self { marks, wanted, text } = self;
+        let Self { metadata, wanted, text } = self;
         let node = &*member.node;
         let hash = member.template_hash.as_ref()?;
         let annotations = node.metadata.annotations.as_ref()?;
         let noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION);
-        let other_hash = (!is_outdated && *hash != marks.hash).then_some(&marks.hash);
+        let other_hash = (!is_outdated && *hash != metadata.hash).then_some(&metadata.hash);
         let known: Option<AppliedTemplate> = noted.and_then(|noted| serde_json::from_str(noted).ok());
         let known = known.unwrap_or_default();
         let mut patch = patches::is_same_object(&node.metadata);
@@ -60,7 +60,7 @@ impl<'a> InPlace<'a> {
             entry(&patches::label_path(key), labels.get(key), wanted, is_untouched)
         }));
         patch.extend(changed(&known.annotations, &wanted.annotations).flat_map(|key| {
-            let wanted = marks.annotations.get(key).filter(|_| wanted.annotations.contains_key(key));
+            let wanted = metadata.annotations.get(key).filter(|_| wanted.annotations.contains_key(key));
             let is_untouched =
                 annotations.get(key).map(|value| hashed(value)) == known.annotations.get(key).cloned();
             entry(&patches::annotation_path(key), annotations.get(key), wanted, is_untouched)

@@ -26,7 +26,7 @@ fn made(pool: &NodePool) -> Node {
 
 fn update_of(node: &Node, pool: &NodePool, is_outdated: bool) -> Option<Value> {
     let member = Member::read(&Arc::new(node.clone()), Timestamp::UNIX_EPOCH, ALWAYS);
-    InPlace::new(pool, &Marks::of(&key(), pool).unwrap()).update(&member, is_outdated)
+    InPlace::new(pool, &NodeMetadata::of(&key(), pool).unwrap()).update(&member, is_outdated)
 }
 
 /// The node after its update, which must be applicable, and which is the only one that is due.
@@ -128,7 +128,7 @@ fn labels_of_the_pool_the_provider_and_the_kubelet_are_not_the_templates() {
 }
 
 #[test]
-fn a_node_that_is_replaced_keeps_its_hash_and_one_of_somebody_else_is_left_alone() {
+fn a_node_that_is_replaced_keeps_its_hash_and_one_that_was_not_made_for_the_pool_is_left_alone() {
     let mut other = made(&first());
     annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, "v2-other");
     assert_eq!(update_of(&other, &first(), true), None);

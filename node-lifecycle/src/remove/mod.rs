@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `machine_lost`, `never_started`, `unhealthy`, `out_of_date`, `excess` | a rule each |
 //! | `question`, `verdict` | nothing: what the rules look at, and what they answer |
+//! | `removals` | the rules asked about all nodes, and which nodes go |
 //! | `failed` | whether so many nodes have failed that none is replaced for it |
 //! | `waits` | what is said about nodes that have failed and stay |
 
@@ -14,13 +15,15 @@ mod machine_lost;
 mod never_started;
 mod out_of_date;
 mod question;
+mod removals;
 mod unhealthy;
 mod verdict;
 pub(crate) mod waits;
 
 pub(crate) use self::failed::brake;
 pub(crate) use self::question::{Choice, Question};
-pub(crate) use self::verdict::{Ground, Removals, Rule};
+pub(crate) use self::removals::{Removals, Rule};
+pub(crate) use self::verdict::Ground;
 
 /// The rules for nodes that have failed: they are deleted, and new ones are made in their place. The number of nodes is
 /// decided without them, so that they are asked before it.

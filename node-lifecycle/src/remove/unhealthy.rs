@@ -18,12 +18,12 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
         return Verdict::No;
     }
     let spec = health::spec(pool);
-    let Some(ailment) = health::ailment(observed, &spec.conditions, &member.node) else {
+    let Some(condition) = health::unhealthy_condition(observed, &spec.conditions, &member.node) else {
         return Verdict::No;
     };
-    if ailment.due > observed.now {
-        let hold = Hold::NotDue { since: ailment.since, why: ailment.to_string() };
-        return Verdict::Wait(hold, Some(ailment.due));
+    if condition.due > observed.now {
+        let hold = Hold::NotDue { since: condition.since, why: condition.to_string() };
+        return Verdict::Wait(hold, Some(condition.due));
     }
     if let Some(why) = &question.brake {
         return question.held(why.clone());

@@ -2,7 +2,8 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::verdict::{Ground, Hold, Removals, Waiting};
+use super::removals::{Removals, Waiting};
+use super::verdict::{Ground, Hold};
 
 /// Why nodes stay that are unhealthy or have lost their machines. It says nothing that changes from pass to pass.
 #[derive(Clone, Debug, PartialEq, Eq)]

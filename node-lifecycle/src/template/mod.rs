@@ -10,4 +10,4 @@ pub mod allocatable;
 pub mod applied_template;
 pub(crate) mod blueprint;
 
-pub(crate) use self::blueprint::{Blueprint, Invalid, Marks};
+pub(crate) use self::blueprint::{Blueprint, Invalid, NodeMetadata};

@@ -19,7 +19,7 @@ use crate::testing::{
 };
 
 /// A node whose condition `Ready` has had `status` since second 0.
-fn sick(index: usize, status: &str) -> Node {
+fn unhealthy_node(index: usize, status: &str) -> Node {
     let mut node = node(index);
     set_ready(&mut node, status);
     node.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].last_transition_time = Some(Time(at(0)));
@@ -44,7 +44,7 @@ fn a_node_is_replaced_after_its_condition_has_lasted_by_both_clocks() {
         for (now, watched, is_replaced) in
             [(599, 599, false), (600, 600, true), (9000, 599, false), (599, 9000, false)]
         {
-            let observed = seen(vec![sick(0, status), node(1)], now, watched);
+            let observed = seen(vec![unhealthy_node(0, status), node(1)], now, watched);
             let plan = plan(&observed);
             let replaced = with_action(&plan, &NodeAction::Repair);
             assert_eq!(replaced == ["n-000"], is_replaced, "{status} at {now} after {watched} s");
@@ -57,8 +57,11 @@ fn a_node_is_replaced_after_its_condition_has_lasted_by_both_clocks() {
 
 #[test]
 fn none_is_replaced_where_more_nodes_are_unhealthy_than_may_be() {
-    let many = |sick_nodes: usize| {
-        let all = (0..10).map(|index| if index < sick_nodes { sick(index, "Unknown") } else { node(index) });
+    let many = |unhealthy_nodes: usize| {
+        let all =
+            (0..10).map(
+                |index| if index < unhealthy_nodes { unhealthy_node(index, "Unknown") } else { node(index) },
+            );
         seen(all.collect(), 700, 700)
     };
     assert_eq!(with_action(&plan(&many(2)), &NodeAction::Repair).len(), 2);
@@ -68,23 +71,23 @@ fn none_is_replaced_where_more_nodes_are_unhealthy_than_may_be() {
     assert_eq!(held.requeue_at, Some(at(730)), "no event says when that is over");
     // Those that go already count.
     let mut one_goes = many(3);
-    one_goes.nodes[0] = Arc::new(deleted(sick(0, "Unknown")));
+    one_goes.nodes[0] = Arc::new(deleted(unhealthy_node(0, "Unknown")));
     assert!(with_action(&plan(&one_goes), &NodeAction::Repair).is_empty());
     let mut allowed = many(3);
     let repair = RepairSpec { max_unhealthy: IntOrString::Int(3), ..RepairSpec::default() };
     Arc::make_mut(allowed.pool.as_mut().unwrap()).spec.repair = Some(repair);
     assert_eq!(with_action(&plan(&allowed), &NodeAction::Repair).len(), 3);
     // Many pools of one node each: the control plane sees none of them.
-    let mut alone = seen(vec![sick(0, "Unknown")], 700, 700);
+    let mut alone = seen(vec![unhealthy_node(0, "Unknown")], 700, 700);
     assert_eq!(with_action(&plan(&alone), &NodeAction::Repair), ["n-000"]);
-    alone.sight = Sight { not_ready: 12, all: 20 };
+    alone.cluster_readiness = ClusterReadiness { not_ready: 12, all: 20 };
     let blind = plan(&alone);
     assert!(with_action(&blind, &NodeAction::Repair).is_empty());
     assert!(
         says(&blind, "12 of 20 nodes of all pools are not Ready, so none is replaced")
             && blind.requeue_at == Some(at(730))
     );
-    alone.sight = Sight { not_ready: 11, all: 20 };
+    alone.cluster_readiness = ClusterReadiness { not_ready: 11, all: 20 };
     assert_eq!(with_action(&plan(&alone), &NodeAction::Repair), ["n-000"]);
 }
 
@@ -95,8 +98,8 @@ fn says(plan: &Plan, text: &str) -> bool {
 
 /// Ten nodes at second 700: the machines of so many have not been listed for `seconds`, so many others have been unhealthy for long.
 fn failed(lost: usize, seconds: i64, unhealthy: usize) -> Observed {
-    let all =
-        (0..10).map(|index| if index < lost + unhealthy { sick(index, "Unknown") } else { node(index) });
+    let all = (0..10)
+        .map(|index| if index < lost + unhealthy { unhealthy_node(index, "Unknown") } else { node(index) });
     let mut observed = seen(all.collect(), 700, 700);
     for node in &observed.nodes[..lost] {
         let time = observed.times.0.get_mut(node.metadata.uid.as_ref().unwrap()).unwrap();
@@ -156,10 +159,10 @@ fn the_bound_holds_for_lost_nodes_where_no_condition_makes_a_node_unhealthy() {
 #[test]
 fn no_lost_node_is_replaced_while_too_many_nodes_of_all_pools_are_not_ready() {
     let mut observed = failed(1, 60, 0);
-    observed.sight = Sight { not_ready: 12, all: 20 };
+    observed.cluster_readiness = ClusterReadiness { not_ready: 12, all: 20 };
     assert_eq!(replaced(&plan(&observed)), [0, 0]);
     assert!(says(&plan(&observed), "12 of 20 nodes of all pools are not Ready, so none is replaced"));
-    observed.sight = Sight { not_ready: 11, all: 20 };
+    observed.cluster_readiness = ClusterReadiness { not_ready: 11, all: 20 };
     assert_eq!(replaced(&plan(&observed)), [1, 0]);
 }
 
@@ -214,7 +217,7 @@ fn of_agent() -> RepairCondition {
 
 #[test]
 fn conditions_of_other_agents_count_where_they_are_named_and_no_condition_replaces_nothing() {
-    let mut observed = seen(vec![deadlocked(node(0)), sick(1, "Unknown")], 700, 700);
+    let mut observed = seen(vec![deadlocked(node(0)), unhealthy_node(1, "Unknown")], 700, 700);
     for times in observed.condition_times.0.values_mut() {
         times.insert(health::key(&of_agent()), SignedDuration::from_secs(60));
     }
@@ -241,7 +244,7 @@ fn the_drain_of_an_unhealthy_node_is_cancelled_last() {
         with_action(&plan(&observed), &NodeAction::Uncordon)
     };
     assert_eq!(cancelled(1, vec![of_agent()]), ["n-000"]);
-    assert_eq!(cancelled(1, vec![]), ["n-001"], "nobody said that this is unhealthy");
+    assert_eq!(cancelled(1, vec![]), ["n-001"], "spec.repair does not say that this is unhealthy");
     assert_eq!(cancelled(3, vec![of_agent()]), ["n-000", "n-001", "n-002"]);
 }
 
@@ -262,14 +265,14 @@ fn a_deleted_node_whose_kubelet_is_silent_goes_when_its_machine_is_off() {
     assert_eq!(action(&node, 600), NodeAction::EndMachine);
     // Where most nodes of the cluster are not Ready, it is the control plane that does not hear them.
     let mut outage = seen(vec![node.clone()], 600, 600);
-    outage.sight = Sight { not_ready: 12, all: 20 };
+    outage.cluster_readiness = ClusterReadiness { not_ready: 12, all: 20 };
     let step = plan_with(&outage, &of_node).nodes.remove(0).action;
     assert!(matches!(&step, NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1), "{step:?}");
-    // Nothing runs there any more, so nobody is asked.
+    // Nothing runs there any more, so no budget is asked.
     let taint = Taint { key: names::OUT_OF_SERVICE_TAINT.into(), ..Taint::default() };
     node.spec.as_mut().unwrap().taints = Some(vec![taint]);
     assert!(matches!(action(&node, 600), NodeAction::Drain(DrainStep { delete, .. }) if delete.len() == 1));
-    // A node that only leaves can still come back, and nothing is known of the machine of one that somebody else made.
+    // A node that only leaves can still come back, and nothing is known of the machine of one that was not made for the pool.
     let mut leaving = draining(0, 10);
     leaving.status.clone_from(&node.status);
     assert!(

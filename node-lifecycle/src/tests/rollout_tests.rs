@@ -138,8 +138,8 @@ fn a_node_that_never_started_goes_at_once_and_a_broken_one_while_new_ones_work()
     );
     assert_eq!(names, ["n-002"], "the broken one goes first");
     // All are broken, the new one too: something else is wrong.
-    let sick_new = new(broken(10));
-    assert_eq!(step(changed(3, surge(1, 0)), vec![broken(0), broken(1), broken(2), sick_new]), (0, 0));
+    let broken_new = new(broken(10));
+    assert_eq!(step(changed(3, surge(1, 0)), vec![broken(0), broken(1), broken(2), broken_new]), (0, 0));
 }
 
 #[test]
@@ -241,9 +241,9 @@ fn nodes_of_others_and_machines_that_the_provider_replaces_are_not_rolled() {
     let mut sized = changed(1, surge(1, 0));
     sized.spec.provider =
         ProviderSpec { cluster_api: Some(ClusterApiProvider::default()), ..ProviderSpec::default() };
-    let standard = Standard::of(&sized, at(100));
+    let criteria = OutdatedCriteria::of(&sized, at(100));
     let member = Member::read(&std::sync::Arc::new(node(0)), at(100), ALWAYS);
-    assert_eq!(standard.outdated(&member), None);
+    assert_eq!(criteria.outdated(&member), None);
 }
 
 #[test]

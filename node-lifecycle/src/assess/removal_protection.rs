@@ -1,4 +1,4 @@
-//! Whether a node may be removed, as far as it and its pods say.
+//! Whether a node or its pods ask to be left alone, so that the node is not removed.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use crate::assess::membership::Member;
 use crate::input::pods::blocks_removal;
 use crate::{Observed, ObservedPods, PodName};
 
-/// What is known about whether a node may be removed.
+/// What is known about whether something protects a node from its removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Consent {
+pub(crate) enum RemovalProtection {
     /// Nothing on it asks to be left alone.
-    Free,
+    Unprotected,
     /// It asks to be left alone, and why, as the end of a sentence about it.
     Protected(String),
     /// Its pods were to be listed and could not be.
     Unread,
     /// Its pods have not been listed yet.
-    NotAsked,
+    NotListed,
 }
 
-impl Consent {
+impl RemovalProtection {
     /// What the node's annotations, its pods and what was found a moment ago say. `asked` are the nodes whose pods were
     /// to be listed.
     pub(crate) fn of(
@@ -39,22 +39,22 @@ impl Consent {
                 Some((PodName::of(pod), asked.why))
             });
             let first = asks.min().map(|(pod, why)| format!("has pod {pod}, which {why}"));
-            return first.map_or(Self::Free, Self::Protected);
+            return first.map_or(Self::Unprotected, Self::Protected);
         }
         match observed.protected.get(member.name()) {
             Some(why) => Self::Protected(why.clone()),
             None if asked.contains(member.name()) && !pods.deferred.contains(member.name()) => Self::Unread,
-            None => Self::NotAsked,
+            None => Self::NotListed,
         }
     }
 
     /// Why the node may not be removed now, as the end of a sentence about it; `None` when it may.
     pub(crate) fn why_not(&self) -> Option<String> {
         match self {
-            Self::Free => None,
+            Self::Unprotected => None,
             Self::Protected(why) => Some(why.clone()),
             Self::Unread => Some("has pods that cannot be listed".to_owned()),
-            Self::NotAsked => Some("has pods that are listed after those of other nodes".to_owned()),
+            Self::NotListed => Some("has pods that are listed after those of other nodes".to_owned()),
         }
     }
 }
