@@ -21,7 +21,7 @@ use crate::plan::choices::{self, Choices};
 use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
-use crate::plan::{frozen, machines, pool_finalizer, visits};
+use crate::plan::{frozen, machines, pace, pool_finalizer, visits};
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
 
@@ -126,7 +126,9 @@ fn active(
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.marks));
     let not_updated = not_updated(in_place.as_ref(), &standard, &members);
     let (has_nodes, leaving) = (!members.is_empty(), machines::leaving(&members));
-    let nodes = node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &standard);
+    let nodes =
+        pace::paced(node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &standard));
+    let requeue_at = requeue_at.into_iter().chain(pace::next(&nodes, observed.now)).min();
 
     let Choices { removals, sizing, account: _, victims } = choices;
     let Victims { reasons: _, mut held, refused, protected, is_undecided: _ } = victims;
