@@ -27,3 +27,7 @@ pub(crate) fn is_same(taint: &Taint, of_template: &NodeTaint) -> bool {
         && taint.effect == of_template.effect.as_str()
         && taint.value.as_deref().unwrap_or_default() == of_template.value.as_deref().unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "earlier_tests.rs"]
+pub(crate) mod tests;

@@ -12,9 +12,12 @@ use super::provider::{KarpenterProvider, ProviderSpec};
 use super::template::{NodeTaint, TaintEffect};
 use crate::quantity::Exact;
 
-/// Comes before the hash and says what is in it. Another one means that it says nothing about the present template: nodes are
-/// not replaced because a new version of the operator counts other fields in.
-const VERSION: &str = "v2-";
+/// Comes before the hash and says what is in it. One that is unknown says nothing about the present template: nodes are not replaced
+/// because another version of the operator counts other fields in.
+const VERSION: &str = "v3-";
+/// That of a template with nothing in it that version 3 hashes and version 2 does not, so that its nodes keep their hash. The version
+/// is another one where a difference is possible: an operator that is rolled back does not know that, and so replaces no nodes.
+const EARLIER_VERSION: &str = "v2-";
 
 /// The well-known labels that say where a machine is and what it is: <https://kubernetes.io/docs/reference/labels-annotations-taints/>.
 /// Another value is another machine, so nodes are replaced for it, and it is not written to a node that exists.
@@ -57,14 +60,17 @@ impl NodePoolSpec {
         }
         no_execute.sort();
         let earlier = self.unchangeable();
+        let has_order = earlier.karpenter.as_ref().is_some_and(has_order);
         let karpenter = earlier.karpenter.map(sorted);
-        versioned(&Unchangeable { karpenter, places: self.places().collect(), no_execute, ..earlier })
+        let all = Unchangeable { karpenter, places: self.places().collect(), no_execute, ..earlier };
+        let is_more = has_order || !all.places.is_empty() || !all.no_execute.is_empty();
+        versioned(if is_more { VERSION } else { EARLIER_VERSION }, &all)
     }
 
     /// The hash of the same template by versions that left out places and taints that end pods, and took requirements in their
     /// order. A node that has it and [`places`](Self::places) and [`no_execute`](Self::no_execute) is of the present template.
     pub fn earlier_template_hash(&self) -> Option<String> {
-        versioned(&self.unchangeable())
+        versioned(EARLIER_VERSION, &self.unchangeable())
     }
 
     /// Where and what the template says that machines are: those of [`PLACE_LABELS`] that it has.
@@ -98,7 +104,7 @@ impl NodePoolSpec {
     /// Whether the hash can be compared with [`template_hash`](Self::template_hash): another version of the operator may have
     /// hashed other fields, and then a difference means nothing.
     pub fn knows_template_hash(hash: &str) -> bool {
-        hash.starts_with(VERSION)
+        [VERSION, EARLIER_VERSION].iter().any(|version| hash.starts_with(version))
     }
 }
 
@@ -113,8 +119,14 @@ fn sorted(mut karpenter: KarpenterProvider) -> KarpenterProvider {
     karpenter
 }
 
-fn versioned(unchangeable: &Unchangeable<'_>) -> Option<String> {
-    Some(format!("{VERSION}{}", hash(unchangeable)?))
+/// Whether the same requirements can be written in more than one order.
+fn has_order(karpenter: &KarpenterProvider) -> bool {
+    let all = &karpenter.requirements;
+    all.len() > 1 || all.iter().any(|requirement| requirement.values.len() > 1)
+}
+
+fn versioned(version: &str, unchangeable: &Unchangeable<'_>) -> Option<String> {
+    Some(format!("{version}{}", hash(unchangeable)?))
 }
 
 fn amounts(of: &BTreeMap<String, Quantity>) -> BTreeMap<&str, String> {
@@ -216,24 +228,24 @@ mod tests {
     #[test]
     fn the_hash_stays_what_it_is_with_each_provider() {
         // Another value would replace every node of the pools of that provider when the operator is updated; another earlier
-        // one would do so for nodes of versions that left out places.
+        // one would do so for nodes of versions that left out places. Those versions replace nothing for a hash of version 3.
         let requirements = json!([{ "key": "b", "operator": "In", "values": ["y", "x"] }, { "key": "a", "operator": "Exists" }]);
         let node_class = json!({ "group": "g", "kind": "K", "name": "n" });
         for (provider, hash, earlier) in [
-            (json!({ "simulated": {} }), "v2-9dbad5aff4306de4", "v2-2ea1d7353bc73f46"),
+            (json!({ "simulated": {} }), "v3-9dbad5aff4306de4", "v2-2ea1d7353bc73f46"),
             (
                 json!({ "exec": { "name": "x", "parameters": { "size": "large" } } }),
-                "v2-6ec5e98ab60f619a",
+                "v3-6ec5e98ab60f619a",
                 "v2-2ef266b15ceb7700",
             ),
             (
                 json!({ "karpenter": { "nodeClassRef": node_class, "requirements": requirements } }),
-                "v2-22055faa5183f0f4",
+                "v3-22055faa5183f0f4",
                 "v2-4d99ce8f0db22c1a",
             ),
             (
                 json!({ "clusterApi": { "machineDeploymentRef": { "name": "md" } } }),
-                "v2-9dbad5aff4306de4",
+                "v3-9dbad5aff4306de4",
                 "v2-2ea1d7353bc73f46",
             ),
         ] {
@@ -247,6 +259,8 @@ mod tests {
     fn a_template_without_places_and_taints_that_end_pods_has_the_hash_of_earlier_versions() {
         let spec = spec(|_| {});
         assert_eq!(spec.template_hash(), spec.earlier_template_hash());
+        assert!(["v2-0", "v3-0"].into_iter().all(NodePoolSpec::knows_template_hash));
+        assert!(!["v1-0", "v4-0", "0"].into_iter().any(NodePoolSpec::knows_template_hash));
     }
 
     #[test]
