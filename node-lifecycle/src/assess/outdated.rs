@@ -6,6 +6,7 @@ use shared_crds::v1alpha1::{DisruptionReason, NodePoolSpec, RolloutSpec, Rollout
 use shared_crds::{NodePool, names};
 
 use crate::assess::membership::{Member, NodeReadiness};
+use crate::template::earlier;
 
 /// By what a node of the pool is found to be out of date.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct OutdatedCriteria<'a> {
     pub(crate) spec: RolloutSpec,
     /// `None` where the template cannot be hashed.
     hash: Option<String>,
+    /// That of the same template by versions that hashed less of it.
+    earlier_hash: Option<String>,
     now: Timestamp,
 }
 
@@ -21,7 +24,8 @@ impl<'a> OutdatedCriteria<'a> {
     /// Those of `pool` at `now`.
     pub(crate) fn of(pool: &'a NodePool, now: Timestamp) -> Self {
         let spec = pool.spec.rollout.clone().unwrap_or_default();
-        Self { pool, spec, hash: pool.spec.template_hash(), now }
+        let (hash, earlier_hash) = (pool.spec.template_hash(), pool.spec.earlier_template_hash());
+        Self { pool, spec, hash, earlier_hash, now }
     }
 
     /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, or it is too old. `None`
@@ -32,13 +36,20 @@ impl<'a> OutdatedCriteria<'a> {
         if self.pool.spec.provider.replaces_machines() {
             return None;
         }
-        let is_other =
-            NodePoolSpec::knows_template_hash(hash) && self.hash.as_deref().is_some_and(|own| own != hash);
+        let is_other = NodePoolSpec::knows_template_hash(hash)
+            && self.hash.as_deref().is_some_and(|own| own != hash)
+            && !self.is_by_earlier_version(member, hash);
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
         if is_other || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)
+    }
+
+    /// Whether a version that hashed less made the node from the present template. It gets the present hash in place.
+    fn is_by_earlier_version(&self, member: &Member, hash: &str) -> bool {
+        self.earlier_hash.as_deref() == Some(hash)
+            && earlier::is_of_present_template(&member.node, &self.pool.spec)
     }
 
     /// The node as one that is out of date; `None` when it is not.

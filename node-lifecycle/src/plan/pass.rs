@@ -22,7 +22,7 @@ use crate::plan::choices::{self, Choices};
 use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
-use crate::plan::{frozen, machines, pool_finalizer, visits};
+use crate::plan::{frozen, machines, pace, pool_finalizer, visits};
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
 
@@ -127,7 +127,9 @@ fn active(
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.metadata));
     let not_updated = not_updated(in_place.as_ref(), &criteria, &members);
     let (has_nodes, leaving) = (!members.is_empty(), machines::leaving(&members));
-    let nodes = node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &criteria);
+    let nodes =
+        pace::paced(node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &criteria));
+    let requeue_at = requeue_at.into_iter().chain(pace::next(&nodes, observed.now)).min();
 
     let Choices { removals, sizing, account: _, victims } = choices;
     let Victims { reasons: _, mut held, refused, protected, is_undecided: _ } = victims;

@@ -360,13 +360,23 @@ fn a_failure_that_is_over_holds_up_nothing() {
 
 #[test]
 fn nodes_whose_hash_says_nothing_about_the_present_template_are_not_replaced() {
-    for hash in ["0123456789abcdef", "v3-0123456789abcdef"] {
+    for hash in ["0123456789abcdef", "v4-0123456789abcdef"] {
         let mut other = node(0);
         annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, hash);
         let plan = testing_plan(changed(1, surge(1, 0)), [other]);
         assert!(plan.request.is_empty(), "{hash}");
-        assert!(matches!(plan.nodes[0].action, NodeAction::Update(_)), "it gets the present one");
+        assert_eq!(plan.nodes[0].action, NodeAction::Keep, "{hash}: the version that wrote it may come back");
     }
+}
+
+#[test]
+fn a_new_taint_that_ends_pods_reaches_no_live_node() {
+    let mut pool = pool(1);
+    pool.spec.rollout = Some(surge(1, 0));
+    let taint = NodeTaint { key: "e".into(), value: None, effect: TaintEffect::NoExecute };
+    pool.spec.template.spec.taints = vec![taint];
+    let plan = testing_plan(pool, [node(0)]);
+    assert_eq!((plan.request.len(), actions(&plan)), (1, vec![]));
 }
 
 #[test]

@@ -88,14 +88,17 @@ impl Template {
         let promised = less(&capacity, &exact(reserved)?);
         let mut profile = NodeProfile::of_template(pool);
         let declared_labels = profile.labels.clone();
-        let template_hash = pool.spec.template_hash();
+        let declared = pool.spec.template.metadata.iter().flat_map(|metadata| metadata.labels.keys());
+        let mut promise = Promise {
+            template_hash: pool.spec.template_hash(),
+            earlier_hash: pool.spec.earlier_template_hash(),
+            resources: Vec::new(),
+            labels: declared.cloned().collect(),
+        };
         let remembered = observed
             .remembered(pool)
             .and_then(|status| status.discovered.as_ref())
-            .filter(|known| Some(&known.template_hash) == template_hash.as_ref());
-        let declared = pool.spec.template.metadata.iter().flat_map(|metadata| metadata.labels.keys());
-        let mut promise =
-            Promise { template_hash, resources: Vec::new(), labels: declared.cloned().collect() };
+            .filter(|known| promise.is_of(&known.template_hash));
         let mut allocatable = promised.clone();
         if let Some(known) = remembered {
             discovered::apply(&mut allocatable, known);
