@@ -42,13 +42,29 @@ pub(crate) fn spec(pool: &NodePool) -> RepairSpec {
     pool.spec.repair.clone().unwrap_or_default()
 }
 
+/// The conditions by which the node would be repaired. One that leaves goes anyway, unless nobody is there who ends its pods: of
+/// it only a silent kubelet counts.
+pub(crate) fn of_repair(pool: &NodePool, member: &Member) -> Vec<RepairCondition> {
+    let mut conditions = spec(pool).conditions;
+    if !member.stays() {
+        conditions.retain(is_silence);
+    }
+    conditions
+}
+
 /// The condition of a node whose kubelet is silent: as the spec has it, or as it is by default.
 fn silence(spec: &RepairSpec) -> RepairCondition {
-    let is_silence = |it: &&RepairCondition| it.type_ == "Ready" && it.status == ConditionStatus::Unknown;
-    let named = spec.conditions.iter().find(is_silence).cloned();
-    named.or_else(|| RepairSpec::default().conditions.iter().find(is_silence).cloned()).unwrap_or(
-        RepairCondition { type_: "Ready".to_owned(), status: ConditionStatus::Unknown, seconds: 600 },
-    )
+    let find = |all: &[RepairCondition]| all.iter().find(|it| is_silence(it)).cloned();
+    let named = find(&spec.conditions);
+    named.or_else(|| find(&RepairSpec::default().conditions)).unwrap_or(RepairCondition {
+        type_: "Ready".to_owned(),
+        status: ConditionStatus::Unknown,
+        seconds: 600,
+    })
+}
+
+fn is_silence(condition: &RepairCondition) -> bool {
+    condition.type_ == "Ready" && condition.status == ConditionStatus::Unknown
 }
 
 /// The conditions whose times matter.

@@ -308,7 +308,7 @@ pub(crate) fn size(
     // Victims may have to wait, so they are there.
     let present = staying.len() + machines.len() + live.len() + joining + observed.unread().count();
     let missing = most.saturating_sub(present);
-    let (current, outdated) = drains_to_cancel(observed, pool, members);
+    let (current, outdated) = drains_to_cancel(observed, pool, members, replaced);
     let current = current.into_iter().take(missing);
     sizing.uncordon = current.map(|member| member.name().to_owned()).collect();
     // One that is out of date is better than none, and no use in the place of one that is replaced.
@@ -363,15 +363,16 @@ fn withdraw(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
 
 /// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of
 /// their pods are still there. A deleted Node cannot be brought back, and one that is replaced would only be drained again.
-/// Those that are out of date and were drained because they were too many come second.
+/// Those that are out of date and were drained because they were too many come second. None of the `replaced` ones is left.
 fn drains_to_cancel<'a>(
     observed: &Observed,
     pool: &NodePool,
     members: &'a [Member],
+    replaced: &BTreeSet<String>,
 ) -> (Vec<&'a Member>, Vec<&'a Member>) {
     let (sick, standard) = (health::unhealthy(pool, members), Standard::of(pool, observed.now));
     let leaving = members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting));
-    let mut nodes: Vec<&Member> = leaving.collect();
+    let mut nodes: Vec<&Member> = leaving.filter(|member| !replaced.contains(member.name())).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
         let is_healthy = member.readiness == NodeReadiness::Ready && !sick.contains(member.name());

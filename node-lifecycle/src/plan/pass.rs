@@ -228,7 +228,8 @@ fn node_steps(
         let cause = match step.action {
             NodeAction::Cordon if deleting => None,
             NodeAction::Cordon => victims.reasons.get(step.member.name()).copied(),
-            NodeAction::Repair => Some(DisruptionReason::Repair),
+            // One that leaves already keeps the reason that it was let go for.
+            NodeAction::Repair => step.member.stays().then_some(DisruptionReason::Repair),
             _ => None,
         };
         let waits = reasons_to_stay.get(step.member.name()).map(|why| (*why).to_owned());

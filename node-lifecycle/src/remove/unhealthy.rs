@@ -1,5 +1,6 @@
 //! A node that was made for the pool, has been Ready, and has had a condition of `spec.repair` for as long as that says: it is
-//! replaced, while few nodes have failed, new ones can be made, and the budgets allow.
+//! replaced, while few nodes have failed, new ones can be made, and the budgets allow. So is one that is being drained, where its
+//! kubelet is silent: nobody ends its pods then, and their budgets may wait for them for ever.
 
 use shared_crds::v1alpha1::DisruptionReason;
 
@@ -14,19 +15,30 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
     let is_replaced = observed.supply.removals_wait.is_none() && !question.is_deleting();
     let is_lost = member.is_lost() || question.is_ended_elsewhere(member);
     let was_made = member.readiness != NodeReadiness::Starting && health::has_machine(member);
-    if !is_replaced || is_lost || !was_made || !member.stays() {
+    // What has been deleted cannot be deleted again.
+    let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
+    if !is_replaced || is_lost || !was_made || is_deleted {
         return Verdict::No;
     }
-    let spec = health::spec(pool);
-    let Some(ailment) = health::ailment(observed, &spec.conditions, &member.node) else {
+    let conditions = health::of_repair(pool, member);
+    let Some(ailment) = health::ailment(observed, &conditions, &member.node) else {
         return Verdict::No;
     };
     if ailment.due > observed.now {
-        let hold = Hold::NotDue { since: ailment.since, why: ailment.to_string() };
+        let why = ailment.to_string();
+        let hold = if member.stays() {
+            Hold::NotDue { since: ailment.since, why }
+        } else {
+            Hold::Alone(format!("node {} {why}", member.name()))
+        };
         return Verdict::Wait(hold, Some(ailment.due));
     }
     if let Some(why) = &question.brake {
         return question.held(why.clone());
+    }
+    // It goes whether or not another one comes, and is in the account for the reason that it leaves for.
+    if !member.stays() {
+        return Verdict::Go;
     }
     if !question.can_make || !observed.supply.may_request(observed.now) {
         return question.held("unhealthy nodes are not replaced while no new nodes can be made".to_owned());

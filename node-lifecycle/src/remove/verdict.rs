@@ -45,6 +45,8 @@ pub(crate) enum Hold {
     },
     /// It has, and this keeps it.
     Held(String),
+    /// It stays or goes on leaving for this reason, a sentence, which keeps no other node: where more is to be said, that is.
+    Alone(String),
 }
 
 /// A rule: the ground, and the question whether it holds for a node.
@@ -112,7 +114,7 @@ impl Removals {
     pub(crate) fn reasons_to_stay(&self) -> BTreeMap<&str, &str> {
         let mut reasons = BTreeMap::new();
         for Waiting { node, hold, .. } in self.waits.iter().filter(|it| self.ground(&it.node).is_none()) {
-            let (Hold::NotDue { why, .. } | Hold::Held(why)) = hold;
+            let (Hold::NotDue { why, .. } | Hold::Held(why) | Hold::Alone(why)) = hold;
             reasons.entry(&**node).or_insert(&**why);
         }
         reasons

@@ -27,16 +27,21 @@ impl Removals {
     pub(crate) fn repair_waits(&self) -> Option<RepairWait> {
         let held = self.of_failed().find_map(|it| match &it.hold {
             Hold::Held(why) => Some(RepairWait::Held(why.clone())),
-            Hold::NotDue { .. } => None,
+            Hold::NotDue { .. } | Hold::Alone(_) => None,
         });
+        let alone = || {
+            self.of_failed().find_map(|it| match &it.hold {
+                Hold::Alone(why) => Some(RepairWait::Held(why.clone())),
+                Hold::NotDue { .. } | Hold::Held(_) => None,
+            })
+        };
         let not_due = self.of_failed().filter_map(|it| match &it.hold {
             Hold::NotDue { since, why } => Some((since, &it.node, why)),
-            Hold::Held(_) => None,
+            Hold::Held(_) | Hold::Alone(_) => None,
         });
         let first = not_due.min_by_key(|(since, node, _)| (*since, *node));
-        held.or_else(|| {
-            first.map(|(_, node, why)| RepairWait::NotDue { node: node.clone(), why: why.clone() })
-        })
+        let first = first.map(|(_, node, why)| RepairWait::NotDue { node: node.clone(), why: why.clone() });
+        held.or(first).or_else(alone)
     }
 
     /// When to look again at nodes that have failed and stay.

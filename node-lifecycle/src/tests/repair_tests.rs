@@ -15,7 +15,8 @@ use super::*;
 use crate::input::observed_time::ConditionTimes;
 use crate::input::supply::{MachineState, ProvisioningFailure};
 use crate::testing::{
-    at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready, with_action,
+    annotate, at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, set_ready,
+    with_action,
 };
 
 /// A node whose condition `Ready` has had `status` since second 0.
@@ -245,6 +246,65 @@ fn the_drain_of_an_unhealthy_node_is_cancelled_last() {
     assert_eq!(cancelled(3, vec![of_agent()]), ["n-000", "n-001", "n-002"]);
 }
 
+/// `node` while it is drained for this reason.
+fn leaving(mut node: Node, reason: DisruptionReason) -> Node {
+    annotate(&mut node, names::DRAIN_STARTED_ANNOTATION, &at(10).to_string());
+    annotate(&mut node, names::DISRUPTION_REASON_ANNOTATION, reason.as_str());
+    node.spec.as_mut().unwrap().unschedulable = Some(true);
+    node
+}
+
+#[test]
+fn a_draining_node_is_repaired_when_its_kubelet_has_been_silent_for_long() {
+    let one = |status: &str| leaving(sick(0, status), DisruptionReason::ScaleDown);
+    for (status, now, is_repaired) in
+        [("Unknown", 599, false), ("Unknown", 600, true), ("False", 9000, false)]
+    {
+        let mut observed = seen(vec![one(status), node(1)], now, now);
+        observed.pool = Some(Arc::new(pool(1)));
+        let plan = plan_with(&observed, &pods([("n-000", vec![pod("db")])]));
+        let step = &plan.nodes[0];
+        assert_eq!(step.action == NodeAction::Repair, is_repaired, "{status} at {now}: {:?}", step.action);
+        let is_drained = matches!(&step.action, NodeAction::Drain(step) if step.evict.len() == 1);
+        assert_eq!(is_drained, !is_repaired, "{status} at {now}");
+        assert_eq!(step.cause, None, "it keeps the reason that it was let go for");
+        if now == 599 {
+            assert_eq!(plan.requeue_at, Some(at(600)));
+            assert!(
+                says(&plan, "node n-000 is unhealthy (Ready is Unknown since"),
+                "{:?}",
+                plan.repair_waits
+            );
+        }
+    }
+    // No drain is cancelled in the place of a new node where the node is gone.
+    let plan = plan(&seen(vec![one("Unknown"), node(1)], 600, 600));
+    assert_eq!(with_action(&plan, &NodeAction::Repair), ["n-000"]);
+    assert_eq!(plan.request.len(), 1);
+}
+
+#[test]
+fn draining_nodes_that_die_count_against_the_bound_and_go_also_while_no_new_one_can_be_made() {
+    let dead = |count: usize| {
+        let one = |index| leaving(sick(index, "Unknown"), DisruptionReason::ScaleDown);
+        let all = (0..10).map(|index| if index < count { one(index) } else { node(index) });
+        let mut observed = seen(all.collect(), 700, 700);
+        observed.pool = Some(Arc::new(pool(i32::try_from(10 - count).unwrap())));
+        observed
+    };
+    let repaired = |observed: &Observed| with_action(&plan(observed), &NodeAction::Repair).len();
+    assert_eq!(repaired(&dead(2)), 2);
+    assert_eq!(repaired(&dead(3)), 0);
+    assert!(says(&plan(&dead(3)), "3 nodes are unhealthy, and with 7 nodes wanted"));
+    let mut failing = dead(2);
+    failing.supply.failure = Some(ProvisioningFailure {
+        reason: Reason::ProviderUnreachable,
+        message: String::new(),
+        retry_at: at(900),
+    });
+    assert_eq!(repaired(&failing), 2);
+}
+
 #[test]
 fn a_deleted_node_whose_kubelet_is_silent_goes_when_its_machine_is_off() {
     let mut node = deleted(draining(0, 10));
@@ -269,12 +329,13 @@ fn a_deleted_node_whose_kubelet_is_silent_goes_when_its_machine_is_off() {
     let taint = Taint { key: names::OUT_OF_SERVICE_TAINT.into(), ..Taint::default() };
     node.spec.as_mut().unwrap().taints = Some(vec![taint]);
     assert!(matches!(action(&node, 600), NodeAction::Drain(DrainStep { delete, .. }) if delete.len() == 1));
-    // A node that only leaves can still come back, and nothing is known of the machine of one that somebody else made.
+    // A node that only leaves can still come back until then, and nothing is known of the machine of one that somebody else made.
     let mut leaving = draining(0, 10);
     leaving.status.clone_from(&node.status);
     assert!(
-        matches!(when_unwanted(&leaving, 600), NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1)
+        matches!(when_unwanted(&leaving, 599), NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1)
     );
+    assert_eq!(when_unwanted(&leaving, 600), NodeAction::Repair);
     node.spec.as_mut().unwrap().taints = None;
     node.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_HASH_ANNOTATION);
     assert!(matches!(action(&node, 600), NodeAction::Drain(DrainStep { evict, .. }) if evict.len() == 1));
