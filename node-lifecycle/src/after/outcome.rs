@@ -71,6 +71,8 @@ pub struct Applied {
     pub cordoned: Vec<String>,
     /// Those of them that are drained because they are out of date.
     pub outdated: Vec<String>,
+    /// Those of them that are drained because a user wants them replaced.
+    pub asked: Vec<String>,
     /// Names of the nodes that were given labels, annotations and taints of a changed template.
     pub updated: Vec<String>,
     /// Names of the nodes that were uncordoned, which cancels their drain.
@@ -134,6 +136,7 @@ impl Applied {
             joined,
             cordoned,
             outdated,
+            asked,
             updated,
             uncordoned,
             given_back,
@@ -160,6 +163,7 @@ impl Applied {
         self.joined.extend(joined);
         self.cordoned.extend(cordoned);
         self.outdated.extend(outdated);
+        self.asked.extend(asked);
         self.updated.extend(updated);
         self.uncordoned.extend(uncordoned);
         self.given_back.extend(given_back);

@@ -1,7 +1,8 @@
 //! A node that was made for the pool, has been Ready, and has had a condition of `spec.repair` for as long as that says: it is
-//! replaced, while few nodes have failed, new ones can be made, and the budgets allow. So is one that is being drained, where its
+//! replaced, while few nodes have failed, new ones can be made, and the budgets allow, unless a user keeps it. So is one that is being drained, where its
 //! kubelet is silent: nobody ends its pods then, and their budgets may wait for them for ever.
 
+use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use super::question::Question;
@@ -24,6 +25,11 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
     let Some(ailment) = health::ailment(observed, &conditions, &member.node) else {
         return Verdict::No;
     };
+    let skips = names::SKIP_REPAIR_ANNOTATION;
+    if names::asks_for(skips, &member.node.metadata) {
+        let why = format!("unhealthy node {} is not replaced: it has the annotation {skips}", member.name());
+        return Verdict::Wait(Hold::Alone(why), None);
+    }
     if ailment.due > observed.now {
         let why = ailment.to_string();
         let hold = if member.stays() {

@@ -306,6 +306,34 @@ fn draining_nodes_that_die_count_against_the_bound_and_go_also_while_no_new_one_
 }
 
 #[test]
+fn a_node_that_a_user_keeps_is_not_repaired_and_counts_as_unhealthy() {
+    let kept = || {
+        let mut node = sick(0, "Unknown");
+        annotate(&mut node, names::SKIP_REPAIR_ANNOTATION, "true");
+        node
+    };
+    let many = |sick_nodes: usize| {
+        let others =
+            (1..10).map(|index| if index < sick_nodes { sick(index, "Unknown") } else { node(index) });
+        plan(&seen([kept()].into_iter().chain(others).collect(), 700, 700))
+    };
+    let alone = many(1);
+    assert!(with_action(&alone, &NodeAction::Repair).is_empty() && alone.request.is_empty());
+    assert!(says(
+        &alone,
+        "unhealthy node n-000 is not replaced: it has the annotation tandem.dev/skip-repair"
+    ));
+    assert_eq!(with_action(&many(2), &NodeAction::Repair), ["n-001"]);
+    assert!(with_action(&many(3), &NodeAction::Repair).is_empty());
+    assert!(says(&many(3), "3 nodes are unhealthy"), "what keeps the others comes first");
+    // Also while it leaves.
+    let mut leaves = seen(vec![leaving(kept(), DisruptionReason::ScaleDown)], 700, 700);
+    leaves.pool = Some(Arc::new(pool(0)));
+    let step = plan_with(&leaves, &pods([("n-000", vec![pod("db")])])).nodes.remove(0).action;
+    assert!(matches!(&step, NodeAction::Drain(step) if step.evict.len() == 1), "{step:?}");
+}
+
+#[test]
 fn a_deleted_node_whose_kubelet_is_silent_goes_when_its_machine_is_off() {
     let mut node = deleted(draining(0, 10));
     set_ready(&mut node, "Unknown");

@@ -45,7 +45,9 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             if patch(ctx, node, patches::cordon(node, now, step.cause), &mut applied).await? {
                 applied.cordoned.push(name());
                 if matches!(step.cause, Some(DisruptionReason::Rollout | DisruptionReason::Expiry)) {
-                    applied.outdated.push(name());
+                    let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &node.metadata);
+                    let why = if is_asked { &mut applied.asked } else { &mut applied.outdated };
+                    why.push(name());
                 }
             }
         }

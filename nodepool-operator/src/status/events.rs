@@ -15,7 +15,7 @@ api_names! {
         ScaledUp,
         /// Nodes were cordoned for removal: there are more than asked for.
         ScalingDown,
-        /// Nodes were cordoned for removal because they are out of date.
+        /// Nodes were cordoned for removal because they are out of date, or have the annotation `tandem.dev/replace`.
         RollingOut,
         /// Nodes were drained and removed.
         NodeRemoved,
@@ -68,10 +68,12 @@ pub(crate) fn events(
     };
     add(EventReason::ScaledUp, "created", &applied.created);
     add(EventReason::ScaledUp, "registered", &applied.joined);
-    let surplus: Vec<String> =
-        applied.cordoned.iter().filter(|node| !applied.outdated.contains(node)).cloned().collect();
+    let is_replaced =
+        |node: &&String| [&applied.outdated, &applied.asked].iter().any(|all| all.contains(node));
+    let surplus: Vec<String> = applied.cordoned.iter().filter(|node| !is_replaced(node)).cloned().collect();
     add(EventReason::ScalingDown, "draining", &surplus);
     add(EventReason::RollingOut, "out of date, so draining", &applied.outdated);
+    add(EventReason::RollingOut, "to be replaced by annotation, so draining", &applied.asked);
     add(EventReason::DrainCancelled, "cancelled the drain of", &applied.uncordoned);
     add(EventReason::DrainGivenBack, "the drain took too long, so given back:", &applied.given_back);
     add(EventReason::NodeRemoved, "removed", &applied.removed);
