@@ -73,6 +73,8 @@ pub struct Applied {
     pub outdated: Vec<String>,
     /// Those of them that are drained because a user wants them replaced.
     pub asked: Vec<String>,
+    /// Those of them that are drained because they are unhealthy.
+    pub unhealthy: Vec<String>,
     /// Names of the nodes that were given labels, annotations and taints of a changed template.
     pub updated: Vec<String>,
     /// Names of the nodes that were uncordoned, which cancels their drain.
@@ -137,6 +139,7 @@ impl Applied {
             cordoned,
             outdated,
             asked,
+            unhealthy,
             updated,
             uncordoned,
             given_back,
@@ -164,6 +167,7 @@ impl Applied {
         self.cordoned.extend(cordoned);
         self.outdated.extend(outdated);
         self.asked.extend(asked);
+        self.unhealthy.extend(unhealthy);
         self.updated.extend(updated);
         self.uncordoned.extend(uncordoned);
         self.given_back.extend(given_back);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::NodePool;
-use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+use shared_crds::v1alpha1::{ConditionStatus, DisruptionReason, RepairCondition, RepairSpec};
+use shared_crds::{NodePool, names};
 
 use crate::Observed;
 use crate::assess::membership::Member;
@@ -35,6 +35,15 @@ pub(crate) fn unhealthy<'a>(
     let spec = spec(pool);
     let is_sick = |member: &&Member| !holding(&spec.conditions, &member.node).is_empty();
     members.into_iter().filter(is_sick).map(Member::name).collect()
+}
+
+/// Whether the node is drained because it was unhealthy, and that is over: nothing of `spec.repair` holds for it any more, or a user
+/// keeps it.
+pub(crate) fn has_recovered(pool: &NodePool, member: &Member) -> bool {
+    let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
+    let is_kept = || names::asks_for(names::SKIP_REPAIR_ANNOTATION, &member.node.metadata);
+    let is_well = || holding(&spec(pool).conditions, &member.node).is_empty();
+    is_drained && member.cause == Some(DisruptionReason::Repair) && (is_kept() || is_well())
 }
 
 /// What `spec.repair` says, or says by default.

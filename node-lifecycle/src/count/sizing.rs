@@ -2,7 +2,7 @@
 //! withdraw requests, choose victims.
 //!
 //! The invariant: staying nodes plus requests in flight never exceed the wanted number because of a decision made here,
-//! apart from a node that `drain` gives back.
+//! apart from a node that `drain` gives back, and one that has recovered while it was drained to be repaired.
 //! A node that cannot be read is treated as staying; an excess is computed from the readable nodes alone.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -305,8 +305,15 @@ pub(crate) fn size(
         sizing.candidates = candidates.map(|member| member.name().to_owned()).collect();
     }
 
+    // They come back although others were made in their place: what is too many then goes by the next pass.
+    let has_recovered = |member: &&Member| {
+        sizing.protected.is_some() && !replaced.contains(member.name()) && health::has_recovered(pool, member)
+    };
+    let recovered: BTreeSet<String> =
+        members.iter().filter(has_recovered).map(|member| member.name().to_owned()).collect();
     // Victims may have to wait, so they are there.
-    let present = staying.len() + machines.len() + live.len() + joining + observed.unread().count();
+    let here = staying.len() + recovered.len();
+    let present = here + machines.len() + live.len() + joining + observed.unread().count();
     let missing = most.saturating_sub(present);
     let (current, outdated) = drains_to_cancel(observed, pool, members, replaced);
     let current = current.into_iter().take(missing);
@@ -315,6 +322,7 @@ pub(crate) fn size(
     let short = sizing.wanted.saturating_sub(present + sizing.uncordon.len() + sizing.rollout.draining);
     sizing.uncordon.extend(outdated.into_iter().take(short).map(|member| member.name().to_owned()));
     let missing = missing - sizing.uncordon.len();
+    sizing.uncordon.extend(recovered);
     let missing = sizing.rollout.may_request(missing, sizing.wanted, present);
     // Further machines would have their Nodes elsewhere, too.
     let are_all_elsewhere =
@@ -363,7 +371,8 @@ fn withdraw(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
 
 /// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of
 /// their pods are still there. A deleted Node cannot be brought back, and one that is replaced would only be drained again.
-/// Those that are out of date and were drained because they were too many come second. None of the `replaced` ones is left.
+/// Those that are out of date and were drained because they were too many come second. None of the `replaced` ones is left, and of
+/// those that are repaired the drain ends when they recover.
 fn drains_to_cancel<'a>(
     observed: &Observed,
     pool: &NodePool,
@@ -372,7 +381,9 @@ fn drains_to_cancel<'a>(
 ) -> (Vec<&'a Member>, Vec<&'a Member>) {
     let (sick, standard) = (health::unhealthy(pool, members), Standard::of(pool, observed.now));
     let leaving = members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting));
-    let mut nodes: Vec<&Member> = leaving.filter(|member| !replaced.contains(member.name())).collect();
+    let is_repaired =
+        |member: &&Member| member.cause == Some(DisruptionReason::Repair) || replaced.contains(member.name());
+    let mut nodes: Vec<&Member> = leaving.filter(|member| !is_repaired(member)).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
         let is_healthy = member.readiness == NodeReadiness::Ready && !sick.contains(member.name());

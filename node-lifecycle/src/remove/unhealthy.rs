@@ -1,17 +1,26 @@
 //! A node that was made for the pool, has been Ready, and has had a condition of `spec.repair` for as long as that says: it is
-//! replaced, while few nodes have failed, new ones can be made, and the budgets allow, unless a user keeps it. So is one that is being drained, where its
-//! kubelet is silent: nobody ends its pods then, and their budgets may wait for them for ever.
+//! replaced, while few nodes have failed, new ones can be made, and the budgets allow, unless a user keeps it. So is one that is
+//! being drained, where its kubelet is silent: nobody ends its pods then, and their budgets may wait for them for ever.
 
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use super::question::Question;
 use super::verdict::{Hold, Verdict};
+use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{Member, NodeReadiness};
+use crate::input::ready::is_silent;
 
-/// Whether the node goes because it is unhealthy. What becomes of one that has lost its machine is decided elsewhere.
+/// Whether the node goes at once, because it is unhealthy and its kubelet is silent. One whose kubelet answers can recover, and is
+/// drained: see `ailing`.
 pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
+    if is_silent(&member.node) { judge(question, member) } else { Verdict::No }
+}
+
+/// Whether the node is to be repaired. What becomes of one that has lost its machine is decided elsewhere.
+pub(super) fn judge(question: &mut Question<'_>, member: &Member) -> Verdict {
     let (observed, pool) = (question.observed, question.pool);
     let is_replaced = observed.supply.removals_wait.is_none() && !question.is_deleting();
     let is_lost = member.is_lost() || question.is_ended_elsewhere(member);
@@ -39,6 +48,13 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
         };
         return Verdict::Wait(hold, Some(ailment.due));
     }
+    if let Some(end) = rests_until(question, member) {
+        let why = format!(
+            "unhealthy node {} is not drained again yet: its last drain took too long",
+            member.name()
+        );
+        return Verdict::Wait(Hold::Alone(why), Some(end));
+    }
     if let Some(why) = &question.brake {
         return question.held(why.clone());
     }
@@ -56,4 +72,10 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
             Verdict::Wait(Hold::Held(why), question.account.next())
         }
     }
+}
+
+/// Until when the node is not drained again, as after every drain that was given back. A silent one is not drained.
+fn rests_until(question: &Question<'_>, member: &Member) -> Option<Timestamp> {
+    let rests = member.rests_until(DrainLimits::of(question.pool), question.observed.now);
+    rests.filter(|_| !is_silent(&member.node))
 }

@@ -14,8 +14,10 @@ pub(crate) enum Ground {
     MachineLost,
     /// It did not become Ready in time.
     NeverStarted,
-    /// It has been unhealthy for too long.
+    /// It has been unhealthy for too long, and its kubelet is silent.
     Unhealthy,
+    /// It has been unhealthy for too long, and its kubelet answers.
+    Ailing,
     /// It was made from another template, or is too old.
     OutOfDate,
     /// It is one too many.

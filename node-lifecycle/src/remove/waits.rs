@@ -20,7 +20,9 @@ pub enum RepairWait {
 
 impl Removals {
     fn of_failed(&self) -> impl Iterator<Item = &Waiting> {
-        self.waits.iter().filter(|it| matches!(it.ground, Ground::MachineLost | Ground::Unhealthy))
+        let is_of_failed =
+            |it: &&Waiting| matches!(it.ground, Ground::MachineLost | Ground::Unhealthy | Ground::Ailing);
+        self.waits.iter().filter(is_of_failed)
     }
 
     /// Why nodes stay that are unhealthy or have lost their machines; `None` when none does.
