@@ -158,7 +158,7 @@ impl NodePoolMetrics {
         count(&self.nodes, "given_back", applied.given_back.len());
         count(&self.nodes, "removed", applied.removed.len());
         count(&self.nodes, "replaced", applied.replaced.len() + applied.lost.len());
-        count(&self.nodes, "repaired", applied.repaired.len());
+        count(&self.nodes, "repaired", applied.repaired.len() + applied.unhealthy.len());
         count(&self.evictions, "accepted", applied.evicted);
         count(&self.evictions, "blocked", applied.refused);
         self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::NodePool;
-use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+use shared_crds::v1alpha1::{ConditionStatus, DisruptionReason, RepairCondition, RepairSpec};
+use shared_crds::{NodePool, names};
 
 use crate::Observed;
 use crate::assess::membership::Member;
@@ -37,18 +37,43 @@ pub(crate) fn unhealthy<'a>(
     members.into_iter().filter(is_unhealthy).map(Member::name).collect()
 }
 
+/// Whether the node is drained because it was unhealthy, and that is over: nothing of `spec.repair` holds for it any more, or a user
+/// keeps it.
+pub(crate) fn has_recovered(pool: &NodePool, member: &Member) -> bool {
+    let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
+    let is_kept = || names::asks_for(names::SKIP_REPAIR_ANNOTATION, &member.node.metadata);
+    let is_well = || holding(&spec(pool).conditions, &member.node).is_empty();
+    is_drained && member.cause == Some(DisruptionReason::Repair) && (is_kept() || is_well())
+}
+
 /// What `spec.repair` says, or says by default.
 pub(crate) fn spec(pool: &NodePool) -> RepairSpec {
     pool.spec.repair.clone().unwrap_or_default()
 }
 
+/// The conditions by which the node would be repaired. One that leaves goes anyway, unless no kubelet is there to end its pods: of
+/// it only a silent kubelet counts.
+pub(crate) fn of_repair(pool: &NodePool, member: &Member) -> Vec<RepairCondition> {
+    let mut conditions = spec(pool).conditions;
+    if !member.stays() {
+        conditions.retain(is_silence);
+    }
+    conditions
+}
+
 /// The condition of a node whose kubelet is silent: as the spec has it, or as it is by default.
 fn silence(spec: &RepairSpec) -> RepairCondition {
-    let is_silence = |it: &&RepairCondition| it.type_ == "Ready" && it.status == ConditionStatus::Unknown;
-    let named = spec.conditions.iter().find(is_silence).cloned();
-    named.or_else(|| RepairSpec::default().conditions.iter().find(is_silence).cloned()).unwrap_or(
-        RepairCondition { type_: "Ready".to_owned(), status: ConditionStatus::Unknown, seconds: 600 },
-    )
+    let find = |all: &[RepairCondition]| all.iter().find(|it| is_silence(it)).cloned();
+    let named = find(&spec.conditions);
+    named.or_else(|| find(&RepairSpec::default().conditions)).unwrap_or(RepairCondition {
+        type_: "Ready".to_owned(),
+        status: ConditionStatus::Unknown,
+        seconds: 600,
+    })
+}
+
+fn is_silence(condition: &RepairCondition) -> bool {
+    condition.type_ == "Ready" && condition.status == ConditionStatus::Unknown
 }
 
 /// The conditions whose times matter.

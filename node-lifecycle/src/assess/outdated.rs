@@ -1,4 +1,4 @@
-//! Which nodes are out of date: those that were made from another template, or are too old.
+//! Which nodes are out of date: those that were made from another template, are too old, or that a user wants replaced.
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -28,8 +28,8 @@ impl<'a> OutdatedCriteria<'a> {
         Self { pool, spec, hash, earlier_hash, now }
     }
 
-    /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, or it is too old. `None`
-    /// when it is not, as every node that was not made for the pool.
+    /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, a user wants it replaced, or
+    /// it is too old. `None` when it is not, as every node that was not made for the pool.
     pub(crate) fn outdated(&self, member: &Member) -> Option<DisruptionReason> {
         let hash = member.template_hash.as_deref()?;
         // The machines of a number that the provider keeps are made from a template of the provider's own, which replaces them.
@@ -40,7 +40,8 @@ impl<'a> OutdatedCriteria<'a> {
             && self.hash.as_deref().is_some_and(|own| own != hash)
             && !self.is_by_earlier_version(member, hash);
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
-        if is_other || after.is_some_and(|after| member.created < after) {
+        let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &member.node.metadata);
+        if is_other || is_asked || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)

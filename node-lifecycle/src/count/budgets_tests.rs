@@ -111,6 +111,23 @@ fn repair_comes_first_and_takes_from_the_same_account() {
 }
 
 #[test]
+fn a_draining_node_that_dies_is_charged_once_for_the_reason_that_it_leaves_for() {
+    let mut dead = leaves(0, DisruptionReason::ScaleDown);
+    set_ready(&mut dead, "Unknown");
+    let budgets = json!([{ "nodes": 2 }, { "nodes": 0, "reasons": ["Repair"] }]);
+    let mut seen = observed(limited(1, &budgets), [dead.clone(), node(1), node(2), node(3)]);
+    seen.now = at(1000);
+    let times = shared_crds::v1alpha1::RepairSpec::default().conditions;
+    let times = times.iter().map(|it| (health::key(it), SignedDuration::MAX)).collect();
+    seen.condition_times = ConditionTimes([(dead.metadata.uid.clone().unwrap(), times)].into());
+    let repaired = plan(&seen);
+    assert_eq!(with_action(&repaired, &NodeAction::Repair), ["n-000"]);
+    assert_eq!(cordoned(&repaired).len(), 1, "of the two nodes that are too many");
+    let counts = facts_after(&seen, &repaired, &done(&repaired)).disrupted.unwrap();
+    assert_eq!((counts.scale_down, counts.repair), (2, 0));
+}
+
+#[test]
 fn an_unhealthy_node_says_which_budget_keeps_it() {
     let mut unhealthy = node(0);
     set_ready(&mut unhealthy, "Unknown");

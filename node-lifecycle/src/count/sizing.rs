@@ -2,7 +2,7 @@
 //! withdraw requests, and among which nodes victims are chosen.
 //!
 //! The invariant: staying nodes plus requests in flight never exceed the wanted number because of a decision made here,
-//! apart from a node that `drain` gives back.
+//! apart from a node that `drain` gives back, and one that has recovered while it was drained to be repaired.
 //! A node that cannot be read is treated as staying; an excess is computed from the readable nodes alone.
 
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ pub(crate) fn size(
     sizing.rollout = Rollout::of(observed, pool, members, &staying, &resting, counts, account);
     let mut present = Present { observed, staying, machines, resting };
     present.remove_excess(&mut sizing, named, is_in_force);
-    present.add_missing(&mut sizing, pool, members);
+    present.add_missing(&mut sizing, pool, members, replaced);
     sizing
 }
 
@@ -184,19 +184,34 @@ impl Present<'_> {
     }
 
     /// Cancels drains and requests machines where there are fewer than there should be, and registers the machines that run.
-    fn add_missing(&self, sizing: &mut Sizing, pool: &NodePool, members: &[Member]) {
+    fn add_missing(
+        &self,
+        sizing: &mut Sizing,
+        pool: &NodePool,
+        members: &[Member],
+        replaced: &BTreeSet<String>,
+    ) {
         let observed = self.observed;
         let most = sizing.wanted + sizing.rollout.surge;
+        // They come back although others were made in their place: what is too many then goes by the next pass.
+        let has_recovered = |member: &&Member| {
+            let is_kept = sizing.protected.is_some() && !replaced.contains(member.name());
+            is_kept && health::has_recovered(pool, member)
+        };
+        let recovered: BTreeSet<String> =
+            members.iter().filter(has_recovered).map(|member| member.name().to_owned()).collect();
         // Victims may have to wait, so they are there.
-        let present = self.staying.len() + self.machines.count() + observed.unread().count();
+        let present =
+            self.staying.len() + recovered.len() + self.machines.count() + observed.unread().count();
         let missing = most.saturating_sub(present);
-        let (current, outdated) = drains_to_cancel(observed, pool, members);
+        let (current, outdated) = drains_to_cancel(observed, pool, members, replaced);
         let current = current.into_iter().take(missing);
         sizing.uncordon = current.map(|member| member.name().to_owned()).collect();
         // One that is out of date is better than none, and no use in the place of one that is replaced.
         let short = sizing.wanted.saturating_sub(present + sizing.uncordon.len() + sizing.rollout.draining);
         sizing.uncordon.extend(outdated.into_iter().take(short).map(|member| member.name().to_owned()));
         let missing = missing - sizing.uncordon.len();
+        sizing.uncordon.extend(recovered);
         let missing = sizing.rollout.may_request(missing, sizing.wanted, present);
         // Further machines would have their Nodes elsewhere, too.
         let are_all_elsewhere =
@@ -244,15 +259,19 @@ fn withdraw(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
 
 /// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of
 /// their pods are still there. A deleted Node cannot be brought back, and one that is replaced would only be drained again.
-/// Those that are out of date and were drained because they were too many come second.
+/// Those that are out of date and were drained because they were too many come second. None of the `replaced` ones is left, and of
+/// those that are repaired the drain ends when they recover.
 fn drains_to_cancel<'a>(
     observed: &Observed,
     pool: &NodePool,
     members: &'a [Member],
+    replaced: &BTreeSet<String>,
 ) -> (Vec<&'a Member>, Vec<&'a Member>) {
     let (unhealthy, criteria) = (health::unhealthy(pool, members), OutdatedCriteria::of(pool, observed.now));
     let leaving = members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting));
-    let mut nodes: Vec<&Member> = leaving.collect();
+    let is_repaired =
+        |member: &&Member| member.cause == Some(DisruptionReason::Repair) || replaced.contains(member.name());
+    let mut nodes: Vec<&Member> = leaving.filter(|member| !is_repaired(member)).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
         let is_healthy = member.readiness == NodeReadiness::Ready && !unhealthy.contains(member.name());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::v1alpha1::DrainTimeoutAction;
+use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
 
 use crate::assess::drain_limits::DrainLimits;
@@ -60,6 +60,9 @@ pub(crate) fn without_volumes(
     if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {
         return NodeAction::EndMachine;
     }
+    // What asks to be left alone does not hold up a repair.
+    let holds_protected = limits.holds_protected && member.cause != Some(DisruptionReason::Repair);
+    let limits = DrainLimits { holds_protected, ..limits };
     let known = pods.of(member.name());
     if known.is_none() && leaving.draining_since().is_some() {
         if pods.waiting.contains(member.name()) {

@@ -37,7 +37,7 @@ pub enum NodeAction {
     Replace,
     /// Its machine is gone, or going, behind the operator's back: delete it, as with [`Self::Replace`].
     ReplaceLost,
-    /// It has been unhealthy for too long: delete it, as with [`Self::Replace`].
+    /// It has been unhealthy for too long, and its kubelet is silent: delete it, as with [`Self::Replace`].
     Repair,
     /// It is being deleted, and its kubelet has not been heard of for long, or is silent and its machine is gone: end its machine,
     /// and when that is confirmed, say so to Kubernetes, which then deletes its pods and detaches its volumes.

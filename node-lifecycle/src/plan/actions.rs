@@ -31,7 +31,8 @@ pub(crate) struct Actions<'a> {
     pub criteria: &'a OutdatedCriteria<'a>,
     /// What of the template reaches existing nodes; `None` where the spec cannot be acted on.
     pub in_place: Option<&'a InPlace<'a>>,
-    /// The names of those that are unhealthy. What is noted before a node is repaired stands until it is, or is well again.
+    /// The names of those that are unhealthy. What is noted before a node is repaired stands until it is, or is well again, and so
+    /// does that its drain for this was given back.
     pub unhealthy: BTreeSet<String>,
     /// The machines that are being deleted, by name.
     pub going: BTreeSet<&'a str>,
@@ -44,7 +45,7 @@ impl Actions<'_> {
             Some(Ground::MachineLost) => NodeAction::ReplaceLost,
             Some(Ground::NeverStarted) => NodeAction::Replace,
             Some(Ground::Unhealthy) => NodeAction::Repair,
-            Some(Ground::OutOfDate | Ground::Excess) => NodeAction::Cordon,
+            Some(Ground::UnhealthyAnswering | Ground::OutOfDate | Ground::Excess) => NodeAction::Cordon,
             None if self.sizing.uncordon.contains(member.name()) => NodeAction::Uncordon,
             None if member.stays() => self.of_staying(member),
             None => self.of_leaving(member),
@@ -61,11 +62,12 @@ impl Actions<'_> {
     }
 
     fn of_staying(&self, member: &Member) -> NodeAction {
+        let is_unhealthy = self.unhealthy.contains(member.name());
         if !member.has_finalizer {
             NodeAction::Adopt
         } else if member.tainted
-            || (member.has_stale_cause && !self.unhealthy.contains(member.name()))
-            || (member.given_back.is_some() && !self.sizing.has_excess)
+            || (member.has_stale_cause && !is_unhealthy)
+            || (member.given_back.is_some() && !self.sizing.has_excess && !is_unhealthy)
         {
             NodeAction::Tidy
         } else if member.lacks_mark() {

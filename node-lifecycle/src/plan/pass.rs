@@ -23,6 +23,7 @@ use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
 use crate::plan::{frozen, machines, pace, pool_finalizer, visits};
+use crate::remove::Ground;
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
 
@@ -230,8 +231,12 @@ fn node_steps(
     let with_cause = |step: NodeStep| {
         let cause = match step.action {
             NodeAction::Cordon if deleting => None,
+            NodeAction::Cordon if removals.ground(step.member.name()) == Some(Ground::UnhealthyAnswering) => {
+                Some(DisruptionReason::Repair)
+            }
             NodeAction::Cordon => victims.reasons.get(step.member.name()).copied(),
-            NodeAction::Repair => Some(DisruptionReason::Repair),
+            // One that leaves already keeps the reason that it was let go for.
+            NodeAction::Repair => step.member.stays().then_some(DisruptionReason::Repair),
             _ => None,
         };
         let waits = reasons_to_stay.get(step.member.name()).map(|why| (*why).to_owned());

@@ -29,7 +29,7 @@ pub(crate) fn brake(
 }
 
 /// How many nodes count against `spec.repair.maxUnhealthy`, for however short a time they have failed: those that stay, and those
-/// whose machine has not ended yet, whichever way they leave.
+/// that leave and whose machine has not ended yet, whichever way they leave. One that is only drained may be repaired, too.
 struct Failed {
     /// Nodes that are not Ready and whose machine their provider does not list.
     unlisted: usize,
@@ -39,8 +39,7 @@ struct Failed {
 
 impl Failed {
     fn count(members: &[Member], unhealthy: &[&Member]) -> Self {
-        let is_going = |member: &Member| member.leaving.is_some_and(|it| it.deleting && !it.out_of_service);
-        let counts = |member: &Member| member.stays() || is_going(member);
+        let counts = |member: &Member| member.leaving.is_none_or(|it| !it.out_of_service);
         let is_unlisted = |member: &Member| member.has_finalizer && member.lost.is_some();
         let unhealthy = unhealthy.iter().filter(|member| counts(member) && !is_unlisted(member));
         Self {

@@ -73,7 +73,7 @@ impl Removals {
     pub(crate) fn reasons_to_stay(&self) -> BTreeMap<&str, &str> {
         let mut reasons = BTreeMap::new();
         for Waiting { node, hold, .. } in self.waits.iter().filter(|it| self.ground(&it.node).is_none()) {
-            let (Hold::NotDue { why, .. } | Hold::Held(why)) = hold;
+            let (Hold::NotDue { why, .. } | Hold::Held(why) | Hold::Alone(why)) = hold;
             reasons.entry(&**node).or_insert(&**why);
         }
         reasons

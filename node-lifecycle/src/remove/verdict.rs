@@ -9,8 +9,10 @@ pub(crate) enum Ground {
     MachineLost,
     /// It did not become Ready in time.
     NeverStarted,
-    /// It has been unhealthy for too long.
+    /// It has been unhealthy for too long, and its kubelet is silent.
     Unhealthy,
+    /// It has been unhealthy for too long, and its kubelet answers.
+    UnhealthyAnswering,
     /// It was made from another template, or is too old.
     OutOfDate,
     /// It is one too many.
@@ -40,4 +42,6 @@ pub(crate) enum Hold {
     },
     /// It has, and this keeps it.
     Held(String),
+    /// It stays or goes on leaving for this reason, a sentence, which keeps no other node: where more is to be said, that is.
+    Alone(String),
 }

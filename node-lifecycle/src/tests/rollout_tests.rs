@@ -247,6 +247,37 @@ fn nodes_of_others_and_machines_that_the_provider_replaces_are_not_rolled() {
 }
 
 #[test]
+fn a_node_that_a_user_wants_replaced_is_as_one_that_is_out_of_date() {
+    let asked = |value: &str| {
+        let mut node = node(0);
+        annotate(&mut node, names::REPLACE_ANNOTATION, value);
+        node
+    };
+    let mut rolls = pool(2);
+    rolls.spec.rollout = Some(surge(1, 0));
+    assert_eq!(step(rolls.clone(), vec![asked("false"), node(1)]), (0, 0));
+    assert_eq!(step(rolls.clone(), vec![asked("true"), node(1)]), (1, 0), "one more is made first");
+    assert_eq!(facts(&observed(rolls.clone(), [asked("true"), node(1)])).up_to_date, 1);
+    let goes = plan(&observed(rolls.clone(), [asked("true"), node(1), node(2)]));
+    assert_eq!(with_action(&goes, &NodeAction::Cordon), ["n-000"]);
+    assert_eq!(goes.nodes[0].cause, Some(DisruptionReason::Rollout));
+
+    let mut protected = asked("true");
+    annotate(&mut protected, shared_crds::protection::DO_NOT_DISRUPT, "true");
+    let kept = plan(&observed(rolls.clone(), [protected, node(1), node(2)]));
+    assert_eq!((cordoned(&kept), kept.held.len()), (0, 1));
+    let none = serde_json::json!({ "budgets": [{ "nodes": 0, "reasons": ["Rollout"] }] });
+    rolls.spec.disruption = Some(serde_json::from_value(none).unwrap());
+    let held = facts(&observed(rolls.clone(), [asked("true"), node(1)]));
+    assert!(held.rollout.unwrap().waits.unwrap().starts_with("spec.disruption.budgets[0]"));
+    // Nothing is known of the machine of a node that was not made for the pool.
+    rolls.spec.disruption = None;
+    let mut foreign = asked("true");
+    foreign.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_HASH_ANNOTATION);
+    assert_eq!(step(rolls, vec![foreign, node(1)]), (0, 0));
+}
+
+#[test]
 fn a_node_that_asks_to_be_left_alone_is_not_replaced_and_another_one_is() {
     let mut asks = node(0);
     annotate(&mut asks, shared_crds::protection::DO_NOT_DISRUPT, "true");
