@@ -31,6 +31,7 @@ mod slot_failures;
 pub mod testing;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -114,6 +115,22 @@ impl ProviderError {
     }
 }
 
+/// Why a machine did not come, or was given up, in its provider's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Explanation {
+    /// There was no capacity or no quota for it.
+    NoCapacity(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NoCapacity(words) | Self::Other(words)) = self;
+        f.write_str(words)
+    }
+}
+
 /// State of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -188,7 +205,7 @@ pub trait NamedProvider: Send + Sync {
 
     /// Why the machine `name` did not come, or was given up, in its provider's words; `None` when it does not say
     /// so. Asked after a list that showed it without a Node, or did not show it.
-    fn explain<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Option<String>> {
+    fn explain<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Option<Explanation>> {
         Box::pin(std::future::ready(None))
     }
 

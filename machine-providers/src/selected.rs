@@ -12,7 +12,9 @@ use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::place;
 
 use super::origin::{self, Sorted};
-use super::{CALL_LIMIT, Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
+use super::{
+    CALL_LIMIT, Deletion, Explanation, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider,
+};
 
 /// How long a call keeps the place of its pool's pass in the loop. Most answers come within this time. Without its place, the
 /// pass waits for the answer beside the passes of other pools, however many providers hang.
@@ -103,7 +105,7 @@ impl Selected<'_> {
     }
 
     /// Why the machine did not come, or was given up; `None` when the provider does not say so in time.
-    pub(super) async fn explain(self, key: &PoolKey, machine: &str) -> Option<String> {
+    pub(super) async fn explain(self, key: &PoolKey, machine: &str) -> Option<Explanation> {
         match self {
             Self::Named(provider) => in_time(provider.call_limit(), provider.explain(key, machine).map(Ok))
                 .await

@@ -9,7 +9,7 @@ use shared_crds::NodePool;
 
 use super::{ListFindings, Provisioner};
 use crate::selected::Listing;
-use crate::{ListedMachine, Progress, ProviderError};
+use crate::{Explanation, ListedMachine, Progress, ProviderError};
 
 /// The pool whose machines are asked for, and when.
 #[derive(Clone, Copy)]
@@ -140,10 +140,15 @@ impl Provisioner {
                 Some(pool) => self.explain(key, &pool.spec.provider, name).await,
                 None => None,
             };
-            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-            let message = format!("it accepted the creation of {name} and does not list it{why}");
-            let error = ProviderError::Transient(message);
-            found.findings.slots.push((name.clone(), error.reason()));
+            let words = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            let message = format!("it accepted the creation of {name} and does not list it{words}");
+            let error = match why {
+                Some(Explanation::NoCapacity(_)) => ProviderError::Quota(message),
+                Some(Explanation::Other(_)) | None => ProviderError::Transient(message),
+            };
+            // Without capacity, none would come under another name either.
+            let is_of_slot = error.may_be_of_one_machine();
+            found.findings.slots.extend(is_of_slot.then(|| (name.clone(), error.reason())));
             found.findings.failures.push(error);
         }
         deleted_ids

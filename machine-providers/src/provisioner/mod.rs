@@ -30,7 +30,7 @@ use super::origin::Foreign;
 pub use super::selected::SizeChange;
 use super::selected::{Selected, reference_of};
 use super::simulated::Simulated;
-use super::{ListedMachine, NamedProvider, ProviderError, SizedProvider};
+use super::{Explanation, ListedMachine, NamedProvider, ProviderError, SizedProvider};
 
 /// The providers, with the failures of their calls.
 pub struct Provisioner {
@@ -184,7 +184,7 @@ impl Provisioner {
     }
 
     /// Why the machine `name` did not come, or was given up, in its provider's words.
-    pub async fn explain(&self, key: &PoolKey, spec: &ProviderSpec, name: &str) -> Option<String> {
+    pub async fn explain(&self, key: &PoolKey, spec: &ProviderSpec, name: &str) -> Option<Explanation> {
         self.known(&spec.reference()?).ok()?.explain(key, name).await
     }
 
