@@ -15,8 +15,8 @@ use super::selected::Listing;
 use super::{ListedMachine, Progress, ProviderError};
 
 /// How long a good list may be used again. A drain that a budget blocks is looked at every 2 to 5 seconds, and the nodes of a
-/// large pool bring several events a second: of those passes one in so many seconds asks the provider. What it delays is only what a
-/// list alone can tell and what nothing is done about at once: a machine that vanished, or was made by hand.
+/// large pool bring several events a second: of those passes one in so many seconds asks the provider. What it delays, by so much, is
+/// what a list alone can tell: that a machine vanished, or was made by hand.
 const KEPT_FOR: SignedDuration = SignedDuration::from_secs(15);
 /// The pause after the first list that fails; it doubles with every further one.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
@@ -66,13 +66,18 @@ impl RecentLists {
         }
     }
 
-    /// The last good list of the provider, if it is one of a moment ago.
-    pub(super) fn good(&self, key: &PoolKey, reference: &str, now: Timestamp) -> Option<Listing> {
+    /// The last good list of the provider, if it is one of a moment ago, and until when it is that.
+    pub(super) fn good(
+        &self,
+        key: &PoolKey,
+        reference: &str,
+        now: Timestamp,
+    ) -> Option<(Listing, Timestamp)> {
         let pools = self.pools();
         let (since, listing) = pools.get(key)?.good.get(reference)?;
         // A clock that was set back makes no list newer.
-        let is_recent = *since <= now && since.checked_add(KEPT_FOR).is_ok_and(|end| now < end);
-        is_recent.then(|| listing.clone())
+        let end = since.checked_add(KEPT_FOR).ok().filter(|end| *since <= now && now < *end)?;
+        Some((listing.clone(), end))
     }
 
     /// The last failure of the provider's list, while that is not to be repeated.

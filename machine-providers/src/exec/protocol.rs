@@ -180,13 +180,13 @@ struct ReportedError {
     #[serde(default)]
     reason: ErrorReason,
     message: String,
-    /// A number, in whatever form: an error that says nothing else wrong is still the one that is reported.
+    /// Read apart: a program that gets this wrong has still said what failed.
     #[serde(default)]
     retry_after_seconds: Option<serde_json::Value>,
 }
 
 impl ReportedError {
-    /// For how long the program asks to be left alone. Where it said what stands in the way, that decides.
+    /// For how long the program asks to be left alone.
     fn retry_after(&self) -> Option<Duration> {
         let seconds = self.retry_after_seconds.as_ref()?.as_f64()?;
         Duration::try_from_secs_f64(seconds.ceil()).ok().filter(|after| !after.is_zero())

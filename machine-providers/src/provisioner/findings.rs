@@ -15,12 +15,20 @@ pub struct ListFindings {
     pub failures: Vec<ProviderError>,
     /// Why lists failed that this pass did not repeat, because that was a moment ago.
     pub repeated: Vec<ProviderError>,
-    /// When such a list may be made again; `None` when there is none.
+    /// When lists have to be made that this pass did without, because the last one failed or was good a moment ago; `None` when it
+    /// made all of them.
     pub again_at: Option<Timestamp>,
     /// A list of a moment ago was used: nothing may be changed because of it.
     pub is_recent: bool,
     /// The slots whose machines did not come or will not run, and why.
     pub(super) slots: Vec<(String, Reason)>,
+}
+
+impl ListFindings {
+    /// Notes that a list was not made, and is to be made at `at`.
+    pub(super) fn wait_until(&mut self, at: Timestamp) {
+        self.again_at = self.again_at.into_iter().chain([at]).min();
+    }
 }
 
 impl Provisioner {

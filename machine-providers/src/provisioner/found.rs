@@ -91,7 +91,7 @@ impl Found {
         }
         match again_at {
             Some(at) => {
-                self.findings.again_at = self.findings.again_at.into_iter().chain([at]).min();
+                self.findings.wait_until(at);
                 self.findings.repeated.push(error);
             }
             None => self.findings.failures.push(error),

@@ -25,14 +25,14 @@ impl From<ProviderError> for NoList {
 }
 
 impl Provisioner {
-    /// The provider's list of a moment ago, if that will do. What is missing in a list is never believed of such a one, and neither is
+    /// The provider's list of a moment ago, if that will do, and when it will not do any more. What is missing in a list is never believed of such a one, and neither is
     /// it used while machines may still come or go whose requests were not answered.
     pub(super) fn recent_list(
         &self,
         asked: AskedPool<'_>,
         lister: Lister<'_>,
         has_node: &(dyn Fn(&ListedMachine) -> bool + Sync),
-    ) -> Option<Listing> {
+    ) -> Option<(Listing, Timestamp)> {
         let AskedPool { key, generation: _, now, lists: Lists::Recent(of_nodes) } = asked else {
             return None;
         };
@@ -41,11 +41,11 @@ impl Provisioner {
         if lister.is_former || is_uncertain {
             return None;
         }
-        let listing = self.lists.good(key, lister.reference, now)?;
+        let (listing, end) = self.lists.good(key, lister.reference, now)?;
         let shown: BTreeSet<&str> = listing.machines.iter().map(|(machine, _)| &*machine.name).collect();
         let is_as_expected =
             of_nodes.is_subset(&shown) && listing.machines.iter().all(|(machine, _)| has_node(machine));
-        is_as_expected.then_some(listing)
+        is_as_expected.then_some((listing, end))
     }
 
     /// The provider's list, made now unless the last one has just failed.

@@ -183,8 +183,9 @@ impl Provisioner {
                 (Some(competing), _) => Err(NoList::from(ProviderError::Absent(format!(
                     "{reference} is used by the pool {competing} already, and only one pool may size it: use another one"
                 )))),
-                (None, Some(listing)) => {
+                (None, Some((listing, end))) => {
                     found.findings.is_recent = true;
+                    found.findings.wait_until(end);
                     Ok(listing)
                 }
                 (None, None) => self.list_now(asked, lister, provider, spec).await,
@@ -239,6 +240,8 @@ fn unlisted_machines(why: &str) -> String {
     format!("the machines cannot be listed, so none is removed: {why}")
 }
 
+#[cfg(test)]
+mod listing_tests;
 #[cfg(test)]
 #[path = "provisioner_tests.rs"]
 mod tests;
