@@ -315,11 +315,14 @@ async fn every_call_is_heard_of_once_under_the_kind_of_its_provider_and_no_list_
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_hangs_is_left_alone_from_when_its_call_is_given_up() {
     let (provider, provisioner) = with_machines(0);
-    provider.state().hangs = true;
-    let (supply, _) = look_at(&provisioner, &pool(1), 0, 0).await;
-    assert!(supply.is_unknown);
-    for (second, lists) in [(30, 1), (31, 2)] {
+    provider.state().error = Some(ProviderError::Unreachable("it is down".to_owned()));
+    for second in [0, 1] {
         look_at(&provisioner, &pool(1), 0, second).await;
-        assert_eq!(provider.lists(), lists, "{second}");
+    }
+    provider.state().hangs = true;
+    // The third pause is one of four seconds, and this call is given up after thirty.
+    for (second, lists) in [(3, 3), (34, 3), (36, 3), (38, 4)] {
+        let (supply, _) = look_at(&provisioner, &pool(1), 0, second).await;
+        assert_eq!((supply.is_unknown, provider.lists()), (true, lists), "{second}");
     }
 }
