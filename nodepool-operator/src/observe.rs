@@ -59,11 +59,14 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     Ok(Some(with_machines(ctx, of_cluster, Current::Recently).await))
 }
 
-/// The same with the pool's machines as they are now: what a pass changes is never decided from a list of a moment ago. The Nodes are
-/// those that were seen before their pods were read, so that a write finds out whether they have changed since.
+/// The same with the pool's machines as they are now: what a pass changes is never decided from a list of a moment ago. The rest stays
+/// as it was before the pods were read. A write then finds out whether the Nodes have changed since, and time that went on meanwhile
+/// gives no pod up of which there is only a recent list.
 pub(crate) async fn with_machines_of_now(ctx: &Context, seen: Seen) -> Seen {
-    let Observed { key, pool, nodes, unreadable, now, .. } = seen.observed;
-    with_machines(ctx, OfCluster { key, pool, nodes, unreadable, now }, Current::Now).await
+    let Observed { key, pool, nodes, unreadable, now, recent, condition_times, times, .. } = seen.observed;
+    let of_cluster = OfCluster { key, pool, nodes, unreadable, now };
+    let Seen { observed, findings } = with_machines(ctx, of_cluster, Current::Now).await;
+    Seen { observed: Observed { recent, condition_times, times, ..observed }, findings }
 }
 
 /// What is observed before the machines.
