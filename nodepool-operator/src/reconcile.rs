@@ -44,8 +44,8 @@ async fn read_pods(ctx: &Context, observed: &Observed) -> (Classified, ObservedP
     (classified, pods)
 }
 
-/// The plan, made again from lists of now if it was made from those of a moment ago and changes anything. The pods stay those that were
-/// read: they are never older than the Nodes.
+/// The plan, made again from the machines of now if it was made from a list of a moment ago and changes anything. The pods stay those
+/// that were read: listed again so soon, they would come from memory, which is never enough to remove a node.
 async fn confirmed(ctx: &Context, seen: Seen, plan: Plan, pods: &ObservedPods) -> (Seen, Plan) {
     if !seen.findings.is_recent || plan.only_waits() {
         return (seen, plan);

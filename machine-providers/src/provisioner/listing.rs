@@ -25,8 +25,8 @@ impl From<ProviderError> for NoList {
 }
 
 impl Provisioner {
-    /// The provider's list of a moment ago, if that will do, and when it will not do any more. What is missing in a list is never believed of such a one, and neither is
-    /// it used while machines may still come or go whose requests were not answered.
+    /// The provider's list of a moment ago, if that will do, and when it will not do any more. That a machine is missing is never
+    /// believed of such a list, and it is not used while machines may still come or go whose requests were not answered.
     pub(super) fn recent_list(
         &self,
         asked: AskedPool<'_>,
