@@ -55,6 +55,7 @@ pub use crate::check::CheckError;
 use crate::context::Context;
 use crate::error::Error;
 pub use crate::left_behind::LeftBehindError;
+use crate::metrics::NodePoolMetrics;
 
 /// Merges a burst of node events into one pass.
 const DEBOUNCE: Debounce = Debounce::fixed(Duration::from_millis(50));
@@ -226,8 +227,10 @@ async fn start(operator: Operator, options: Options) -> Result<(), Error> {
         }
         None => Management::Own(client.clone(), writer.clone()),
     };
-    let provisioner = Provisioner::new(&cluster, client, writer, management, programs);
-    let provisioner = provisioner.fenced(operator.fence.clone());
+    let metrics = NodePoolMetrics::new(&operator.metrics)?;
+    let provisioner = Provisioner::new(&cluster, client, writer, management, programs)
+        .fenced(operator.fence.clone())
+        .observed_by(Arc::new(metrics.clone()));
     let provisioner = Arc::new(provisioner);
     let awaiting = {
         let provisioner = Arc::clone(&provisioner);
@@ -238,7 +241,8 @@ async fn start(operator: Operator, options: Options) -> Result<(), Error> {
         triggers::keys(pool_changes, node_changes, awaiting, namespace),
         triggers::every_pool(operator.served.changes(), pools.clone()),
     );
-    let ctx = Arc::new(Context::new(&operator, cluster, pools, nodes, provisioner, max_parallel_drains)?);
+    let ctx = Context::new(&operator, cluster, pools, nodes, provisioner, metrics, max_parallel_drains);
+    let ctx = Arc::new(ctx);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;

@@ -153,6 +153,7 @@ impl Program {
             ProviderError::Transient(message) => ProviderError::Transient(named(message)),
             ProviderError::Unreachable(message) => ProviderError::Unreachable(named(message)),
             ProviderError::Busy(message) => ProviderError::Busy(named(message)),
+            ProviderError::Throttled(message, after) => ProviderError::Throttled(named(message), after),
             other @ (ProviderError::Absent(_) | ProviderError::Conflict) => other,
         }
     }

@@ -35,6 +35,7 @@ fn said(error: &ProviderError) -> (&'static str, String) {
         ProviderError::Unauthorized(message) => ("unauthorized", message),
         ProviderError::Transient(message) => ("transient", message),
         ProviderError::Unreachable(message) => ("unreachable", message),
+        ProviderError::Throttled(message, _) => ("throttled", message),
         ProviderError::Absent(_) | ProviderError::Busy(_) | ProviderError::Conflict => {
             panic!("no program reports {error:?}")
         }
@@ -132,6 +133,28 @@ async fn what_a_program_writes_to_standard_error_is_in_the_log_and_in_no_message
         let logged = std::mem::take(&mut *log.0.lock().unwrap());
         assert!(logged.contains("program: \"rack\""), "{answer}: {logged}");
         assert!(logged.contains("standard_error: \"+ TOKEN=hidden curl failed\""), "{answer}: {logged}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_says_when_to_ask_it_again() {
+    for (fields, expected) in [
+        (r#""retryAfterSeconds": 20"#, Some(20)),
+        (r#""reason": "Unavailable", "retryAfterSeconds": 0.5"#, Some(1)),
+        (r#""retryAfterSeconds": 1e300"#, None),
+        (r#""retryAfterSeconds": 86400"#, Some(300)),
+        (r#""retryAfterSeconds": 0"#, None),
+        (r#""retryAfterSeconds": -1"#, None),
+        (r#""retryAfterSeconds": "soon""#, None),
+        (r#""retryAfterSeconds": null"#, None),
+        // What stands in the way, or that it is not known what was done, is not lost.
+        (r#""reason": "QuotaExceeded", "retryAfterSeconds": 20"#, None),
+        (r#""reason": "Unreachable", "retryAfterSeconds": 20"#, None),
+    ] {
+        let error =
+            listed(&format!("echo '{{\"error\": {{\"message\": \"m\", {fields}}}}}'")).await.unwrap_err();
+        assert_eq!(error.retry_after().map(|after| after.as_secs()), expected, "{fields}");
+        assert_eq!(said(&error).1, "m", "{fields}");
     }
 }
 

@@ -22,7 +22,8 @@ async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Sup
 
 /// What is known of the pool's machines, and what has failed when that is recorded and what will never run is deleted.
 async fn supply_of(provisioner: &Provisioner, pool: &NodePool, second: i64) -> (Supply, Vec<ProviderError>) {
-    let (supply, findings) = provisioner.supply(&key(), Some(pool), None, |_| false, at(second)).await;
+    let (supply, findings) =
+        provisioner.supply(&key(), Some(pool), None, |_| false, Lists::Now, at(second)).await;
     let generation = pool.metadata.generation;
     let failures = provisioner.end_failed(&key(), generation, &findings, &supply.failed, at(second)).await;
     (supply, failures)
@@ -152,7 +153,7 @@ async fn a_failed_machine_with_a_node_is_not_deleted() {
         ..running(&slot(0), None)
     };
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
-    let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, at(0)).await;
+    let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, Lists::Now, at(0)).await;
     assert!(found.failures.is_empty() && supply.failed.is_empty(), "{found:?}");
     assert_eq!(supply.machines[0].state, MachineState::Running);
 }
@@ -269,7 +270,8 @@ async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
     let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(listed))]);
     let older = PoolKey { name: "older".into(), ..key() };
-    let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), Some(&older), |_| false, at(0)).await;
+    let (supply, found) =
+        provisioner.supply(&key(), Some(&pool(1)), Some(&older), |_| false, Lists::Now, at(0)).await;
     let failures = found.failures;
     assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
     assert!(failures[0].to_string().contains("is used by the pool default/older already"), "{failures:?}");

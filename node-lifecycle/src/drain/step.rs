@@ -86,6 +86,27 @@ impl NodeAction {
     pub const fn removes_replica(&self) -> bool {
         matches!(self, Self::Cordon | Self::Replace | Self::ReplaceLost | Self::Repair)
     }
+
+    /// Whether nothing new is done to the node: a drain that has begun evicts pods, and the budgets of those are asked each time. Pods
+    /// are not deleted.
+    pub const fn only_waits(&self) -> bool {
+        match self {
+            Self::Keep | Self::Wait => true,
+            Self::Drain(step) => step.delete.is_empty(),
+            Self::Adopt
+            | Self::MarkReady
+            | Self::Update(_)
+            | Self::Uncordon
+            | Self::GiveBack
+            | Self::Tidy
+            | Self::Cordon
+            | Self::Remove
+            | Self::Replace
+            | Self::ReplaceLost
+            | Self::Repair
+            | Self::EndMachine => false,
+        }
+    }
 }
 
 /// A node and its step.
