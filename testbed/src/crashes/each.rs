@@ -86,14 +86,14 @@ impl fmt::Display for CrashReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (lane, progress) in &self.lanes {
             let LaneProgress { next, same, failures } = progress;
-            let (name, done) = (lane.to_string(), done(lane.from, *next));
+            let (name, done) = (lane.to_string(), done(lane, *next));
             writeln!(f, "{name:<20} {same:>4} as undisturbed, {} not; {done}", failures.len())?;
         }
         write!(f, "{} runs ended as the undisturbed one", self.same())?;
         let go_on = self.go_on();
         if !go_on.is_empty() {
             let minutes = self.limit.as_secs() / 60;
-            write!(f, "\nnot all was done within {minutes} minutes; to go on:")?;
+            write!(f, "\nnot all was done, in at most {minutes} minutes; to go on:")?;
             go_on.iter().try_for_each(|command| write!(f, "\n  {command}"))?;
         }
         Ok(())
@@ -101,11 +101,13 @@ impl fmt::Display for CrashReport {
 }
 
 /// Which numbers were done.
-fn done(from: usize, next: Option<usize>) -> String {
-    match next {
-        None => format!("all from {from} on"),
-        Some(next) if next <= from => "none yet".to_owned(),
-        Some(next) => format!("{from} to {}", next - 1),
+fn done(lane: &Lane, next: Option<usize>) -> String {
+    let from = lane.from;
+    match (next, lane.to) {
+        (None, None) => format!("all from {from} on"),
+        (None, Some(to)) => format!("all from {from} to {to}"),
+        (Some(next), _) if next <= from => "none yet".to_owned(),
+        (Some(next), _) => format!("{from} to {}", next - 1),
     }
 }
 
@@ -126,7 +128,7 @@ mod tests {
         assert_eq!(cut.go_on(), ["cargo xtask crashes --work scale-up --provider simulated --from 7 --to 9"]);
         let text = cut.to_string();
         assert!(text.contains("5 as undisturbed, 0 not; 2 to 6\n"), "{text}");
-        assert!(text.contains("within 30 minutes; to go on:\n  cargo xtask crashes"), "{text}");
+        assert!(text.contains("in at most 30 minutes; to go on:\n  cargo xtask crashes"), "{text}");
         cut.judge().unwrap();
 
         let done = report(None, None, 5, &[]);
