@@ -47,7 +47,7 @@ pub(crate) struct Karpenter {
 struct SeenClaim {
     /// Tells its events from those of earlier claims of the name.
     uid: Option<String>,
-    /// The name of its NodeClass.
+    /// The name of its `NodeClass`.
     node_class: String,
     /// What Karpenter said of it.
     words: Option<Explanation>,

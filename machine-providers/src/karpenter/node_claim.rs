@@ -176,7 +176,7 @@ impl NodeClaim {
         self.words().filter(|_| !self.has(STEPS[0])).map(|words| words.to_string())
     }
 
-    /// The name of its NodeClass.
+    /// The name of its `NodeClass`.
     pub(super) fn node_class(&self) -> &str {
         &self.spec.node_class_ref.name
     }

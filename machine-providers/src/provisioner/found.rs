@@ -184,7 +184,7 @@ impl Provisioner {
         found: Found,
         records: FromRecords,
     ) -> (Supply, ListFindings) {
-        let AskedPool { key, generation, now } = asked;
+        let AskedPool { key, generation, now, lists: _ } = asked;
         let FromRecords { deleted_ids, own_unlisted } = records;
         let Found {
             machines,

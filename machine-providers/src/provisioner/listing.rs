@@ -64,8 +64,8 @@ impl Provisioner {
             return Err(NoList { error: failed.error, again_at: Some(failed.until) });
         }
         let begun = Instant::now();
-        let listed = provider.list(&self.calls, &self.cluster, key, spec, now).await;
-        match &listed {
+        let answer = provider.list(&self.calls, &self.cluster, key, spec, now).await;
+        match &answer {
             Ok(listing) => self.lists.listed(key, reference, (listing, !lister.is_former), now),
             Err(error) => {
                 // A call that was not answered took long, and the pause comes after it.
@@ -76,6 +76,6 @@ impl Provisioner {
                 }
             }
         }
-        Ok(listed?)
+        Ok(answer?)
     }
 }

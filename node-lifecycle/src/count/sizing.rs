@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::disruption::Account;
-use shared_crds::v1alpha1::ProtectedNodes;
+use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
 
 use crate::Observed;
 use crate::assess::contested::MachinesWriter;

@@ -165,9 +165,9 @@ fn the_note_of_an_earlier_version_changes_no_place() {
             [("the same", at("x"), false), ("changed", at("y"), true), ("taken off", first(), true)]
         {
             let labels = |node: &Node| node.metadata.labels.clone().unwrap();
-            let patch = update_of(&node, &pool, is_outdated).map_or(String::new(), |patch| patch.to_string());
+            let written = update_of(&node, &pool, is_outdated).map_or(String::new(), |patch| patch.to_string());
             let path = patches::label_path(label);
-            assert!(!patch.contains(&path), "{label} {what}: {patch}");
+            assert!(!written.contains(&path), "{label} {what}: {written}");
             if !is_outdated {
                 let after = updated(&node, &pool);
                 assert_eq!(labels(&after), labels(&node), "{label}");

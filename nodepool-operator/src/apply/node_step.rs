@@ -48,7 +48,7 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
                 match step.cause {
                     Some(DisruptionReason::Rollout) if is_asked => applied.asked.push(name()),
                     Some(DisruptionReason::Rollout | DisruptionReason::Expiry) => {
-                        applied.outdated.push(name())
+                        applied.outdated.push(name());
                     }
                     Some(DisruptionReason::Repair) => applied.unhealthy.push(name()),
                     Some(DisruptionReason::ScaleDown) | None => {}

@@ -130,7 +130,7 @@ fn nodes_of_an_operator_that_hashed_less_of_the_template_show_what_a_new_one_has
     };
     let nodes = [pool.spec.earlier_template_hash(), pool.spec.template_hash(), Some("v2-other".to_owned())];
     let nodes = nodes.map(of);
-    let teachers = Teachers::of(&pool, &promise, (&[0, 1, 2], &nodes), NOW.parse().unwrap());
+    let teachers = Teachers::of(&pool, &promise, &[0, 1, 2], &nodes, NOW.parse().unwrap());
     assert_eq!(teachers, Teachers { settled: vec![0, 1], ..Teachers::default() });
 }
 

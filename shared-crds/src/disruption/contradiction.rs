@@ -18,11 +18,14 @@ const FARTHEST: SignedDuration = SignedDuration::from_hours(5 * 366 * 24);
 /// What lasts no longer is no contradiction: many short windows without a gap, in a week with other days.
 const SHORTEST: SignedDuration = SignedDuration::from_hours(8 * 24);
 
+/// Budgets that leave no moment, and until when that is known; `None` for all time.
+type Closed = (Vec<usize>, Option<Zoned>);
+
 /// The contradictions of an account, each with all its reasons.
 pub(super) fn contradictions(account: &Account) -> impl Iterator<Item = BudgetProblem> {
     let mut found: BTreeMap<Vec<usize>, (Vec<DisruptionReason>, Option<Zoned>)> = BTreeMap::new();
     // Reasons that the same budgets are for have the same answer, and mostly they all are.
-    let mut searched: BTreeMap<Vec<usize>, Option<(Vec<usize>, Option<Zoned>)>> = BTreeMap::new();
+    let mut searched: BTreeMap<Vec<usize>, Option<Closed>> = BTreeMap::new();
     for reason in DisruptionReason::ALL {
         let concerned = account.entries.iter().filter(|entry| entry.concerns(reason));
         let concerned = concerned.map(|entry| entry.index).collect();
@@ -38,8 +41,8 @@ pub(super) fn contradictions(account: &Account) -> impl Iterator<Item = BudgetPr
     })
 }
 
-/// The budgets that leave no moment for `reason`, and until when that is known; `None` for all time.
-fn contradiction(account: &Account, reason: DisruptionReason) -> Option<(Vec<usize>, Option<Zoned>)> {
+/// The budgets that leave no moment for `reason`.
+fn contradiction(account: &Account, reason: DisruptionReason) -> Option<Closed> {
     let followed = |entry| Entry::terms(entry).map(|terms| (entry, terms));
     let allowing: Vec<(&Entry, &Terms)> = account.allow_only(reason).filter_map(followed).collect();
     let is_closed = allowing.is_empty() && account.allow_only(reason).next().is_some();

@@ -113,15 +113,12 @@ impl Lane {
         let outcome = self.disturbed(test, &pool, point, expected).await;
         let said = self.told(point, began.elapsed(), &outcome);
         line(&said);
-        let is_reached = match outcome {
-            Ok(after) => {
-                progress.same += usize::from(after.is_some());
-                after.is_some()
-            }
-            Err(_) => {
-                progress.failures.push(said);
-                true
-            }
+        let is_reached = if let Ok(after) = outcome {
+            progress.same += usize::from(after.is_some());
+            after.is_some()
+        } else {
+            progress.failures.push(said);
+            true
         };
         test.clear(&pool).await?;
         waiting::gets_on();

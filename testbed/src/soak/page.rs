@@ -80,8 +80,11 @@ fn phases(report: &SoakReport) -> String {
     table(["the pool is", "seconds"], rows.into_iter().chain(all))
 }
 
+/// How many nodes of a kind a pool has.
+type NodesOf = fn(&PoolSize) -> usize;
+
 fn nodes(findings: &Findings) -> String {
-    let of: [(&str, fn(&PoolSize) -> usize); 5] = [
+    let of: [(&str, NodesOf); 5] = [
         ("exist", |size| size.all),
         ("Ready and in use", PoolSize::in_use),
         ("not Ready yet", |size| size.starting),
