@@ -168,6 +168,38 @@ fn a_new_node_is_available_after_its_time_and_without_startup_taints() {
 }
 
 #[test]
+fn a_new_node_is_available_when_its_devices_are_there() {
+    let mut pool = changed(1, surge(1, 0));
+    let capacity = &mut pool.spec.template.spec.capacity;
+    for (name, amount) in [("example.com/gpu", "2"), ("example.com/none", "0"), ("example.com/kept", "1")] {
+        capacity.insert(name.into(), Quantity(amount.into()));
+    }
+    capacity.insert("hugepages-2Mi".into(), Quantity("1Gi".into()));
+    pool.spec.template.spec.reserved.insert("example.com/kept".into(), Quantity("1".into()));
+    let hash = pool.spec.template_hash().unwrap();
+    let with = |devices: &[(&str, &str)]| {
+        let mut node = node(1);
+        annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &hash);
+        let allocatable = node.status.as_mut().unwrap().allocatable.as_mut().unwrap();
+        allocatable.extend(devices.iter().map(|(name, amount)| ((*name).into(), Quantity((*amount).into()))));
+        node
+    };
+    for (what, devices, goes) in [
+        ("its plugin has not registered", &[][..], 0),
+        ("its kubelet knows the plugin and no device", &[("example.com/gpu", "0")], 0),
+        ("one of two is there", &[("example.com/gpu", "1")], 1),
+    ] {
+        assert_eq!(step(pool.clone(), vec![node(0), with(devices)]), (0, goes), "{what}");
+    }
+    // The old ones were not promised any: they work. The time since when a node is Ready does not make up for them either.
+    let standard = Standard::of(&pool, at(100));
+    let state = standard.outdated_node(&Member::read(&std::sync::Arc::new(node(0)), at(100), ALWAYS));
+    assert_eq!(state.unwrap().state, crate::assess::outdated::OutdatedState::Working);
+    pool.spec.rollout = Some(RolloutSpec { min_ready_seconds: Some(1), ..surge(1, 0) });
+    assert_eq!(step(pool, vec![node(0), with(&[])]), (0, 0));
+}
+
+#[test]
 fn a_template_that_is_reverted_brings_back_what_is_being_drained() {
     let going = leaves(draining(2, 90), DisruptionReason::Rollout);
     // Of the three nodes of the present template, one is being drained; the fourth is of the template in between.
