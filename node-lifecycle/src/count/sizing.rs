@@ -50,6 +50,8 @@ pub(crate) struct Sizing {
     pub rollout: Rollout,
     /// Nodes to remove that the Autoscaler named.
     named: BTreeSet<String>,
+    /// All that it named: where more may go, or others for another reason, they are the first of their kind.
+    first: BTreeSet<String>,
     /// Number of nodes to remove besides the named ones.
     excess: usize,
     /// The nodes from which the excess is chosen; empty without an excess.
@@ -96,6 +98,7 @@ impl Sizing {
             }
             consent
         };
+        let (mut rest, mut may_go) = (self.excess, self.rollout.may_go);
         // The Autoscaler chose the named ones: no other node goes in the place of one that stays.
         for member in members.iter().filter(|member| self.named.contains(member.name())) {
             let reason = DisruptionReason::ScaleDown;
@@ -109,13 +112,13 @@ impl Sizing {
                 victims.held.push((member.name().to_owned(), why));
             } else {
                 take(member, reason, account);
+                may_go.take(self.rollout.outdated.get(member.name()).map(|outdated| outdated.state));
                 victims.reasons.insert(member.name().to_owned(), reason);
             }
         }
         let candidates = members.iter().filter(|member| self.candidates.contains(member.name())).collect();
-        let (mut rest, mut may_go) = (self.excess, self.rollout.may_go);
         let (mut others, mut refused, mut not_asked) = (Vec::new(), Vec::new(), 0);
-        for member in victims::in_order(candidates, &pods.by_node, &self.rollout.outdated) {
+        for member in victims::in_order(candidates, &pods.by_node, &self.rollout.outdated, &self.first) {
             let name = member.name().to_owned();
             let state = self.rollout.outdated.get(&name).map(|outdated| outdated.state);
             let Some(reason) = self.reason(&name, rest, may_go) else {
@@ -207,7 +210,7 @@ impl Sizing {
         };
         let named = if policy == ProtectedNodes::Wait { with_name(&self.named) } else { Vec::new() };
         let candidates = with_name(&self.candidates);
-        let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated);
+        let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
         let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
         all.map(|member| member.name().to_owned()).collect()
     }
@@ -276,9 +279,9 @@ pub(crate) fn size(
     let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
     let excess = if observed.supply.removals_wait.is_none() { excess } else { 0 };
     let is_rested = |member: &&&Member| resting.iter().all(|(resting, _)| *resting != member.name());
-    // While nodes are replaced, those go that are out of date.
-    let named = if is_rolling && sizing.rollout.waits.is_none() { Vec::new() } else { named };
-    let named: Vec<&Member> = named.iter().filter(is_rested).copied().collect();
+    sizing.first = named.iter().map(|member| member.name().to_owned()).collect();
+    let mut named: Vec<&Member> = named.iter().filter(is_rested).copied().collect();
+    named.sort_by_key(|member| !sizing.rollout.outdated.contains_key(member.name()));
     // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
     let now_due = if is_in_force { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);

@@ -2,7 +2,7 @@
 //! this very spec, for the next; then by an order that costs the least.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared_crds::NodePool;
 
@@ -22,13 +22,14 @@ pub(crate) fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Memb
     named.filter(|member| plan.means(&member.node)).collect()
 }
 
-/// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones, then cordoned ones, then empty before busy (where the
-/// pods are known), then newest first, then the highest slot: among nodes of the same second, that is the one that was
-/// asked for last, or by nobody.
+/// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones, then `named` ones, then cordoned ones, then
+/// empty before busy (where the pods are known), then newest first, then the highest slot: among nodes of the same second, that
+/// is the one that was asked for last, or by nobody.
 pub(crate) fn in_order<'a>(
     mut candidates: Vec<&'a Member>,
     pods: &BTreeMap<String, Pods>,
     outdated: &BTreeMap<String, OutdatedNode>,
+    named: &BTreeSet<String>,
 ) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
         let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(|pod| blocks_removal(pod)));
@@ -38,6 +39,7 @@ pub(crate) fn in_order<'a>(
         (
             member.readiness == NodeReadiness::Ready,
             current,
+            !named.contains(member.name()),
             !member.cordoned,
             busy,
             Reverse(member.created),
