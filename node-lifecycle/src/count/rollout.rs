@@ -182,7 +182,8 @@ fn allowed(outdated: impl Iterator<Item = OutdatedNode>, account: &Account) -> u
 }
 
 /// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many
-/// as there are now.
+/// as there are now. One that was given back keeps its place among them while it rests: otherwise pods that nothing can evict
+/// would have every node drained in turn.
 fn may_go<'a>(
     standard: &Standard<'_>,
     outdated: &BTreeMap<String, OutdatedNode>,
@@ -196,10 +197,11 @@ fn may_go<'a>(
     let candidates = |state: OutdatedState| of(state).filter(|(name, _)| !is_resting(name)).count();
     let never_ready = of(OutdatedState::NeverReady).count();
     let staying = outdated.len() + available.len() + unavailable.len();
-    let room = (staying - never_ready).saturating_sub(least);
+    let kept = least + outdated.keys().filter(|name| is_resting(name)).count();
+    let room = (staying - never_ready).saturating_sub(kept);
     // If new nodes do not become available either, something else is wrong than old nodes.
     let broken = if unavailable.is_empty() { candidates(OutdatedState::Broken).min(room) } else { 0 };
-    let too_many = (of(OutdatedState::Working).count() + available.len()).saturating_sub(least);
+    let too_many = (of(OutdatedState::Working).count() + available.len()).saturating_sub(kept);
     let working = candidates(OutdatedState::Working).min(too_many).min(room - broken);
     MayGo { never_ready: candidates(OutdatedState::NeverReady), broken, working }
 }

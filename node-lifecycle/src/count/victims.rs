@@ -22,9 +22,10 @@ pub(crate) fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Memb
     named.filter(|member| plan.means(&member.node)).collect()
 }
 
-/// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones, then `named` ones, then cordoned ones, then
-/// empty before busy (where the pods are known), then newest first, then the highest slot: among nodes of the same second, that
-/// is the one that was asked for last, or by nobody.
+/// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones (of these, those whose last drain took too
+/// long come last, so that another one has its turn), then `named` ones, then cordoned ones, then empty before busy (where the
+/// pods are known), then newest first, then the highest slot: among nodes of the same second, that is the one that was
+/// asked for last, or by nobody.
 pub(crate) fn in_order<'a>(
     mut candidates: Vec<&'a Member>,
     pods: &BTreeMap<String, Pods>,
@@ -39,6 +40,7 @@ pub(crate) fn in_order<'a>(
         (
             member.readiness == NodeReadiness::Ready,
             current,
+            member.given_back.map(|(at, _)| at).filter(|_| !current),
             !named.contains(member.name()),
             !member.cordoned,
             busy,

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shared_crds::names;
-use shared_crds::v1alpha1::{RepairSpec, RolloutType};
+use shared_crds::v1alpha1::{DrainTimeoutAction, RepairSpec, RolloutType};
 
 use super::disturbance::{Disturbance, disturb, disturbance, disturbance_or_outage, rollout};
 use super::model_cluster::ModelCluster;
@@ -192,6 +192,40 @@ fn a_node_that_is_wanted_again_and_those_that_are_given_back_stay_together() {
         keeps_to_what_is_wanted(&mut cluster, disturbance).unwrap();
     }
     assert_eq!(cluster.promised(), 3);
+}
+
+/// Each pod has a budget that lets it never go, and drains that take too long are given back.
+#[test]
+fn where_every_drain_is_blocked_pods_of_a_few_nodes_are_evicted_at_a_time_and_of_each_in_turn() {
+    const REST: i32 = 20;
+    for (surge, missing) in [(1, 0), (0, 1), (1, 1), (2, 1)] {
+        let mut cluster = ModelCluster::new(true);
+        cluster.pool.spec.replicas = Some(5);
+        cluster.pool.spec.rollout = Some(rollout(surge, missing));
+        assert!(run_until_idle(&mut cluster) < MANY_PASSES);
+        let drain = cluster.pool.spec.drain.get_or_insert_default();
+        (drain.timeout_seconds, drain.on_timeout) = (Some(REST), DrainTimeoutAction::GiveBack);
+        cluster.budget_blocks = true;
+        cluster.change_template(8, 0);
+        let mut evictions: Vec<(i64, String)> = Vec::new();
+        for _ in 0..100 {
+            for step in cluster.plan().nodes {
+                if matches!(&step.action, NodeAction::Drain(drain) if !drain.evict.is_empty()) {
+                    evictions.push((cluster.second, step.member.name().to_owned()));
+                }
+            }
+            pass_with_ready_nodes(&mut cluster);
+        }
+        let nodes = |begin: i64, end: i64| -> BTreeSet<&String> {
+            evictions.iter().filter(|(at, _)| (begin..end).contains(at)).map(|(_, node)| node).collect()
+        };
+        let most = usize::try_from(surge + missing).unwrap();
+        for (begin, _) in &evictions {
+            let of_period = nodes(*begin, begin + i64::from(REST));
+            assert!(of_period.len() <= most, "{of_period:?} with {surge} and {missing}");
+        }
+        assert!(nodes(0, i64::MAX).len() >= 4, "{evictions:?}");
+    }
 }
 
 proptest! {

@@ -291,23 +291,47 @@ fn a_node_that_asks_to_be_left_alone_is_not_replaced_and_another_one_is() {
 }
 
 #[test]
-fn a_node_that_was_given_back_rests_while_others_are_replaced() {
-    let mut pool = changed(2, surge(1, 0));
-    pool.spec.drain = Some(DrainSpec {
-        timeout_seconds: Some(60),
-        on_timeout: DrainTimeoutAction::GiveBack,
-        ..DrainSpec::default()
-    });
-    let mut rests = node(0);
-    annotate(&mut rests, names::GIVEN_BACK_ANNOTATION, &at(90).to_string());
-    let mut seen = observed(pool, [rests, node(1), new(node(2))]);
-    seen.times = crate::input::observed_time::NodeTimes::default();
-    let plan = plan(&seen);
-    assert_eq!(with_action(&plan, &NodeAction::Cordon), ["n-001"]);
+fn a_node_that_was_given_back_rests_and_keeps_its_place_in_the_rollout() {
+    let plan_with = |spec: RolloutSpec| {
+        let mut pool = changed(2, spec);
+        pool.spec.drain = Some(DrainSpec {
+            timeout_seconds: Some(60),
+            on_timeout: DrainTimeoutAction::GiveBack,
+            ..DrainSpec::default()
+        });
+        let mut rests = node(0);
+        annotate(&mut rests, names::GIVEN_BACK_ANNOTATION, &at(90).to_string());
+        let mut seen = observed(pool, [rests, node(1), new(node(2))]);
+        seen.times = crate::input::observed_time::NodeTimes::default();
+        plan(&seen)
+    };
+    assert_eq!(cordoned(&plan_with(surge(1, 0))), 0, "one at a time");
+    let two = plan_with(surge(1, 1));
+    assert_eq!(with_action(&two, &NodeAction::Cordon), ["n-001"]);
     assert!(
-        !actions(&plan).iter().any(|(_, action)| *action == NodeAction::Tidy),
+        !actions(&two).iter().any(|(_, action)| *action == NodeAction::Tidy),
         "it is not drained at once again"
     );
+}
+
+#[test]
+fn after_its_rest_a_node_that_was_given_back_lets_another_one_go_first() {
+    let given_back = |index: usize, second: i64| {
+        let mut node = node(index);
+        annotate(&mut node, names::GIVEN_BACK_ANNOTATION, &at(second).to_string());
+        node
+    };
+    let of = |nodes: Vec<Node>| {
+        let mut pool = changed(3, surge(0, 1));
+        pool.spec.drain = Some(DrainSpec {
+            timeout_seconds: Some(10),
+            on_timeout: DrainTimeoutAction::GiveBack,
+            ..DrainSpec::default()
+        });
+        with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon)
+    };
+    assert_eq!(of(vec![node(0), given_back(1, 30), given_back(2, 40)]), ["n-000"]);
+    assert_eq!(of(vec![given_back(0, 50), given_back(1, 30), given_back(2, 40)]), ["n-001"]);
 }
 
 #[test]
