@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_crds::disruption::Account;
@@ -14,7 +14,13 @@ use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
 use crate::Observed;
 use crate::assess::membership::Member;
 use crate::assess::outdated::{OutdatedNode, OutdatedState, Standard, is_for_rollout};
+use crate::input::observed_time::due;
+use crate::input::pods::blocks_removal;
 use crate::template::Blueprint;
+
+/// How long a node that is too many may be drained before a rollout no longer waits for its place: twice the usual grace period
+/// of a pod.
+const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// How many nodes that are out of date may go, by state: the place of a broken one is none for a working one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,10 +126,13 @@ impl Rollout {
             has_no_quota && (backs_off || draining > 0) && staying.len() + others + draining <= wanted;
         let room = usize::try_from(pool.spec.max_replicas).unwrap_or_default().saturating_sub(wanted);
         let most_surge = if is_full || wanted == 0 { 0 } else { standard.spec.surge(wanted).min(room) };
+        // Those that are too many and do not go use the places of new nodes, which are then as good as none.
+        let stuck = members.iter().filter(|member| is_stuck(observed, member)).count();
+        let is_used_up = stuck >= most_surge && staying.len() + others <= wanted;
         let unavailable = match standard.spec.unavailable(wanted).min(wanted) {
             // Nothing is taken away while nothing can be made in its place, unless only its going makes room.
             _ if backs_off && !has_no_quota => 0,
-            0 if most_surge == 0 => 1,
+            0 if most_surge == 0 || is_used_up => 1,
             unavailable => unavailable,
         };
         let can_make = Blueprint::of(&observed.key, pool, &observed.supply.source).is_ok();
@@ -159,6 +168,21 @@ impl Rollout {
             missing
         }
     }
+}
+
+/// Whether the node is drained because it is too many, and has been for so long that it may stay for ever. It is not stuck while
+/// nothing keeps it but pods that are ending.
+fn is_stuck(observed: &Observed, member: &Member) -> bool {
+    let Some(leaving) = member.leaving.filter(|_| member.cause == Some(DisruptionReason::ScaleDown)) else {
+        return false;
+    };
+    let now = observed.now;
+    let is_late =
+        leaving.draining_since().is_some_and(|since| due(since, STUCK_AFTER, leaving.observed, now) <= now);
+    let pods = observed.recent.of(member.name()).unwrap_or_default();
+    let mut keeping = pods.iter().filter(|pod| blocks_removal(pod)).peekable();
+    let is_ending = keeping.peek().is_some() && keeping.all(|pod| pod.metadata.deletion_timestamp.is_some());
+    is_late && !is_ending
 }
 
 /// Which budget lets none of the staying `outdated` nodes go, while none is being drained for the same rollout; `None` where

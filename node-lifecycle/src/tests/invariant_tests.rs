@@ -1,6 +1,8 @@
 //! Invariants over random histories: the plan is carried out, wholly or in part, on a small model of nodes, machines
 //! and pods, with users and crashes as disturbances.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::collection::vec;
@@ -14,13 +16,28 @@ use super::*;
 use crate::after::outcome::Applied;
 use crate::assess::membership::NodeReadiness;
 use crate::input::supply::{MachineState, ProvisioningFailure};
-use crate::testing::{at, facts_after, machine, set_ready};
+use crate::testing::{ALWAYS, at, facts_after, machine, set_ready};
 
 /// More passes than any history needs to come to rest: a dozen nodes, replaced one by one.
 const MANY_PASSES: usize = 400;
 
 /// How long in seconds a new node of a rollout takes to be Ready: some passes.
 const SLOW_START: i64 = 5;
+
+/// After how many seconds a drain of a node that is too many holds up no rollout.
+const STUCK_AFTER: i64 = 60;
+
+/// Number of the nodes that are too many and have been drained for that long.
+fn stuck(cluster: &ModelCluster) -> usize {
+    let members =
+        cluster.members().map(|node| Member::read(&Arc::new(node.clone()), at(cluster.second), ALWAYS));
+    let late = at(cluster.second - STUCK_AFTER);
+    let since = |member: &Member| member.leaving.and_then(|leaving| leaving.drain_started);
+    let is_stuck = |member: &Member| {
+        member.cause == Some(DisruptionReason::ScaleDown) && since(member).is_some_and(|since| since <= late)
+    };
+    members.filter(is_stuck).count()
+}
 
 /// Ends everything that keeps nodes.
 fn calm(cluster: &mut ModelCluster) {
@@ -94,6 +111,8 @@ enum Trouble {
     Fail(bool, i64),
     Scale(i32),
     Template(u8),
+    /// As long passes as a blocked drain may hold up a rollout.
+    Wait,
 }
 
 fn trouble() -> impl Strategy<Value = Trouble> {
@@ -106,6 +125,7 @@ fn trouble() -> impl Strategy<Value = Trouble> {
         1 => (any::<bool>(), 0..6_i64).prop_map(|(quota, seconds)| Trouble::Fail(quota, seconds)),
         1 => (0..8_i32).prop_map(Trouble::Scale),
         1 => (4..7_u8).prop_map(Trouble::Template),
+        1 => Just(Trouble::Wait),
     ]
 }
 
@@ -137,6 +157,7 @@ impl Trouble {
                 cluster.pool.spec.replicas = Some(replicas.min(cluster.pool.spec.max_replicas));
             }
             Self::Template(cpus) => cluster.change_template(cpus, cpus),
+            Self::Wait => cluster.second += STUCK_AFTER,
         }
     }
 }
@@ -392,7 +413,7 @@ proptest! {
             trouble.happens(&mut cluster);
             cluster.register();
             cluster.become_ready(SLOW_START);
-            let (all_before, ready_before) = (cluster.all(), cluster.ready());
+            let (all_before, ready_before, stuck) = (cluster.all(), cluster.ready(), stuck(&cluster));
             let plan = cluster.plan();
             cluster.apply(&plan, writes);
 
@@ -400,7 +421,7 @@ proptest! {
             let room = usize::try_from(max_replicas).unwrap().saturating_sub(wanted);
             let has_no_quota = cluster.failure.as_ref().is_some_and(|it| it.reason == Reason::QuotaExceeded);
             let surge = usize::try_from(surge).unwrap().min(room);
-            let one = usize::from(surge == 0 || has_no_quota);
+            let one = usize::from(surge <= stuck || has_no_quota);
             let missing = usize::try_from(missing).unwrap().min(wanted).max(one);
             let (all, ready) = (cluster.all(), cluster.ready());
             prop_assert!(all <= (wanted + surge).max(all_before), "{all} of {wanted}, surge {surge}, before {all_before}");

@@ -115,6 +115,42 @@ fn without_room_for_one_more_one_goes_first() {
 }
 
 #[test]
+fn a_node_that_is_too_many_and_does_not_go_holds_up_no_rollout_after_a_minute() {
+    let too_many = |since: i64| leaves(draining(9, since), DisruptionReason::ScaleDown);
+    for (what, surge, nodes, expected) in [
+        ("a minute has passed", surge(1, 0), vec![node(0), node(1), too_many(40)], (0, 1)),
+        ("not yet", surge(1, 0), vec![node(0), node(1), too_many(41)], (0, 0)),
+        ("there is one more place", surge(2, 0), vec![node(0), node(1), too_many(40)], (1, 0)),
+        ("the other one is gone", surge(1, 0), vec![node(0), too_many(40)], (1, 0)),
+        ("its successor starts", surge(1, 0), vec![node(0), new(starting(1)), too_many(40)], (0, 0)),
+        ("its successor is Ready", surge(1, 0), vec![node(0), new(node(1)), too_many(40)], (0, 1)),
+        (
+            "one is being replaced",
+            surge(1, 0),
+            vec![node(0), leaves(draining(1, 90), DisruptionReason::Rollout), too_many(40)],
+            (0, 0),
+        ),
+        (
+            "there is one more already",
+            surge(1, 0),
+            vec![node(0), node(1), new(node(2)), too_many(40)],
+            (0, 1),
+        ),
+    ] {
+        assert_eq!(step(changed(2, surge), nodes), expected, "{what}");
+    }
+    // Pods that end as they should are waited for, however long that takes.
+    let with_pods = |is_ending: bool| {
+        let mut pod = pod("a");
+        pod.metadata.deletion_timestamp = is_ending.then(|| Time(at(500)));
+        let mut seen = observed(changed(2, surge(1, 0)), [node(0), node(1), too_many(0)]);
+        seen.recent = pods([("n-009", vec![pod])]);
+        cordoned(&plan(&seen))
+    };
+    assert_eq!((with_pods(true), with_pods(false)), (0, 1));
+}
+
+#[test]
 fn nothing_is_taken_away_for_a_rollout_while_none_can_be_made() {
     let mut seen = observed(changed(3, surge(0, 1)), (0..3).map(node));
     seen.supply.is_unknown = true;
