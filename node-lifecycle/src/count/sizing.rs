@@ -240,13 +240,15 @@ fn take(member: &Member, reason: DisruptionReason, account: &mut Account) {
     }
 }
 
-/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more, and are in the `account`.
+/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more, and are in the `account`. Of those in
+/// `protected` it is known that they ask to be left alone, and why.
 pub(crate) fn size(
     observed: &Observed,
     pool: &NodePool,
     members: &[Member],
     replaced: &BTreeSet<String>,
     account: &Account,
+    protected: &BTreeMap<String, String>,
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let mut staying: Vec<&Member> = members.iter().filter(counts).collect();
@@ -272,7 +274,7 @@ pub(crate) fn size(
     let named = victims::named(pool, &staying);
     let is_in_force = pool.scale_down_in_force().is_some();
     let counts = Counts { wanted: sizing.wanted, others, named: if is_in_force { named.len() } else { 0 } };
-    sizing.rollout = Rollout::of(observed, pool, members, (&staying, &resting), counts, account);
+    sizing.rollout = Rollout::of(observed, pool, members, (&staying, &resting), counts, account, protected);
     let is_rolling = sizing.rollout.is_active && !sizing.rollout.outdated.is_empty();
     let most = sizing.wanted + sizing.rollout.surge;
     let excess = (staying.len() + others).saturating_sub(most);

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::assess::absence;
+use crate::assess::consent;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{self, Leaving, Member};
@@ -52,7 +53,8 @@ pub fn classify(observed: &Observed) -> Classified {
         Some(pool) => {
             let account =
                 budgets::account(observed, pool, &members, sizing::wanted(observed, pool, &members));
-            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account);
+            let protected = consent::protected(observed, pool, &members, &ObservedPods::default());
+            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account, &protected);
             let leaving =
                 members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));
             let start_timeout = membership::start_timeout(pool);

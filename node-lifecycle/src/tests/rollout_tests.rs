@@ -6,13 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use shared_crds::names;
 use shared_crds::v1alpha1::{
-    ClusterApiProvider, DrainSpec, DrainTimeoutAction, NodeTaint, ProviderSpec, TaintEffect,
+    ClusterApiProvider, DrainSpec, DrainTimeoutAction, NodeTaint, ProtectedNodes, ProviderSpec, TaintEffect,
 };
 
 use super::*;
 use crate::testing::{
     ALWAYS, SOON, actions, annotate, at, draining, facts, machine, node, observed, plan, plan_with, pod,
-    pods, pool, set_ready, starting, with_action,
+    pods, pool, protect_pod, set_ready, starting, with_action,
 };
 use crate::{NodeAction, Plan};
 
@@ -326,6 +326,56 @@ fn a_node_that_asks_to_be_left_alone_is_not_replaced_and_another_one_is() {
     assert_eq!(plan.held.len(), 1, "and it is said why");
 }
 
+/// `node` with an annotation that protects it.
+fn asks(mut node: Node) -> Node {
+    annotate(&mut node, shared_crds::protection::DO_NOT_DISRUPT, "true");
+    node
+}
+
+#[test]
+fn no_node_is_made_for_one_that_asks_to_be_left_alone() {
+    let two = || changed(2, surge(2, 0));
+    assert_eq!(step(two(), vec![asks(node(0)), asks(node(1))]), (0, 0));
+    assert_eq!(step(two(), vec![asks(node(0)), node(1)]), (1, 0));
+    let mut last = two();
+    last.spec.drain = Some(DrainSpec { protected_nodes: ProtectedNodes::Last, ..DrainSpec::default() });
+    assert_eq!(step(last, vec![asks(node(0)), asks(node(1))]), (2, 0), "they go in the end");
+    // What pods ask for is known while it is remembered.
+    let why = || "has pod default/a, which asks".to_owned();
+    let mut seen = observed(two(), [node(0), node(1)]);
+    assert_eq!(plan(&seen).request.len(), 2);
+    seen.protected = ["n-000", "n-001"].map(|node| (node.to_owned(), why())).into();
+    assert_eq!(plan(&seen).request.len(), 0);
+    // Or found in the very pass.
+    let mut asking = pod("a");
+    protect_pod(&mut asking);
+    let seen = observed(two(), [node(0), node(1), new(node(2))]);
+    let found = plan_with(&seen, &pods([("n-000", vec![asking.clone()]), ("n-001", vec![asking])]));
+    assert_eq!((found.request.len(), cordoned(&found), found.protected.len()), (0, 0, 2));
+    let free = plan_with(&seen, &pods([("n-000", vec![pod("a")]), ("n-001", vec![pod("b")])]));
+    assert_eq!((free.request.len(), cordoned(&free)), (1, 1));
+}
+
+#[test]
+fn the_facts_say_how_many_nodes_may_go_and_why_none_may() {
+    let of = |nodes: Vec<Node>| {
+        let rollout = facts(&observed(changed(2, surge(1, 0)), nodes)).rollout.unwrap();
+        (rollout.record.unwrap().may_go_nodes.unwrap(), rollout.waits)
+    };
+    assert_eq!(of(vec![node(0), node(1)]), (2, None));
+    assert_eq!(of(vec![asks(node(0)), node(1)]), (1, None));
+    let (none, waits) = of(vec![asks(node(0)), asks(node(1))]);
+    let waits = waits.unwrap();
+    assert_eq!((none, waits.reason), (0, Reason::WaitsForProtected));
+    let why = "node n-000 has the annotation karpenter.sh/do-not-disrupt";
+    assert!(waits.why.starts_with(why) && waits.why.ends_with(", and 1 more node asks to be left alone"));
+    // One that is being drained goes, for a minute.
+    let going = |since: i64| leaves(draining(1, since), DisruptionReason::Rollout);
+    assert_eq!(of(vec![asks(node(0)), going(41)]), (1, None));
+    assert_eq!(of(vec![asks(node(0)), going(40)]).0, 0);
+    assert_eq!(of(vec![going(40)]), (0, None), "nothing is refused");
+}
+
 #[test]
 fn a_node_that_was_given_back_rests_and_keeps_its_place_in_the_rollout() {
     let plan_with = |spec: RolloutSpec| {
@@ -493,6 +543,7 @@ fn a_rollout_to_another_template_has_its_time_again() {
     let stuck = shared_crds::v1alpha1::RolloutStatus {
         template_hash: "v2-before".into(),
         outdated_nodes: 1,
+        may_go_nodes: None,
         available_nodes: 0,
         progress_time: Time(at(-5000)),
     };
@@ -508,6 +559,8 @@ fn a_rollout_to_another_template_has_its_time_again() {
     assert_eq!(found(same.clone()), (true, at(-5000)));
     let fewer = shared_crds::v1alpha1::RolloutStatus { outdated_nodes: 2, ..same.clone() };
     assert_eq!(found(fewer), (false, at(100)));
+    let waited = shared_crds::v1alpha1::RolloutStatus { may_go_nodes: Some(0), ..same.clone() };
+    assert_eq!(found(waited), (false, at(100)), "what waited begins anew");
     let more = shared_crds::v1alpha1::RolloutStatus { outdated_nodes: 0, ..same };
     assert_eq!(found(more), (true, at(-5000)), "one that has become too old is no progress");
 }
