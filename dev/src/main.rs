@@ -2,6 +2,7 @@
 //! `cargo demo`, `cargo soak`, `cargo e2e` and `cargo dev` run this program; `cargo xtask` hands its tasks of these names on to it.
 
 mod cluster;
+mod crashes;
 mod demo;
 mod e2e_suite;
 mod ordinary_kind;
@@ -23,6 +24,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
+    Crashes(crashes::Args),
     Demo(demo::Args),
     Dev(cluster::Args),
     E2e(e2e_suite::Args),
@@ -50,6 +52,7 @@ fn main() -> anyhow::Result<()> {
 
 async fn run(task: Task) -> anyhow::Result<()> {
     match task {
+        Task::Crashes(args) => crashes::run(args).await,
         Task::Demo(args) => demo::run(args).await,
         Task::Dev(args) => cluster::run(args).await,
         Task::E2e(args) => e2e_suite::run(args).await,

@@ -1,5 +1,8 @@
 //! What the API server's errors mean for a provider whose machines are objects of another controller.
 
+use std::time::Duration;
+
+use kube::core::Status;
 use shared_runtime::error::chain;
 use shared_runtime::write::WriterError;
 
@@ -21,7 +24,10 @@ impl Advice {
         match error {
             kube::Error::Api(status) if status.code == 404 => ProviderError::Absent(self.absent.to_owned()),
             kube::Error::Api(status) if matches!(status.code, 401 | 403) => self.unauthorized(&message),
-            kube::Error::Api(_) => ProviderError::Transient(message),
+            kube::Error::Api(status) => match retry_after(status) {
+                Some(after) => ProviderError::throttled(message, after),
+                None => ProviderError::Transient(message),
+            },
             _ => ProviderError::Unreachable(message),
         }
     }
@@ -44,5 +50,44 @@ impl Advice {
 
     fn unauthorized(self, message: &str) -> ProviderError {
         ProviderError::Unauthorized(format!("{message}; {}", self.forbidden))
+    }
+}
+
+/// For how long the API server asks to be left alone. Its flow control says so in a header alone, which kube does not keep, and
+/// always says the same: <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
+fn retry_after(status: &Status) -> Option<Duration> {
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    match (status.code, seconds) {
+        (429, seconds) => Some(Duration::from_secs(seconds.max(1).into())),
+        (503, 1..) => Some(Duration::from_secs(seconds.into())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_read_that_the_api_server_turns_away_says_when_to_come_back() {
+        let advice = Advice { absent: "", forbidden: "" };
+        let after = |code, seconds: u32| {
+            let details = serde_json::from_value(json!({ "retryAfterSeconds": seconds })).unwrap();
+            let status = Status::failure("m", "r").with_code(code).with_details(details);
+            advice.of_read(&kube::Error::Api(Box::new(status))).retry_after().map(|after| after.as_secs())
+        };
+        for (code, seconds, expected) in [
+            (429, 7, Some(7)),
+            (429, 0, Some(1)),
+            (429, u32::MAX, Some(300)),
+            (503, 7, Some(7)),
+            (503, 0, None),
+            (500, 7, None),
+            (404, 7, None),
+        ] {
+            assert_eq!(after(code, seconds), expected, "{code} {seconds}");
+        }
     }
 }

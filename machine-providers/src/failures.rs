@@ -34,6 +34,8 @@ struct PoolState {
     failure: Option<ProvisioningFailure>,
     /// The pool's generation at the last failure.
     generation: Option<i64>,
+    /// Until when the provider asked for no further request.
+    not_before: Option<Timestamp>,
     taken: BTreeSet<String>,
     /// Slots whose machines failed.
     slots: SlotFailures,
@@ -76,9 +78,14 @@ impl Failures {
         self.change(key, |state| {
             state.failures = state.failures.saturating_add(1);
             state.generation = generation;
-            let retry_at = now.checked_add(backoff(state.failures)).unwrap_or(Timestamp::MAX);
+            let retry_at = state.retry_at(state.failures, now);
             state.failure.insert(ProvisioningFailure { reason, message, retry_at }).clone()
         })
+    }
+
+    /// Records that the provider asked for no further request before `until`. The backoff of the failure lasts as long.
+    pub(super) fn not_before(&self, key: &PoolKey, until: Timestamp) {
+        self.change(key, |state| state.not_before = Some(until));
     }
 
     /// The failure as [`Self::record`] will record it.
@@ -89,8 +96,7 @@ impl Failures {
         message: String,
         now: Timestamp,
     ) -> ProvisioningFailure {
-        let failures = self.pools().get(key).map_or(0, |state| state.failures).saturating_add(1);
-        let retry_at = now.checked_add(backoff(failures)).unwrap_or(Timestamp::MAX);
+        let retry_at = self.change(key, |state| state.retry_at(state.failures.saturating_add(1), now));
         ProvisioningFailure { reason, message, retry_at }
     }
 
@@ -271,6 +277,12 @@ impl Failures {
 }
 
 impl PoolState {
+    /// When to try again after so many failures in a row, the last at `now`.
+    fn retry_at(&self, failures: u32, now: Timestamp) -> Timestamp {
+        let of_backoff = now.checked_add(backoff(failures)).unwrap_or(Timestamp::MAX);
+        self.not_before.map_or(of_backoff, |asked_for| asked_for.max(of_backoff))
+    }
+
     fn reset(&mut self) {
         self.failures = 0;
         self.failure = None;
@@ -308,6 +320,18 @@ mod tests {
         let seconds: Vec<i64> = (1..=8).map(|failures| backoff(failures).as_secs()).collect();
         assert_eq!(seconds, [5, 10, 20, 40, 80, 160, 300, 300]);
         assert_eq!(backoff(u32::MAX).as_secs(), 300);
+    }
+
+    #[test]
+    fn the_backoff_lasts_as_long_as_the_provider_asked_for() {
+        let failures = Failures::default();
+        failures.not_before(&key(), at(60));
+        let foreseen = failures.foresee(&key(), Reason::ProvisioningFailed, String::new(), at(0));
+        let fail = |second| {
+            failures.record(&key(), Some(1), Reason::ProvisioningFailed, String::new(), at(second)).retry_at
+        };
+        assert_eq!((foreseen.retry_at, fail(0)), (at(60), at(60)));
+        assert_eq!(fail(60), at(70), "it asked once");
     }
 
     #[test]

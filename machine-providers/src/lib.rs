@@ -13,6 +13,7 @@
 //! What a provider says is data of the crate `node-lifecycle`, which decides from it.
 
 mod api_errors;
+pub mod calls;
 pub mod cluster_api;
 #[cfg(test)]
 mod contract_tests;
@@ -20,6 +21,7 @@ pub mod exec;
 mod failures;
 mod karpenter;
 mod known_ids;
+mod lists;
 mod origin;
 pub mod provisioner;
 mod selected;
@@ -31,6 +33,7 @@ mod slot_failures;
 pub mod testing;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -40,6 +43,8 @@ use node_lifecycle::keys::PoolKey;
 use node_lifecycle::supply::{Completeness, KnownAs, NodeSource, NodeTraits, Size};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
+
+use self::lists::MAX_RETRY_AFTER;
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -82,6 +87,10 @@ pub enum ProviderError {
     /// It has more to do than it may at one time, so nothing was asked of it. Asked again after the backoff.
     #[error("the provider is busy: {0}")]
     Busy(String),
+    /// It asks to be left alone for this long, and did nothing. Asked again after that, or after the backoff if that is longer. Made
+    /// by [`Self::throttled`].
+    #[error("the provider is busy: {0}")]
+    Throttled(String, Duration),
     /// Another writer changed the provider's objects first, or this process no longer leads. That is no failure: the pass is
     /// repeated.
     #[error("another writer was first")]
@@ -89,13 +98,43 @@ pub enum ProviderError {
 }
 
 impl ProviderError {
+    /// The provider asks to be left alone for so long, at most five minutes.
+    pub fn throttled(message: String, retry_after: Duration) -> Self {
+        Self::Throttled(message, retry_after.min(MAX_RETRY_AFTER))
+    }
+
+    /// For how long the provider asks to be left alone; `None` when it does not.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled(_, after) => Some(*after),
+            _ => None,
+        }
+    }
+
+    /// The short name under which the metrics count it.
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::Quota(_) => "quota",
+            Self::Invalid(_) => "invalid",
+            Self::Absent(_) => "absent",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Transient(_) => "transient",
+            Self::Unreachable(_) => "unreachable",
+            Self::Busy(_) => "busy",
+            Self::Throttled(..) => "throttled",
+            Self::Conflict => "conflict",
+        }
+    }
+
     /// The reason as conditions and metrics show it.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Quota(_) => Reason::QuotaExceeded,
             Self::Invalid(_) | Self::Absent(_) => Reason::InvalidSpec,
             Self::Unauthorized(_) => Reason::ProviderUnauthorized,
-            Self::Transient(_) | Self::Busy(_) | Self::Conflict => Reason::ProvisioningFailed,
+            Self::Transient(_) | Self::Busy(_) | Self::Throttled(..) | Self::Conflict => {
+                Reason::ProvisioningFailed
+            }
             Self::Unreachable(_) => Reason::ProviderUnreachable,
         }
     }
@@ -109,8 +148,25 @@ impl ProviderError {
             | Self::Unauthorized(_)
             | Self::Unreachable(_)
             | Self::Busy(_)
+            | Self::Throttled(..)
             | Self::Conflict => false,
         }
+    }
+}
+
+/// Why a machine did not come, or was given up, in its provider's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Explanation {
+    /// There was no capacity or no quota for it.
+    NoCapacity(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NoCapacity(words) | Self::Other(words)) = self;
+        f.write_str(words)
     }
 }
 
@@ -167,6 +223,11 @@ pub trait NamedProvider: Send + Sync {
         CALL_LIMIT
     }
 
+    /// Whether it answers from the memory of this process, so that a list costs nothing: it is never kept, and never waited for.
+    fn is_local(&self) -> bool {
+        false
+    }
+
     /// How the machines of a pool with this spec become Nodes. [`ProviderError::Invalid`] when the spec does not select this
     /// provider.
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError>;
@@ -188,7 +249,7 @@ pub trait NamedProvider: Send + Sync {
 
     /// Why the machine `name` did not come, or was given up, in its provider's words; `None` when it does not say
     /// so. Asked after a list that showed it without a Node, or did not show it.
-    fn explain<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Option<String>> {
+    fn explain<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Option<Explanation>> {
         Box::pin(std::future::ready(None))
     }
 

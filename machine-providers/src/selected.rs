@@ -1,7 +1,6 @@
 //! One call to a provider of either shape: in time, and with a list that can be true.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -9,14 +8,12 @@ use k8s_openapi::jiff::Timestamp;
 use node_lifecycle::keys::{ClusterId, PoolKey};
 use node_lifecycle::supply::{Completeness, NodeTraits, Size};
 use shared_crds::v1alpha1::ProviderSpec;
-use shared_runtime::place;
 
+use super::calls::{Call, Calls};
 use super::origin::{self, Sorted};
-use super::{CALL_LIMIT, Deletion, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider};
-
-/// How long a call keeps the place of its pool's pass in the loop. Most answers come within this time. Without its place, the
-/// pass waits for the answer beside the passes of other pools, however many providers hang.
-const PATIENCE: Duration = Duration::from_millis(200);
+use super::{
+    CALL_LIMIT, Deletion, Explanation, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider,
+};
 
 /// A provider, by what it can be asked for.
 #[derive(Clone, Copy)]
@@ -28,7 +25,7 @@ pub(super) enum Selected<'a> {
 }
 
 /// The machines of one provider.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     /// The machines, and whether each carries a mark by which it goes first.
     pub machines: Vec<(ListedMachine, bool)>,
@@ -64,9 +61,29 @@ impl Listing {
 }
 
 impl Selected<'_> {
+    /// The kind of provider: a field of `spec.provider`. Metrics have it as a label, so it holds no name of a program or a set.
+    pub(super) fn kind(&self) -> &str {
+        match self {
+            Self::Named(provider) => {
+                let reference = provider.reference();
+                reference.split_once('.').map_or(reference, |(kind, _name)| kind)
+            }
+            Self::Sized(provider, _) => provider.kind(),
+        }
+    }
+
+    /// Whether it answers from the memory of this process.
+    pub(super) fn is_local(self) -> bool {
+        match self {
+            Self::Named(provider) => provider.is_local(),
+            Self::Sized(..) => false,
+        }
+    }
+
     /// Lists the pool's machines. `spec` is that of a pool that selects this provider.
     pub(super) async fn list(
         self,
+        calls: &Calls,
         cluster: &ClusterId,
         key: &PoolKey,
         spec: Option<&ProviderSpec>,
@@ -77,8 +94,10 @@ impl Selected<'_> {
                 if let Some(spec) = spec {
                     provider.spec_is(key, spec);
                 }
-                let listed = in_time(provider.call_limit(), provider.list(key, now)).await?;
-                let Sorted { machines, foreign, collision } = origin::sort(cluster, key, listed)?;
+                // A list that cannot be true counts as a call that failed.
+                let sorted = async { origin::sort(cluster, key, provider.list(key, now).await?) };
+                let Sorted { machines, foreign, collision } =
+                    calls.in_time(self.kind(), Call::List, provider.call_limit(), sorted).await?;
                 let machines = machines.into_iter().map(|machine| (machine, false)).collect();
                 let (traits, trouble) = (provider.traits(key), provider.trouble(key).or(collision));
                 let completeness = provider.completeness(key);
@@ -86,7 +105,7 @@ impl Selected<'_> {
             }
             Self::Sized(provider, name) => {
                 let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
-                    in_time(CALL_LIMIT, provider.list(key, name)).await?;
+                    calls.in_time(self.kind(), Call::List, CALL_LIMIT, provider.list(key, name)).await?;
                 let size = Some(size);
                 Ok(Listing {
                     machines,
@@ -103,21 +122,29 @@ impl Selected<'_> {
     }
 
     /// Why the machine did not come, or was given up; `None` when the provider does not say so in time.
-    pub(super) async fn explain(self, key: &PoolKey, machine: &str) -> Option<String> {
+    pub(super) async fn explain(self, calls: &Calls, key: &PoolKey, machine: &str) -> Option<Explanation> {
         match self {
-            Self::Named(provider) => in_time(provider.call_limit(), provider.explain(key, machine).map(Ok))
-                .await
-                .unwrap_or_default(),
+            Self::Named(provider) => {
+                let words = provider.explain(key, machine).map(Ok);
+                let words = calls.in_time(self.kind(), Call::Explain, provider.call_limit(), words);
+                words.await.unwrap_or_default()
+            }
             Self::Sized(..) => None,
         }
     }
 
     /// Deletes one.
-    pub(super) async fn delete(self, key: &PoolKey, machine: &str) -> Result<Deletion, ProviderError> {
-        match self {
-            Self::Named(provider) => in_time(provider.call_limit(), provider.delete(key, machine)).await,
-            Self::Sized(provider, name) => in_time(CALL_LIMIT, provider.delete(key, name, machine)).await,
-        }
+    pub(super) async fn delete(
+        self,
+        calls: &Calls,
+        key: &PoolKey,
+        machine: &str,
+    ) -> Result<Deletion, ProviderError> {
+        let (limit, deleted) = match self {
+            Self::Named(provider) => (provider.call_limit(), provider.delete(key, machine)),
+            Self::Sized(provider, name) => (CALL_LIMIT, provider.delete(key, name, machine)),
+        };
+        calls.in_time(self.kind(), Call::Delete, limit, deleted).await
     }
 }
 
@@ -136,16 +163,5 @@ pub enum SizeChange<'a> {
 pub(super) fn reference_of(spec: &ProviderSpec) -> Result<String, ProviderError> {
     spec.reference().ok_or_else(|| {
         ProviderError::Invalid("it does not set exactly one provider that this version knows".to_owned())
-    })
-}
-
-/// The answer of a provider, which has to come within `limit`.
-pub(super) async fn in_time<T>(
-    limit: Duration,
-    call: impl Future<Output = Result<T, ProviderError>>,
-) -> Result<T, ProviderError> {
-    let answer = place::lent(PATIENCE, tokio::time::timeout(limit, call)).await;
-    answer.unwrap_or_else(|_elapsed| {
-        Err(ProviderError::Unreachable(format!("no answer within {} s", limit.as_secs())))
     })
 }

@@ -167,6 +167,10 @@ impl NamedProvider for Simulated {
         "simulated"
     }
 
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn node_source(&self, of: &ProviderSpec) -> Result<NodeSource, ProviderError> {
         spec(of)?;
         Ok(NodeSource::Operator { provider_id_prefix: "kwok://" })

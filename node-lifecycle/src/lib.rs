@@ -41,7 +41,7 @@ pub use self::drain::blocker::Blocker;
 pub use self::drain::step::{DrainStep, NodeAction, NodeStep, PoolStep};
 pub use self::input::keys::{ClusterId, PoolKey};
 pub use self::input::observed::{AttachedVolumes, Observed, ObservedPods, PodReads, Pods};
-pub use self::input::outage::Sight;
+pub use self::input::outage::ClusterReadiness;
 pub use self::input::pod_name::PodName;
 pub use self::input::supply::{Absence, Supply};
 pub use self::input::{hash, keys, numbers, observed_time, pods, ready, slots, supply};

@@ -16,7 +16,6 @@ use shared_runtime::clock::Clock;
 use shared_runtime::crds::ServedFields;
 use shared_runtime::events::Recorder;
 use shared_runtime::freshness::WriteTracker;
-use shared_runtime::metrics::MetricsError;
 use shared_runtime::reflect::UnreadableObjects;
 use shared_runtime::write::Writer;
 use tokio::sync::Semaphore;
@@ -80,16 +79,17 @@ impl Context {
         pools: Store<NodePool>,
         nodes: Store<Node>,
         provisioner: Arc<Provisioner>,
+        metrics: NodePoolMetrics,
         max_parallel_drains: usize,
-    ) -> Result<Self, MetricsError> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             cluster,
             client: operator.client.clone(),
             writer: operator.writer.clone(),
             write_tracker: operator.write_tracker.clone(),
             recorder: operator.recorder.clone(),
             clock: operator.clock.clone(),
-            metrics: NodePoolMetrics::new(&operator.metrics)?,
+            metrics,
             pools,
             nodes,
             served: operator.served.clone(),
@@ -103,7 +103,7 @@ impl Context {
             tracker: Tracker::new(operator.clock.clone()),
             unread_pools: UnreadPools::default(),
             visited: Mutex::default(),
-        })
+        }
     }
 
     /// A context with empty caches. Needs a tokio runtime.
@@ -133,7 +133,8 @@ impl Context {
             cluster: node_lifecycle::testing::cluster(),
             provisioner: Arc::new(Provisioner::new(
                 &node_lifecycle::testing::cluster(),
-                (client.clone(), writer.clone()),
+                client.clone(),
+                writer.clone(),
                 machine_providers::cluster_api::management::Management::Own(client.clone(), writer.clone()),
                 Vec::new(),
             )),

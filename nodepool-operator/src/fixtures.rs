@@ -14,8 +14,8 @@ use node_lifecycle::supply::{Completeness, KnownAs, Machine, MachineState, NodeS
 use node_lifecycle::testing::writes::of_step;
 pub use node_lifecycle::testing::writes::{PassWrite, patched};
 use node_lifecycle::{
-    Classified, ClusterId, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads, Pods, PoolKey,
-    Sight, Supply, classify, plan,
+    Classified, ClusterId, ClusterReadiness, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads,
+    Pods, PoolKey, Supply, classify, plan,
 };
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::{NodePoolStatus, ProvisioningStatus};
@@ -84,7 +84,7 @@ impl PassFixture<'_> {
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: BTreeMap::new(),
-            sight: Sight::of(self.nodes.iter().map(|node| &**node)),
+            cluster_readiness: ClusterReadiness::of(self.nodes.iter().map(|node| &**node)),
             condition_times: ConditionTimes::default(),
             supply: self.supply(),
             now: self.now,

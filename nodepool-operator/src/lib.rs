@@ -55,6 +55,7 @@ pub use crate::check::CheckError;
 use crate::context::Context;
 use crate::error::Error;
 pub use crate::left_behind::LeftBehindError;
+use crate::metrics::NodePoolMetrics;
 
 /// Merges a burst of node events into one pass.
 const DEBOUNCE: Debounce = Debounce::fixed(Duration::from_millis(50));
@@ -173,8 +174,14 @@ pub async fn main() -> Result<(), Failure> {
                 cluster_api_kubeconfig,
                 cluster_id,
             } = *args;
-            let (programs, drains) = ((exec_provider, exec_max_concurrent), usize::from(max_parallel_drains));
-            let start = |operator| start(operator, programs, cluster_api_kubeconfig, cluster_id, drains);
+            let options = Options {
+                programs: exec_provider,
+                exec_max_concurrent,
+                cluster_api_kubeconfig,
+                cluster_id,
+                max_parallel_drains: usize::from(max_parallel_drains),
+            };
+            let start = |operator| start(operator, options);
             Ok(bootstrap::run_operator(SPEC, common, start).await?)
         }
         Command::Check(args) => Ok(check::check(args).await?),
@@ -190,14 +197,19 @@ const SPEC: OperatorSpec = OperatorSpec {
     crds: &["nodepools.tandem.dev"],
 };
 
-/// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
-async fn start(
-    operator: Operator,
-    (programs, exec_max_concurrent): (Vec<Program>, NonZeroU8),
-    management: Option<PathBuf>,
+/// What the flags say beside those that both operators have. The flags describe it.
+struct Options {
+    programs: Vec<Program>,
+    exec_max_concurrent: NonZeroU8,
+    cluster_api_kubeconfig: Option<PathBuf>,
     cluster_id: Option<ClusterId>,
     max_parallel_drains: usize,
-) -> Result<(), Error> {
+}
+
+/// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
+async fn start(operator: Operator, options: Options) -> Result<(), Error> {
+    let Options { programs, exec_max_concurrent, cluster_api_kubeconfig, cluster_id, max_parallel_drains } =
+        options;
     let Some(cluster) = cluster::identify(&operator, cluster_id).await else { return Ok(()) };
     let programs = programs
         .into_iter()
@@ -206,17 +218,19 @@ async fn start(
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let every_node = Api::all(operator.client.clone());
     let (nodes, node_changes) = operator.reflect(every_node, &watcher::Config::default(), cache::transform);
-    let own = (operator.client.clone(), operator.writer.clone());
-    let management = match management {
+    let (client, writer) = (operator.client.clone(), operator.writer.clone());
+    let management = match cluster_api_kubeconfig {
         Some(kubeconfig) => {
             let (clock, metrics) = (operator.clock.clone(), operator.metrics.clone());
-            let writer = operator.writer.clone();
-            let connect = OtherCluster::new(SPEC.name, SPEC.version, clock, metrics, writer);
+            let connect = OtherCluster::new(SPEC.name, SPEC.version, clock, metrics, writer.clone());
             Management::Other { kubeconfig, connect }
         }
-        None => Management::Own(own.0.clone(), own.1.clone()),
+        None => Management::Own(client.clone(), writer.clone()),
     };
-    let provisioner = Provisioner::new(&cluster, own, management, programs).fenced(operator.fence.clone());
+    let metrics = NodePoolMetrics::new(&operator.metrics)?;
+    let provisioner = Provisioner::new(&cluster, client, writer, management, programs)
+        .fenced(operator.fence.clone())
+        .observed_by(Arc::new(metrics.clone()));
     let provisioner = Arc::new(provisioner);
     let awaiting = {
         let provisioner = Arc::clone(&provisioner);
@@ -227,7 +241,8 @@ async fn start(
         triggers::keys(pool_changes, node_changes, awaiting, namespace),
         triggers::every_pool(operator.served.changes(), pools.clone()),
     );
-    let ctx = Arc::new(Context::new(&operator, cluster, pools, nodes, provisioner, max_parallel_drains)?);
+    let ctx = Context::new(&operator, cluster, pools, nodes, provisioner, metrics, max_parallel_drains);
+    let ctx = Arc::new(ctx);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;

@@ -3,11 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use machine_providers::calls::{CallObserver, EndedCall};
 use node_lifecycle::outcome::{Applied, Blocked};
 use node_lifecycle::{Blocker, NodeAction, NodeStep, PoolKey};
-use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use shared_crds::conditions::Reason;
 use shared_runtime::metrics::{Metrics, MetricsError};
+
+/// Duration of a call to a provider, in seconds: from one that a cache answers to a program's process that is killed after it has
+/// waited for its turn.
+const CALL_SECONDS: &[f64] = &[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 90.0];
 
 /// The operator's own counters; the shared runtime counts reconciles, writes and conflicts.
 #[derive(Clone, Debug)]
@@ -21,6 +26,8 @@ pub(crate) struct NodePoolMetrics {
     failures: IntCounterVec,
     unread: IntCounterVec,
     attachments_unread: IntCounterVec,
+    calls: IntCounterVec,
+    call_seconds: HistogramVec,
 }
 
 /// Number of draining nodes by what they wait for.
@@ -132,6 +139,21 @@ impl NodePoolMetrics {
                 ),
                 &["category"],
             )?,
+            calls: IntCounterVec::new(
+                Opts::new(
+                    name("provider_calls_total"),
+                    "Calls to providers, by kind of provider, what was asked for, and its result: ok, or the category of the error.",
+                ),
+                &["provider", "call", "result"],
+            )?,
+            call_seconds: HistogramVec::new(
+                HistogramOpts::new(
+                    name("provider_call_duration_seconds"),
+                    "Time until a provider answered, or was no longer waited for, by kind of provider and what was asked for.",
+                )
+                .buckets(CALL_SECONDS.to_vec()),
+                &["provider", "call"],
+            )?,
         };
         metrics.register(all.nodes.clone())?;
         metrics.register(all.draining.clone())?;
@@ -140,6 +162,8 @@ impl NodePoolMetrics {
         metrics.register(all.failures.clone())?;
         metrics.register(all.unread.clone())?;
         metrics.register(all.attachments_unread.clone())?;
+        metrics.register(all.calls.clone())?;
+        metrics.register(all.call_seconds.clone())?;
         Ok(all)
     }
 
@@ -158,7 +182,7 @@ impl NodePoolMetrics {
         count(&self.nodes, "given_back", applied.given_back.len());
         count(&self.nodes, "removed", applied.removed.len());
         count(&self.nodes, "replaced", applied.replaced.len() + applied.lost.len());
-        count(&self.nodes, "repaired", applied.repaired.len());
+        count(&self.nodes, "repaired", applied.repaired.len() + applied.unhealthy.len());
         count(&self.evictions, "accepted", applied.evicted);
         count(&self.evictions, "blocked", applied.refused);
         self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));
@@ -203,8 +227,17 @@ impl NodePoolMetrics {
     }
 }
 
+impl CallObserver for NodePoolMetrics {
+    fn ended(&self, call: &EndedCall<'_>) {
+        let EndedCall { provider, call, result, took } = *call;
+        self.calls.with_label_values(&[provider, call.label(), result]).inc();
+        self.call_seconds.with_label_values(&[provider, call.label()]).observe(took.as_secs_f64());
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use machine_providers::calls::Call;
     use node_lifecycle::testing::{draining, key, pod, step};
     use node_lifecycle::{DrainStep, PodName};
     use shared_crds::names::NODEPOOL_OPERATOR;
@@ -241,5 +274,20 @@ mod tests {
         own.draining(&key(), &[], &Applied::default());
         own.draining(&other, &[], &Applied::default());
         assert_eq!(seen(), [0; 5]);
+    }
+
+    #[test]
+    fn calls_to_providers_are_counted_by_kind_of_provider_call_and_result_with_their_time() {
+        let metrics = Metrics::new(NODEPOOL_OPERATOR, "0").unwrap();
+        let own = NodePoolMetrics::new(&metrics).unwrap();
+        let took = std::time::Duration::from_millis(300);
+        for result in ["ok", "ok", "unreachable"] {
+            own.ended(&EndedCall { provider: "exec", call: Call::List, result, took });
+        }
+        let count = |result| own.calls.with_label_values(&["exec", "list", result]).get();
+        assert_eq!((count("ok"), count("unreachable")), (2, 1));
+        let seconds = own.call_seconds.with_label_values(&["exec", "list"]);
+        assert_eq!(seconds.get_sample_count(), 3);
+        assert!((seconds.get_sample_sum() - 0.9).abs() < 1e-9);
     }
 }

@@ -10,17 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::ListedMachine;
-use machine_providers::provisioner::ListFindings;
+use machine_providers::provisioner::{ListFindings, Lists};
 use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use node_lifecycle::ready::is_ready;
 use node_lifecycle::slots::Slots;
 use node_lifecycle::supply::NodeSource;
-use node_lifecycle::{Observed, ObservedPods, PoolKey, Sight, Supply, elsewhere, health};
+use node_lifecycle::{ClusterReadiness, Observed, ObservedPods, PoolKey, Supply, elsewhere, health};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -54,6 +55,39 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     }
     let now = ctx.clock.now();
     let (nodes, unreadable) = nodes(ctx, key, pool.as_deref()).await?;
+    let of_cluster = OfCluster { key: key.clone(), pool, nodes, unreadable, now };
+    Ok(Some(with_machines(ctx, of_cluster, Current::Recently).await))
+}
+
+/// The same with the pool's machines as they are now: what a pass changes is never decided from a list of a moment ago. The rest stays
+/// as it was before the pods were read. A write then finds out whether the Nodes have changed since, and time that went on meanwhile
+/// gives no pod up of which there is only a recent list.
+pub(crate) async fn with_machines_of_now(ctx: &Context, seen: Seen) -> Seen {
+    let Observed { key, pool, nodes, unreadable, now, recent, condition_times, times, .. } = seen.observed;
+    let of_cluster = OfCluster { key, pool, nodes, unreadable, now };
+    let Seen { observed, findings } = with_machines(ctx, of_cluster, Current::Now).await;
+    Seen { observed: Observed { recent, condition_times, times, ..observed }, findings }
+}
+
+/// What is observed before the machines.
+struct OfCluster {
+    key: PoolKey,
+    pool: Option<Arc<NodePool>>,
+    nodes: Vec<Arc<Node>>,
+    unreadable: BTreeSet<String>,
+    now: Timestamp,
+}
+
+/// How current the machines have to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Current {
+    Now,
+    Recently,
+}
+
+/// Adds the machines, and what depends on them.
+async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -> Seen {
+    let OfCluster { key, pool, nodes, unreadable, now } = of_cluster;
     let machines_of_nodes: BTreeSet<&str> =
         nodes.iter().filter_map(|node| names::machine_of(&node.metadata)).collect();
     let has_node = |machine: &ListedMachine| {
@@ -62,22 +96,27 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
             || !with_provider_id(ctx, &machine.provider_id.as_deref().into_iter().collect()).is_empty()
     };
     let competing = pool.as_deref().and_then(|pool| competing(ctx, pool));
-    let asked = ctx.provisioner.supply(key, pool.as_deref(), competing.as_ref(), has_node, now);
+    let lists = match current {
+        Current::Now => Lists::Now,
+        Current::Recently => Lists::Recent(&machines_of_nodes),
+    };
+    let asked = ctx.provisioner.supply(&key, pool.as_deref(), competing.as_ref(), has_node, lists, now);
     let (mut supply, findings) = asked.await;
     let listed = supply.machines.iter().filter_map(|machine| machine.provider_id.as_deref());
     let awaited = listed.chain(supply.deleted_ids.iter().map(String::as_str));
     let (of_pools, registered): (Vec<_>, Vec<_>) = with_provider_id(ctx, &awaited.collect())
         .into_iter()
         .partition(|node| PoolKey::of_node(node).is_some());
-    drop_machines_of_others(&mut supply, &of_pools, key);
+    drop_machines_of_others(&mut supply, &of_pools, &key);
     let lookalikes = lookalikes(ctx, &supply, &machines_of_nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.recent_lists(names);
     let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
         && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
+    let protected = ctx.protections.recent(&key);
     let mut observed = Observed {
         cluster: ctx.cluster.clone(),
-        key: key.clone(),
+        key,
         pool,
         nodes,
         unreadable,
@@ -85,8 +124,8 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
         lookalikes,
         may_be_hidden,
         recent: ObservedPods::default(),
-        protected: ctx.protections.recent(key),
-        sight: Sight::default(),
+        protected,
+        cluster_readiness: ClusterReadiness::default(),
         condition_times: ConditionTimes::default(),
         supply,
         now,
@@ -95,23 +134,23 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     };
     if let Some(pool) = observed.pool.as_deref() {
         observed.condition_times =
-            ctx.tracker.record_conditions(key, &observed.nodes, &health::watched(pool));
+            ctx.tracker.record_conditions(&observed.key, &observed.nodes, &health::watched(pool));
         let is_at_rest =
             observed.condition_times.0.is_empty() && observed.nodes.iter().all(|it| is_ready(it));
         if !is_at_rest {
-            observed.sight = sight(ctx);
+            observed.cluster_readiness = cluster_readiness(ctx);
         }
     }
     let is_missed = |node: &Node| observed.lists_others_only(node);
-    observed.times = ctx.tracker.record_nodes(key, &observed.nodes, is_missed);
+    observed.times = ctx.tracker.record_nodes(&observed.key, &observed.nodes, is_missed);
     // After the nodes: the times of pods are kept with those of the pool's nodes.
-    let times = ctx.tracker.record_pods(key, &by_node);
+    let times = ctx.tracker.record_pods(&observed.key, &by_node);
     observed.recent = ObservedPods { by_node, times, ..ObservedPods::default() };
     // A list that fails says nothing about the machines that it listed before.
     if !observed.supply.is_unknown {
-        observed.machine_times = ctx.tracker.record_machines(key, observed.in_flight());
+        observed.machine_times = ctx.tracker.record_machines(&observed.key, observed.in_flight());
     }
-    Ok(Some(Seen { observed, findings }))
+    Seen { observed, findings }
 }
 
 /// The pool's nodes, and the names of those that cannot be read.
@@ -141,9 +180,9 @@ fn kept(node: &mut Node) {
 }
 
 /// How many nodes of all pools are not Ready.
-fn sight(ctx: &Context) -> Sight {
+fn cluster_readiness(ctx: &Context) -> ClusterReadiness {
     let nodes = ctx.nodes.state_filter(|node| PoolKey::of_node(node).is_some());
-    Sight::of(nodes.iter().map(|node| &**node))
+    ClusterReadiness::of(nodes.iter().map(|node| &**node))
 }
 
 /// The nodes that have one of these provider IDs.

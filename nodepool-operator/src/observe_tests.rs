@@ -1,7 +1,7 @@
 //! What a failed list blocks, and what an unreadable node blocks.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
@@ -361,4 +361,104 @@ async fn a_failed_machine_is_found_by_observing_and_deleted_by_the_pass_alone() 
     reconcile(Arc::clone(&ctx), key()).await.unwrap();
     assert_eq!(deletions.load(Ordering::Relaxed), 1);
     assert_eq!(ctx.provisioner.last_failure(&key()).unwrap(), observed.supply.failure.unwrap());
+}
+
+/// A provider with two machines that run, and how often it was asked for them.
+struct Steady(Arc<AtomicUsize>);
+
+impl NamedProvider for Steady {
+    fn reference(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
+        Ok(NodeSource::Operator { provider_id_prefix: "kwok://" })
+    }
+
+    fn create<'a>(
+        &'a self,
+        _: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+        panic!("the pool has as many nodes as it wants")
+    }
+
+    fn list<'a>(
+        &'a self,
+        _: &'a PoolKey,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let running = |number: usize| ListedMachine {
+            name: format!("{}{number}", prefix()),
+            progress: Progress::Running,
+            provider_id: None,
+            template_hash: None,
+            cluster: Some(cluster().to_string()),
+            known_as: KnownAs::default(),
+        };
+        Box::pin(std::future::ready(Ok((0..2).map(running).collect())))
+    }
+
+    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+        Box::pin(std::future::ready(Ok(Deletion::Gone)))
+    }
+
+    fn forget(&self, _: &PoolKey) {}
+}
+
+#[tokio::test]
+async fn a_drain_that_waits_asks_the_provider_four_times_a_minute_and_no_node_goes_by_a_list_of_a_moment_ago()
+{
+    let of_slot = |mut node: Node, number: usize| {
+        let labels = node.metadata.labels.get_or_insert_default();
+        labels.insert(names::MACHINE_LABEL.to_owned(), format!("{}{number}", prefix()));
+        node.metadata.resource_version = Some("1".to_owned());
+        node
+    };
+    let nodes = vec![of_slot(node(0), 0), of_slot(draining(1, -100), 1)];
+    let (is_free, lists) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let has_no_pod = Arc::clone(&is_free);
+    let list = |kind: &str, items: Value| json!({ "kind": kind, "apiVersion": "v1", "metadata": {}, "items": items });
+    let mut test = TestContext::new(move |path, _| match path {
+        path if path.contains("/pods?") => {
+            let pods = if has_no_pod.load(Ordering::Relaxed) { vec![] } else { vec![pod("web")] };
+            (200, list("PodList", json!(pods)))
+        }
+        path if path.starts_with("/api/v1/nodes?") => (200, list("NodeList", json!(nodes))),
+        path if path.contains("/volumeattachments") => (200, list("VolumeAttachmentList", json!([]))),
+        path if path.contains("/eviction") => failure(403, "Forbidden", "a policy keeps it"),
+        path => success_for(path),
+    })
+    .with_pool(pool(1));
+    test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(Steady(Arc::clone(&lists)))]));
+    let time = test.time.clone();
+    let (ctx, requests) = test.into_parts();
+    let pass = async || {
+        // The test's cache of nodes is empty, so they are read live again.
+        ctx.invalidate(&key());
+        reconcile(Arc::clone(&ctx), key()).await
+    };
+    let (mut waited, mut passes) = (Duration::ZERO, 0);
+    while waited < Duration::from_secs(300) && passes < 1000 {
+        let step = pass().await.unwrap();
+        let (Step::RequeueAfter(wait) | Step::ContinueAfter(wait)) = step else { panic!("{step:?}") };
+        time.advance(wait);
+        waited += wait;
+        passes += 1;
+    }
+    let made = lists.load(Ordering::Relaxed);
+    assert!(passes >= 50 && (20..=25).contains(&made), "{made} lists in {passes} passes");
+    is_free.store(true, Ordering::Relaxed);
+    for _ in 0..20 {
+        let before = lists.load(Ordering::Relaxed);
+        // How the pass ends is not the point: the server's answers are none of a node that goes.
+        _ = pass().await;
+        if !lines(&requests(), "DELETE", "/nodes/n-001").is_empty() {
+            assert_eq!(lists.load(Ordering::Relaxed), before + 1, "the node goes by what is so now");
+            return;
+        }
+        time.advance(Duration::from_secs(4));
+    }
+    panic!("the node stays: {:?}", requests());
 }

@@ -20,7 +20,7 @@ use tracing::warn;
 use crate::context::Context;
 use crate::error::{Error, Read};
 use crate::kept_pod::KeptPod;
-use crate::memory::list_budget::PARALLEL_LISTS;
+use crate::memory::list_budget::{DrainShare, PARALLEL_LISTS};
 use crate::observe::listed;
 
 /// How long all reads of a pass together may take that follow its first decisions. While they wait, the rest of the pool waits
@@ -50,7 +50,8 @@ pub(crate) fn choose(ctx: &Context, observed: &Observed, classified: &mut Classi
     let held = ctx.places.take(&observed.key, &classified.drains());
     let reads = std::mem::take(&mut classified.reads).of_places(&held.nodes);
     let due = reads.due(|node| ctx.drains.age(node));
-    let count = ctx.list_budget.of_drains(due.len(), (held.nodes.len(), held.all));
+    let share = DrainShare { of_pool: held.nodes.len(), of_all: held.all };
+    let count = ctx.list_budget.of_drains(due.len(), share);
     let reads = reads.listing(&due[..count.min(due.len())]);
     let others = ctx.list_budget.of_others(reads.others());
     classified.reads = reads.listing_others(others);

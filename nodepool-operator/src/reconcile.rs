@@ -11,7 +11,7 @@ use crate::apply::{PassResult, apply};
 use crate::attachments;
 use crate::context::Context;
 use crate::error::Error;
-use crate::observe::{Seen, observe, unreadable};
+use crate::observe::{Seen, observe, unreadable, with_machines_of_now};
 use crate::pod_reads::{self, ReadsEnd};
 use crate::report::{self, Reported, report};
 
@@ -26,6 +26,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     let Some(seen) = observe(&ctx, &key).await? else { return Ok(Step::Stale) };
     let (classified, pods) = read_pods(&ctx, &seen.observed).await;
     let plan = node_lifecycle::plan(&seen.observed, classified, &pods);
+    let (seen, plan) = confirmed(&ctx, seen, plan, &pods).await;
     let result = apply(&ctx, &seen, &plan).await;
     let reported = report(&ctx, &seen, &plan, &result).await;
     next(&ctx, &seen, &pods, &plan, result, reported)
@@ -41,6 +42,18 @@ async fn read_pods(ctx: &Context, observed: &Observed) -> (Classified, ObservedP
     let emptied = classified.emptied(observed, &pods);
     pods.attached = attachments::attached(ctx, &observed.key, &emptied, &pods, end).await;
     (classified, pods)
+}
+
+/// The plan, made again from the machines of now if it was made from a list of a moment ago and changes anything. The pods stay those
+/// that were read: listed again so soon, they would come from memory, which is never enough to remove a node.
+async fn confirmed(ctx: &Context, seen: Seen, plan: Plan, pods: &ObservedPods) -> (Seen, Plan) {
+    if !seen.findings.is_recent || plan.only_waits() {
+        return (seen, plan);
+    }
+    let seen = with_machines_of_now(ctx, seen).await;
+    let classified = node_lifecycle::classify(&seen.observed);
+    let plan = node_lifecycle::plan(&seen.observed, classified, pods);
+    (seen, plan)
 }
 
 /// When to come back, or what failed.
@@ -72,8 +85,8 @@ fn next(
         // That pods could not be listed is not a failure of the pool: the rest of it continues at its own pace.
         let again = ctx.unread_pools.retry(key, pods.is_incomplete);
         let again = again.or((!pods.deferred.is_empty()).then_some(DEFERRED_RETRY));
-        let due = applied.next_visit(plan, ctx.clock.now()).map(|at| ctx.clock.until(at));
-        due.into_iter().chain(again).min()
+        let due = applied.next_visit(plan, ctx.clock.now()).into_iter().chain(seen.findings.again_at).min();
+        due.map(|at| ctx.clock.until(at)).into_iter().chain(again).min()
     };
     // What was found out about nodes lets the next pass look at others.
     let has_progressed = applied.changed || !plan.protected.is_empty();

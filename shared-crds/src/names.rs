@@ -43,6 +43,10 @@ pub const DISRUPTION_REASON_ANNOTATION: &str = "tandem.dev/disruption-reason";
 /// Ready has broken; one that does not, and shows no other sign of having run, is still starting, and is replaced after
 /// `spec.provisioningTimeoutSeconds`.
 pub const READY_TIME_ANNOTATION: &str = "tandem.dev/ready-time";
+/// Annotation on a Node by which a user keeps it, with the value `true`, from being repaired. It counts as unhealthy all the same.
+pub const SKIP_REPAIR_ANNOTATION: &str = "tandem.dev/skip-repair";
+/// Annotation on a Node by which a user has it replaced, with the value `true`, as one that is out of date.
+pub const REPLACE_ANNOTATION: &str = "tandem.dev/replace";
 /// Annotation on a Node: when its drain began, RFC 3339. `spec.drain.timeoutSeconds` counts from here, also across a
 /// restart of the operator.
 pub const DRAIN_STARTED_ANNOTATION: &str = "tandem.dev/drain-start-time";
@@ -97,6 +101,11 @@ pub fn machine_of(node: &ObjectMeta) -> Option<&str> {
     labelled.or(node.name.as_ref()).map(String::as_str)
 }
 
+/// Whether a Node with this metadata has the `annotation` with the value `true`.
+pub fn asks_for(annotation: &str, node: &ObjectMeta) -> bool {
+    node.annotations.as_ref().and_then(|all| all.get(annotation)).is_some_and(|value| value == "true")
+}
+
 /// Whether the label says to which pool a Node belongs, so that it differs between nodes of equal pools.
 pub fn names_a_pool(label: &str) -> bool {
     [NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, MEMBER_LABEL, MEMBER_NAMESPACE_LABEL].contains(&label)
@@ -117,6 +126,22 @@ mod tests {
         // As the API server's plugin recognises them.
         for label in [MEMBER_LABEL, MEMBER_NAMESPACE_LABEL, MACHINE_LABEL, PROVIDER_LABEL] {
             assert!(label.split_once('/').unwrap().0.ends_with(".node-restriction.kubernetes.io"), "{label}");
+        }
+    }
+
+    #[test]
+    fn a_node_asks_for_something_with_the_value_true_and_no_kubelet_does() {
+        for annotation in [SKIP_REPAIR_ANNOTATION, REPLACE_ANNOTATION] {
+            for (value, asks) in
+                [(Some("true"), true), (Some("false"), false), (Some(""), false), (None, false)]
+            {
+                let annotations =
+                    value.map(|value| BTreeMap::from([(annotation.to_owned(), value.to_owned())]));
+                let node = ObjectMeta { annotations, ..ObjectMeta::default() };
+                assert_eq!(asks_for(annotation, &node), asks, "{annotation} {value:?}");
+            }
+            // The prefix of those that the admission policy keeps from kubelets, and the schema from templates.
+            assert!(annotation.starts_with("tandem.dev/"), "{annotation}");
         }
     }
 }

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Map, Value, json};
+use shared_crds::NodePool;
 use shared_crds::names::machine_of;
 
 use crate::machines::{Machines, host_name};
@@ -16,7 +17,10 @@ use crate::test_env::{TestEnv, is_ready};
 /// Fields of metadata that tell one object or one write from another.
 const IDENTITY: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink"];
 
-/// Each field and its value. Names, times and texts for people are not in it.
+/// The fields of a pool that is gone with its nodes and machines.
+const GONE: [(&str, &str); 3] = [("pool", "null"), ("nodes", "[]"), ("machines", "[]")];
+
+/// Each field and its value. Names, times and texts for people are not in it. A pool that is not there is `null`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndState(BTreeMap<String, String>);
 
@@ -26,7 +30,7 @@ impl EndState {
     /// # Errors
     /// When they cannot be read.
     pub async fn read(env: &TestEnv, pool: &str, machines: Option<&Machines>) -> Result<Self> {
-        let object = serde_json::to_value(env.pool(pool).await?)?;
+        let object = serde_json::to_value(env.api::<NodePool>().get_opt(pool).await?)?;
         // Also those that were never made nodes of the pool.
         let is_of_pool =
             |name: &str| name.strip_prefix(&host_name("")).unwrap_or(name).starts_with(&format!("{pool}-"));
@@ -36,6 +40,11 @@ impl EndState {
         let machines = machines.map_or_else(|| Ok(Vec::new()), Machines::names)?;
         let machines: Vec<String> = machines.into_iter().filter(|name| is_of_pool(name)).collect();
         Ok(Self::of((pool, object), &nodes, &pods, &machines))
+    }
+
+    /// That of work that leaves nothing: no pool, no nodes, no machines, and no pods.
+    pub fn nothing() -> Self {
+        Self::of(("none", Value::Null), &[], &[], &[])
     }
 
     fn of((pool, object): (&str, Value), nodes: &[Node], pods: &[Pod], machines: &[String]) -> Self {
@@ -59,6 +68,21 @@ impl EndState {
         let all = json!({"pool": object, "nodes": nodes, "pods": pods, "machines": machines});
         flatten(String::new(), &all, &mut fields);
         Self(fields)
+    }
+
+    /// Checks that there is no pool, no node and no machine. Pods may be there: they wait for a node.
+    ///
+    /// # Errors
+    /// When one is there, with its fields.
+    pub fn check_gone(&self) -> Result<()> {
+        let is_left = |field: &str, value: &str| {
+            let part = field.split(' ').next().unwrap_or_default();
+            GONE.iter().any(|(of, nothing)| *of == part && *nothing != value)
+        };
+        let left = self.0.iter().filter(|(field, value)| is_left(field, value));
+        let left: Vec<String> = left.map(|(field, value)| format!("{field}: {value}")).collect();
+        ensure!(left.is_empty(), "{}", left.join("\n"));
+        Ok(())
     }
 
     /// Checks that it is the same as `expected`.
@@ -100,7 +124,7 @@ fn pod_state(pod: &Pod) -> Value {
 
 /// The object without what tells it from another one like it, and without the texts of its conditions.
 fn without_identity(mut object: Value) -> Value {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|field, _| !IDENTITY.contains(&field.as_str()));
     }
     if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
@@ -182,5 +206,20 @@ mod tests {
         state("killed", 3, None).check(&expected).unwrap();
         let error = state("killed", 3, Some("left")).check(&expected).unwrap_err().to_string();
         assert!(error.contains("nodes 0 spec taints 0 key: \"left\" instead of absent"), "{error}");
+    }
+
+    #[test]
+    fn a_pool_is_gone_when_its_nodes_and_machines_are_whatever_became_of_its_pods() {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"labels": {"app": "p"}}})).unwrap();
+        let waits = EndState::of(("p", Value::Null), &[], &[pod], &[]);
+        waits.check_gone().unwrap();
+        assert!(waits.check(&EndState::nothing()).is_err(), "there is a pod");
+        EndState::of(("other", Value::Null), &[], &[], &[]).check(&EndState::nothing()).unwrap();
+
+        let error = EndState::of(("p", Value::Null), &[], &[], &["p-abc-0".to_owned()]).check_gone();
+        assert_eq!(error.unwrap_err().to_string(), "machines 0: \"POOL-abc-0\"");
+        let error = EndState::of(("p", json!({"kind": "NodePool"})), &[], &[], &[]).check_gone();
+        assert_eq!(error.unwrap_err().to_string(), "pool kind: \"NodePool\"");
+        assert!(state("killed", 3, None).check_gone().is_err());
     }
 }

@@ -108,12 +108,13 @@ impl Machines {
         ))
     }
 
-    /// From now on the program is the documented one, except that it does not answer once it has made or deleted a
-    /// machine: it waits until the operator that runs it is dead.
+    /// From now on the program is the documented one, except that it does not answer once it has made or deleted its `nth`
+    /// machine, counted from one and from the last call of [`Machines::unanswered`], nor any after that: it waits until the
+    /// operator that runs it is dead.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn answer_no_changes(&self) -> Result<()> {
+    pub fn answer_changes_before(&self, nth: usize) -> Result<()> {
         let (all, changes) = (self.all(), self.changes());
         self.answer(&format!(
             r#"request=$(cat)
@@ -125,9 +126,11 @@ answer=$(printf '%s\n' "$request" | DIRECTORY={all} {DOCUMENTED})
 if [ "$before" != "$(is_there)" ]; then
     operation=$(field operation)
     echo "$operation" >>{changes}
-    looks=0
-    while [ $looks -lt 400 ] && kill -0 $PPID; do sleep 0.05; looks=$((looks + 1)); done
-    exit 1
+    if [ {nth} -eq 1 ] || [ "$(wc -l <{changes})" -ge {nth} ]; then
+        looks=0
+        while [ $looks -lt 400 ] && kill -0 $PPID; do sleep 0.05; looks=$((looks + 1)); done
+        exit 1
+    fi
 fi
 printf '%s\n' "$answer""#,
             all = all.display(),
@@ -135,7 +138,8 @@ printf '%s\n' "$answer""#,
         ))
     }
 
-    /// What the program has done since the last call without an answer.
+    /// What the program has done since the last call, of which it does not answer the last one. Only what it does after
+    /// [`Machines::answer_changes_before`] is in it.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -150,9 +154,9 @@ printf '%s\n' "$answer""#,
         Ok(std::fs::read_to_string(&taken)?.lines().map(String::from).collect())
     }
 
-    /// Waits until the program has done something that it does not answer.
-    pub async fn changed(&self) {
-        while std::fs::metadata(self.changes()).map_or(0, |file| file.len()) == 0 {
+    /// Waits until the program has made or deleted this many machines since the last call of [`Machines::unanswered`].
+    pub async fn changed(&self, times: usize) {
+        while std::fs::read_to_string(self.changes()).map_or(0, |text| text.lines().count()) < times {
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
@@ -201,6 +202,26 @@ impl TestEnv {
     pub async fn nodes(&self, pool: &str) -> Result<Vec<Node>> {
         let selector = node_selector(self.namespace.name(), pool);
         Ok(Api::<Node>::all(self.client.clone()).list(&ListParams::default().labels(&selector)).await?.items)
+    }
+
+    /// Reports what the node lifecycle controller reports of a node whose kubelet is silent, or lets kwok simulate it again.
+    ///
+    /// # Errors
+    /// When the node is not there.
+    pub async fn set_silent(&self, node: &str, is_silent: bool) -> Result<()> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        let simulated = if is_silent { json!(null) } else { json!("fake") };
+        let simulation =
+            Patch::Merge(json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": simulated}}}));
+        nodes.patch(node, &PatchParams::default(), &simulation).await?;
+        let now = Timestamp::from_second(Timestamp::now().as_second())?.to_string();
+        let status = if is_silent { "Unknown" } else { "True" };
+        let condition = Patch::Strategic(json!({"status": {"conditions": [{
+            "type": "Ready", "status": status, "reason": "NodeStatusUnknown", "message": "a test says so",
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        }]}}));
+        nodes.patch_status(node, &PatchParams::default(), &condition).await?;
+        Ok(())
     }
 
     /// Waits until a pool has `wanted` nodes, all Ready, none being removed, and reports this in its status.

@@ -98,6 +98,9 @@ enum Task {
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
     Package,
     Bench(bench::Args),
+    /// The operator that makes nodes is killed after the k-th write of its work, in a run of its own for each k, and what is left is
+    /// compared with what an undisturbed run leaves.
+    Crashes(dev::Args),
     /// The whole system on a real control plane: pending pods, more nodes, fewer nodes, and what every write cost.
     Demo(dev::Args),
     /// The tests of the installed chart, with the operators as Pods: on a kind cluster that is made for them and deleted afterwards,
@@ -154,6 +157,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Deny => deny::run(),
         Task::Features => features::run(),
+        Task::Crashes(args) => dev::run("crashes", args),
         Task::Demo(args) => dev::run("demo", args),
         Task::E2e(args) => dev::run("e2e", args),
         Task::Image(args) => image::run(args),

@@ -268,7 +268,7 @@ fn resize(model: OperatorsModel, state: &mut OperatorsState) {
     if state.count() <= wanted {
         return;
     }
-    let named = named(model, state, (wanted, generation), list);
+    let named = named(model, state, wanted, generation, list);
     if let Some((which, slot, decision)) = named {
         let node = state.nodes[slot];
         state.nodes[slot] = 0;
@@ -292,7 +292,8 @@ fn resize(model: OperatorsModel, state: &mut OperatorsState) {
 fn named(
     model: OperatorsModel,
     state: &OperatorsState,
-    (wanted, generation): (i32, i64),
+    wanted: i32,
+    generation: i64,
     list: Option<u8>,
 ) -> Option<(u8, usize, ModelDecision)> {
     let which = list?;

@@ -286,7 +286,8 @@ fn make_room<T>(entries: &mut HashMap<Key, T>, newcomer: &Key, at: impl Fn(&T) -
     }
 }
 
-fn to_pending((namespace, name): &Key, change: ChangeKind) -> PendingWrite {
+fn to_pending(key: &Key, change: ChangeKind) -> PendingWrite {
+    let (namespace, name) = key;
     PendingWrite { namespace: namespace.clone(), name: name.clone(), change }
 }
 

@@ -144,7 +144,11 @@ async fn a_program_that_lies_costs_no_node() {
             "other-1",
         ),
         ("echo garbage", "ProvisioningFailed", "garbage"),
-        ("echo 'no route' >&2; exit 1", "ProvisioningFailed", "exit status: 1: no route"),
+        (
+            "echo 'no route' >&2; exit 1",
+            "ProvisioningFailed",
+            "exit status: 1: its standard error is in the log",
+        ),
         (
             r#"echo '{"error": {"reason": "Unauthorized", "message": "token"}}'"#,
             "ProviderUnauthorized",

@@ -1,4 +1,7 @@
 //! Runs a program for one request: no shell, bounded output, and no process left behind when the caller gives up.
+//!
+//! What it writes to standard error goes to the log and into no message: every user who may read a pool reads its conditions
+//! and events, and a script under `set -x` writes its token there.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,16 +12,17 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
+use tracing::{debug, warn};
 
 use super::protocol;
 use crate::ProviderError;
 
 /// Most of what a program may print: the list of 5,000 machines with long names is about half of it.
 const MAX_OUTPUT: u64 = 1024 * 1024;
-/// What is kept of its standard error for a message.
+/// What is kept of its standard error for the log.
 const MAX_ERROR_OUTPUT: u64 = 16 * 1024;
-/// Longest excerpt of standard error in a message, in characters.
-const MAX_EXCERPT: usize = 300;
+/// Longest excerpt of standard error in the log, in characters.
+const MAX_EXCERPT: usize = 2000;
 /// Longest name: `exec.NAME` is the value of a label.
 const MAX_NAME: usize = 50;
 
@@ -119,12 +123,18 @@ impl Program {
         printed: Vec<u8>,
         complaint: &str,
     ) -> Result<Vec<u8>, ProviderError> {
+        let program = self.name.as_str();
         if status.success() {
+            if !complaint.is_empty() {
+                debug!(program, standard_error = complaint, "a provider's program wrote to standard error");
+            }
             return Ok(printed);
         }
+        warn!(program, %status, standard_error = complaint, "a provider's program failed");
         let error = protocol::reported(&printed).unwrap_or_else(|| {
-            let complaint = if complaint.is_empty() { "it printed no error" } else { complaint };
-            ProviderError::Transient(format!("{status}: {complaint}"))
+            let seen = "its standard error is in the log of nodepool-operator";
+            let seen = if complaint.is_empty() { "it printed no error" } else { seen };
+            ProviderError::Transient(format!("{status}: {seen}"))
         });
         Err(self.named(error))
     }
@@ -143,6 +153,7 @@ impl Program {
             ProviderError::Transient(message) => ProviderError::Transient(named(message)),
             ProviderError::Unreachable(message) => ProviderError::Unreachable(named(message)),
             ProviderError::Busy(message) => ProviderError::Busy(named(message)),
+            ProviderError::Throttled(message, after) => ProviderError::Throttled(named(message), after),
             other @ (ProviderError::Absent(_) | ProviderError::Conflict) => other,
         }
     }

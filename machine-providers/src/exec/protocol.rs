@@ -2,6 +2,7 @@
 //! `docs/providers/exec.md` describes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use node_lifecycle::keys::{ClusterId, PoolKey};
@@ -174,10 +175,22 @@ struct Failed {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ReportedError {
     #[serde(default)]
     reason: ErrorReason,
     message: String,
+    /// Read apart: a program that gets this wrong has still said what failed.
+    #[serde(default)]
+    retry_after_seconds: Option<serde_json::Value>,
+}
+
+impl ReportedError {
+    /// For how long the program asks to be left alone.
+    fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.retry_after_seconds.as_ref()?.as_f64()?;
+        Duration::try_from_secs_f64(seconds.ceil()).ok().filter(|after| !after.is_zero())
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -205,12 +218,17 @@ pub(super) fn read<A: Answer>(output: &[u8]) -> Result<A, ProviderError> {
 
 /// The error that a program printed; `None` when it printed none.
 pub(super) fn reported(output: &[u8]) -> Option<ProviderError> {
-    let Failed { error: ReportedError { reason, message } } = serde_json::from_slice(output).ok()?;
+    let Failed { error } = serde_json::from_slice(output).ok()?;
+    let retry_after = error.retry_after();
+    let ReportedError { reason, message, retry_after_seconds: _ } = error;
     Some(match reason {
         ErrorReason::QuotaExceeded => ProviderError::Quota(message),
         ErrorReason::Invalid => ProviderError::Invalid(message),
         ErrorReason::Unauthorized => ProviderError::Unauthorized(message),
         ErrorReason::Unreachable => ProviderError::Unreachable(message),
-        ErrorReason::Unavailable => ProviderError::Transient(message),
+        ErrorReason::Unavailable => match retry_after {
+            Some(after) => ProviderError::throttled(message, after),
+            None => ProviderError::Transient(message),
+        },
     })
 }

@@ -1,10 +1,13 @@
 //! Tests of the provider with programs that misbehave. That it does what a provider has to do is in `contract_tests`.
 
-use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use std::{fmt, fs};
 
 use node_lifecycle::supply::KnownAs;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
 
 use super::*;
 use crate::Progress;
@@ -32,6 +35,7 @@ fn said(error: &ProviderError) -> (&'static str, String) {
         ProviderError::Unauthorized(message) => ("unauthorized", message),
         ProviderError::Transient(message) => ("transient", message),
         ProviderError::Unreachable(message) => ("unreachable", message),
+        ProviderError::Throttled(message, _) => ("throttled", message),
         ProviderError::Absent(_) | ProviderError::Busy(_) | ProviderError::Conflict => {
             panic!("no program reports {error:?}")
         }
@@ -67,7 +71,7 @@ async fn a_list_is_read_with_states_times_and_provider_ids() {
 }
 
 #[tokio::test]
-async fn an_error_is_read_from_the_answer_else_from_standard_error() {
+async fn an_error_is_read_from_the_answer_else_from_the_exit_status() {
     for (text, expected) in [
         (r#"echo '{"error": {"reason": "QuotaExceeded", "message": "m"}}'"#, ("quota", "m")),
         (r#"echo '{"error": {"reason": "Invalid", "message": "m"}}'; exit 1"#, ("invalid", "m")),
@@ -75,12 +79,82 @@ async fn an_error_is_read_from_the_answer_else_from_standard_error() {
         (r#"echo '{"error": {"reason": "Unreachable", "message": "m"}}'"#, ("unreachable", "m")),
         (r#"echo '{"error": {"reason": "Anything", "message": "m"}}'"#, ("transient", "m")),
         (r#"echo '{"error": {"message": "m"}}'"#, ("transient", "m")),
-        ("echo 'no  such\nrack' >&2; exit 3", ("transient", "exit status: 3: no such rack")),
+        (
+            "echo 'no  such\nrack' >&2; exit 3",
+            ("transient", "exit status: 3: its standard error is in the log of nodepool-operator"),
+        ),
         ("exit 1", ("transient", "exit status: 1: it printed no error")),
         ("kill -9 $$", ("transient", "signal: 9 (SIGKILL): it printed no error")),
     ] {
         let (kind, message) = said(&listed(text).await.unwrap_err());
         assert_eq!((kind, message.as_str()), expected, "{text}");
+    }
+}
+
+/// The fields of all events of this thread, one on a line.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+impl Visit for Log {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.lock().unwrap().push_str(&format!("{field}: {value:?}\n"));
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_writes_to_standard_error_is_in_the_log_and_in_no_message() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    for answer in ["exit 3", r#"echo '{"error": {"message": "m"}}'; exit 3"#, "echo garbage", "echo '{}'"] {
+        let error = listed(&format!("echo '+ TOKEN=hidden  curl\nfailed' >&2; {answer}")).await.unwrap_err();
+        assert!(!error.to_string().contains("hidden"), "{answer}: {error}");
+        let logged = std::mem::take(&mut *log.0.lock().unwrap());
+        assert!(logged.contains("program: \"rack\""), "{answer}: {logged}");
+        assert!(logged.contains("standard_error: \"+ TOKEN=hidden curl failed\""), "{answer}: {logged}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_says_when_to_ask_it_again() {
+    for (fields, expected) in [
+        (r#""retryAfterSeconds": 20"#, Some(20)),
+        (r#""reason": "Unavailable", "retryAfterSeconds": 0.5"#, Some(1)),
+        (r#""retryAfterSeconds": 1e300"#, None),
+        (r#""retryAfterSeconds": 86400"#, Some(300)),
+        (r#""retryAfterSeconds": 0"#, None),
+        (r#""retryAfterSeconds": -1"#, None),
+        (r#""retryAfterSeconds": "soon""#, None),
+        (r#""retryAfterSeconds": null"#, None),
+        // What stands in the way, or that it is not known what was done, is not lost.
+        (r#""reason": "QuotaExceeded", "retryAfterSeconds": 20"#, None),
+        (r#""reason": "Unreachable", "retryAfterSeconds": 20"#, None),
+    ] {
+        let error =
+            listed(&format!("echo '{{\"error\": {{\"message\": \"m\", {fields}}}}}'")).await.unwrap_err();
+        assert_eq!(error.retry_after().map(|after| after.as_secs()), expected, "{fields}");
+        assert_eq!(said(&error).1, "m", "{fields}");
     }
 }
 

@@ -6,12 +6,15 @@ use kube::api::ListParams;
 use shared_runtime::error::chain;
 use tracing::debug;
 
+use super::node_claim::explanation;
+use crate::Explanation;
+
 /// The events of one claim that are read at most: Karpenter repeats them as a series, so there are few.
 const MOST: u32 = 50;
 
-/// Karpenter's last warning about the claim with this UID; `None` without one, or when events cannot be read: then the
-/// reason is in Karpenter's log alone.
-pub(super) async fn last_warning(events: &Api<Event>, uid: &str) -> Option<String> {
+/// Karpenter's last warning about the claim with this UID, which names `node_class`; `None` without one, or when events cannot
+/// be read: then the reason is in Karpenter's log alone.
+pub(super) async fn last_warning(events: &Api<Event>, uid: &str, node_class: &str) -> Option<Explanation> {
     let of_claim = format!("involvedObject.kind=NodeClaim,involvedObject.uid={uid},type=Warning");
     let listed = events.list(&ListParams::default().fields(&of_claim).limit(MOST)).await;
     let all = listed.map_or_else(
@@ -27,5 +30,5 @@ pub(super) async fn last_warning(events: &Api<Event>, uid: &str) -> Option<Strin
     };
     let last = all.into_iter().max_by_key(time)?;
     let (reason, message) = (last.reason.unwrap_or_default(), last.message.unwrap_or_default());
-    Some(format!("{reason}: {message}"))
+    Some(explanation(&reason, format!("{reason}: {message}"), node_class))
 }

@@ -24,7 +24,7 @@ use shared_runtime::write::{Created, DeleteOutcome, Writer};
 
 use self::node_claim::NodeClaim;
 use super::api_errors::Advice;
-use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError, origin};
+use super::{Deletion, Explanation, ListedMachine, MachineRequest, NamedProvider, ProviderError, origin};
 
 /// What to tell the user about Karpenter's objects.
 const ADVICE: Advice = Advice {
@@ -43,14 +43,27 @@ pub(crate) struct Karpenter {
 }
 
 /// What was last known of a claim. It outlives the claim, to say what became of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct SeenClaim {
     /// Tells its events from those of earlier claims of the name.
     uid: Option<String>,
+    /// The name of its NodeClass.
+    node_class: String,
     /// What Karpenter said of it.
-    words: Option<String>,
+    words: Option<Explanation>,
     /// Why Karpenter has not launched it, while the claim is listed.
     trouble: Option<String>,
+}
+
+impl SeenClaim {
+    fn of(claim: &NodeClaim) -> Self {
+        Self {
+            uid: claim.metadata.uid.clone(),
+            node_class: claim.node_class().to_owned(),
+            words: claim.words(),
+            trouble: claim.trouble(),
+        }
+    }
 }
 
 impl Karpenter {
@@ -78,16 +91,14 @@ impl Karpenter {
             if claim.is_registered() {
                 seen.remove(&name);
             } else {
-                let uid = claim.metadata.uid.clone();
-                seen.insert(name, SeenClaim { uid, words: claim.words(), trouble: claim.trouble() });
+                seen.insert(name, SeenClaim::of(claim));
             }
         }
     }
 
     /// Remembers a claim that has just been made.
     fn made(&self, pool: &PoolKey, name: &str, claim: &NodeClaim) {
-        let claim = SeenClaim { uid: claim.metadata.uid.clone(), ..SeenClaim::default() };
-        self.seen().entry(pool.clone()).or_default().insert(name.to_owned(), claim);
+        self.seen().entry(pool.clone()).or_default().insert(name.to_owned(), SeenClaim::of(claim));
     }
 
     /// The claim of this name; `None` when there is none. One that is not of this pool is an error: it may be another pool's,
@@ -136,16 +147,16 @@ impl NamedProvider for Karpenter {
         seen.get(pool)?.values().find_map(|claim| claim.trouble.clone())
     }
 
-    fn explain<'a>(&'a self, pool: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<String>> {
+    fn explain<'a>(&'a self, pool: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<Explanation>> {
         async move {
-            let (uid, words) = {
+            let (uid, node_class, words) = {
                 let seen = self.seen();
                 let claim = seen.get(pool)?.get(name)?;
-                (claim.uid.clone(), claim.words.clone())
+                (claim.uid.clone(), claim.node_class.clone(), claim.words.clone())
             };
             match words {
                 Some(words) => Some(words),
-                None => events::last_warning(&self.events, &uid?).await,
+                None => events::last_warning(&self.events, &uid?, &node_class).await,
             }
         }
         .boxed()
@@ -160,7 +171,7 @@ impl NamedProvider for Karpenter {
             self.node_source(&request.spec.provider)?;
             let provider = request.spec.provider.karpenter.clone().unwrap_or_default();
             let MachineRequest { pool, name, spec, existing: _ } = request;
-            let claim = NodeClaim::of((&self.cluster, pool), name, spec, &provider, requests(spec)?);
+            let claim = NodeClaim::of(&self.cluster, pool, name, spec, &provider, requests(spec)?);
             match self.writer.create(&self.claims, &claim).await {
                 Ok(Created::Created(claim)) => {
                     self.made(pool, name, &claim);

@@ -16,7 +16,7 @@ use shared_crds::names::{
 };
 use shared_crds::v1alpha1::{KarpenterProvider, MachineRequirement, NodeClassReference, NodePoolSpec};
 
-use crate::{ListedMachine, Progress};
+use crate::{Explanation, ListedMachine, Progress};
 
 /// What a machine should be.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +65,21 @@ const STEPS: [&str; 3] = ["Launched", "Registered", "Initialized"];
 /// <https://pkg.go.dev/github.com/awslabs/operatorpkg/status>.
 const NOT_LOOKED_AT: &str = "AwaitingReconciliation";
 
+/// How the reasons begin that Karpenter gives when there is no machine to be had, such as that of the event
+/// `InsufficientCapacityError` of <https://github.com/kubernetes-sigs/karpenter/tree/main/pkg/controllers/nodeclaim/lifecycle>.
+const NO_CAPACITY: &str = "InsufficientCapacity";
+
+/// What `words`, with Karpenter's `reason`, say of a claim that names `node_class`.
+pub(super) fn explanation(reason: &str, words: String, node_class: &str) -> Explanation {
+    // A NodeClass that does not exist has no capacity, for Karpenter. No machine of it would come if another one went.
+    let is_missing = words.contains(&format!("{node_class:?} not found"));
+    if reason.starts_with(NO_CAPACITY) && !is_missing {
+        Explanation::NoCapacity(words)
+    } else {
+        Explanation::Other(words)
+    }
+}
+
 /// The labels of the claims of a pool.
 fn labels(pool: &PoolKey) -> [(&'static str, &str); 2] {
     [(NODEPOOL_LABEL, &pool.name), (NODEPOOL_NAMESPACE_LABEL, &pool.namespace)]
@@ -84,9 +99,11 @@ fn made_from(spec: &NodePoolSpec, cluster: &ClusterId) -> BTreeMap<String, Strin
 }
 
 impl NodeClaim {
-    /// The claim for the machine `name`. Karpenter chooses a machine that has at least `requests` for pods.
+    /// The claim for the machine `name` of the pool, in this cluster. Karpenter chooses a machine that has at least `requests` for
+    /// pods.
     pub(super) fn of(
-        (cluster, pool): (&ClusterId, &PoolKey),
+        cluster: &ClusterId,
+        pool: &PoolKey,
         name: &str,
         spec: &NodePoolSpec,
         provider: &KarpenterProvider,
@@ -144,17 +161,24 @@ impl NodeClaim {
     }
 
     /// What Karpenter says about the first step of the claim that is not done; `None` when it has not said anything yet.
-    pub(super) fn words(&self) -> Option<String> {
+    pub(super) fn words(&self) -> Option<Explanation> {
         let open = STEPS.iter().filter_map(|step| self.condition(step)).find(|it| it.status != "True")?;
         let Condition { type_, status, reason, message, .. } = open;
         let name = self.metadata.name.as_deref().unwrap_or_default();
-        (reason != NOT_LOOKED_AT)
-            .then(|| format!("NodeClaim {name}: {type_} is {status}, {reason}: {message}"))
+        (reason != NOT_LOOKED_AT).then(|| {
+            let words = format!("NodeClaim {name}: {type_} is {status}, {reason}: {message}");
+            explanation(reason, words, self.node_class())
+        })
     }
 
     /// Why Karpenter has not launched the machine. One that is launched and not registered yet only boots.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.words().filter(|_| !self.has(STEPS[0]))
+        self.words().filter(|_| !self.has(STEPS[0])).map(|words| words.to_string())
+    }
+
+    /// The name of its NodeClass.
+    pub(super) fn node_class(&self) -> &str {
+        &self.spec.node_class_ref.name
     }
 
     /// The claim as a machine, in `cluster`.

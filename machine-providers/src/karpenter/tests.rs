@@ -274,11 +274,12 @@ async fn a_claim_is_explained_by_its_first_open_condition_also_when_it_is_gone()
     let words = "NodeClaim m-0: Launched is Unknown, LaunchFailed: no such subnet";
     assert_eq!(karpenter.trouble(&key()).as_deref(), Some(words));
     let boots = "NodeClaim m-1: Registered is Unknown, NodeNotFound: Node not registered";
-    assert_eq!(karpenter.explain(&key(), "m-1").await.as_deref(), Some(boots));
+    let [words, boots] = [words, boots].map(|words| Some(Explanation::Other(words.to_owned())));
+    assert_eq!(karpenter.explain(&key(), "m-1").await, boots);
     karpenter.list(&key(), at(0)).await.unwrap();
     assert_eq!(karpenter.trouble(&key()), None, "the claims are gone");
-    assert_eq!(karpenter.explain(&key(), "m-0").await.as_deref(), Some(words));
-    assert_eq!(karpenter.explain(&key(), "m-1").await.as_deref(), Some(boots));
+    assert_eq!(karpenter.explain(&key(), "m-0").await, words);
+    assert_eq!(karpenter.explain(&key(), "m-1").await, boots);
     assert_eq!(*asked.lock().unwrap(), [""; 0], "the conditions are enough");
     karpenter.forget(&key());
     assert_eq!(karpenter.explain(&key(), "m-0").await, None);
@@ -286,28 +287,40 @@ async fn a_claim_is_explained_by_its_first_open_condition_also_when_it_is_gone()
 
 #[tokio::test]
 async fn a_claim_that_went_without_a_word_is_explained_by_the_last_warning_about_it() {
-    let warning = |second: u32, message: &str| {
-        json!({
-            "metadata": { "name": format!("e-{second}"), "namespace": "default" },
-            "involvedObject": { "kind": "NodeClaim", "name": "m-0", "uid": "uid-m-0" }, "type": "Warning",
-            "reason": "InsufficientCapacityError", "message": message,
-            "lastTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
-        })
+    let events = |items: &[(u32, &str, &str)]| {
+        let warning = |(second, reason, message): &(u32, &str, &str)| {
+            json!({
+                "metadata": { "name": format!("e-{second}"), "namespace": "default" },
+                "involvedObject": { "kind": "NodeClaim", "name": "m-0", "uid": "uid-m-0" }, "type": "Warning",
+                "reason": reason, "message": message,
+                "lastTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+            })
+        };
+        let items: Vec<_> = items.iter().map(warning).collect();
+        (200, json!({ "kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": items }))
     };
-    let events = json!({
-        "kind": "EventList", "apiVersion": "v1", "metadata": {},
-        "items": [warning(5, "no host is free"), warning(3, "an earlier one")],
-    });
+    let (no_capacity, refused) = ("InsufficientCapacityError", "LaunchFailed");
+    let missing = "resolving node class, metals.example.com \"n\" not found";
+    let other = |words: String| Some(Explanation::Other(words));
     for (answer, expected) in [
-        ((200, events), Some("InsufficientCapacityError: no host is free")),
-        ((200, json!({ "kind": "EventList", "apiVersion": "v1", "metadata": {}, "items": [] })), None),
+        (
+            events(&[(5, no_capacity, "no host is free"), (3, refused, "an earlier one")]),
+            Some(Explanation::NoCapacity(format!("{no_capacity}: no host is free"))),
+        ),
+        (
+            events(&[(5, refused, "no such subnet"), (3, no_capacity, "an earlier one")]),
+            other(format!("{refused}: no such subnet")),
+        ),
+        // For Karpenter that is a lack of capacity, too; nothing would come if another node went.
+        (events(&[(5, no_capacity, missing)]), other(format!("{no_capacity}: {missing}"))),
+        (events(&[]), None),
         (failure(403, "Forbidden", "no right to list events"), None),
     ] {
         let claims = json!([unregistered("m-0", &[("Launched", "Unknown", UNSEEN.2, UNSEEN.3)])]);
         let (karpenter, asked) = saying(vec![claims], answer);
         karpenter.list(&key(), at(0)).await.unwrap();
         assert_eq!(karpenter.trouble(&key()), None);
-        assert_eq!(karpenter.explain(&key(), "m-0").await.as_deref(), expected);
+        assert_eq!(karpenter.explain(&key(), "m-0").await, expected);
         let asked = asked.lock().unwrap();
         let [path] = &asked[..] else { panic!("{asked:?}") };
         assert!(path.starts_with("/api/v1/namespaces/default/events?"), "{path}");

@@ -7,7 +7,8 @@ use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProviderSpec;
 
 use super::Provisioner;
-use crate::selected::{Selected, SizeChange, in_time, reference_of};
+use crate::calls::Call;
+use crate::selected::{Selected, SizeChange, reference_of};
 use crate::{CALL_LIMIT, Deletion, MachineRequest, ProviderError};
 
 impl Provisioner {
@@ -28,10 +29,17 @@ impl Provisioner {
             return Err(ProviderError::Invalid(format!("{reference} makes no machine by name")));
         };
         self.failures.asking(key, &reference);
-        let created = self.leading(in_time(provider.call_limit(), provider.create(request, now))).await;
+        self.lists.changing(key);
+        let kind = Selected::Named(provider).kind().to_owned();
+        let created = provider.create(request, now);
+        let created = self.calls.in_time(&kind, Call::Create, provider.call_limit(), created);
+        let created = self.leading(created).await;
         match &created {
             Ok(_) => self.failures.accepted(key, name),
             Err(ProviderError::Unreachable(_)) => self.failures.unanswered(key, name, now),
+            Err(ProviderError::Throttled(_, after)) => {
+                self.failures.not_before(key, now.checked_add(*after).unwrap_or(now));
+            }
             Err(_) => {}
         }
         created
@@ -53,18 +61,18 @@ impl Provisioner {
             return Err(ProviderError::Invalid(format!("{reference} keeps no number of machines")));
         };
         self.failures.asking(key, &reference);
-        match change {
-            SizeChange::Grow(by) => {
-                self.leading(in_time(CALL_LIMIT, provider.grow(key, name, from, by))).await
-            }
+        self.lists.changing(key);
+        let (call, changed) = match change {
+            SizeChange::Grow(by) => (Call::Grow, provider.grow(key, name, from, by)),
             SizeChange::Without(machines) => {
                 for machine in machines {
                     self.ids.deleted(key, machine);
                 }
-                self.leading(in_time(CALL_LIMIT, provider.shrink(key, name, from, machines))).await
+                (Call::Shrink, provider.shrink(key, name, from, machines))
             }
-            SizeChange::Keep(machine) => self.leading(in_time(CALL_LIMIT, provider.keep(key, machine))).await,
-        }
+            SizeChange::Keep(machine) => (Call::Keep, provider.keep(key, machine)),
+        };
+        self.leading(self.calls.in_time(provider.kind(), call, CALL_LIMIT, changed)).await
     }
 
     /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
@@ -105,8 +113,9 @@ impl Provisioner {
         self.may_change()?;
         self.foreign.may_delete(key, name)?;
         self.failures.unwanted(key, name);
+        self.lists.changing(key);
         if let Some(reference) = made_by {
-            return self.leading(self.known(reference)?.delete(key, name)).await;
+            return self.leading(self.known(reference)?.delete(&self.calls, key, name)).await;
         }
         if let Some(pool) = pool {
             // Without its provider it is not known whether there is a machine, so its Node is kept.
@@ -115,7 +124,8 @@ impl Provisioner {
         self.ids.deleted(key, name);
         let mut deletion = Deletion::Gone;
         for reference in self.responsible(key, pool) {
-            deletion = deletion.max(self.leading(self.known(&reference)?.delete(key, name)).await?);
+            deletion =
+                deletion.max(self.leading(self.known(&reference)?.delete(&self.calls, key, name)).await?);
         }
         Ok(deletion)
     }

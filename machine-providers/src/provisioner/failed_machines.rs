@@ -43,6 +43,7 @@ impl Provisioner {
 
     async fn delete_listed(&self, key: &PoolKey, machine: &FailedMachine) -> Result<Deletion, ProviderError> {
         self.may_change()?;
-        self.leading(self.known(&machine.provider)?.delete(key, &machine.name)).await
+        self.lists.changing(key);
+        self.leading(self.known(&machine.provider)?.delete(&self.calls, key, &machine.name)).await
     }
 }

@@ -13,8 +13,22 @@ use crate::{ListedMachine, Progress, ProviderError};
 pub struct ListFindings {
     /// The failures. The first is that of the pool, unless an earlier one is in force.
     pub failures: Vec<ProviderError>,
+    /// Why lists failed that this pass did not repeat, because that was a moment ago.
+    pub repeated: Vec<ProviderError>,
+    /// When lists have to be made that this pass did without, because the last one failed or was good a moment ago; `None` when it
+    /// made all of them.
+    pub again_at: Option<Timestamp>,
+    /// A list of a moment ago was used: nothing may be changed because of it.
+    pub is_recent: bool,
     /// The slots whose machines did not come or will not run, and why.
     pub(super) slots: Vec<(String, Reason)>,
+}
+
+impl ListFindings {
+    /// Notes that a list was not made, and is to be made at `at`.
+    pub(super) fn wait_until(&mut self, at: Timestamp) {
+        self.again_at = self.again_at.into_iter().chain([at]).min();
+    }
 }
 
 impl Provisioner {
@@ -51,7 +65,7 @@ impl Provisioner {
         findings: &ListFindings,
         now: Timestamp,
     ) -> Option<ProvisioningFailure> {
-        let error = findings.failures.first().filter(|_| !self.backs_off(key, now))?;
+        let error = self.to_record(key, findings.failures.first(), &findings.repeated, now)?;
         Some(self.failures.foresee(key, error.reason(), error.to_string(), now))
     }
 
@@ -70,10 +84,24 @@ impl Provisioner {
         }
         let mut failures = findings.failures.clone();
         failures.extend(self.delete_failed(key, failed).await);
-        if let Some(error) = failures.first().filter(|_| !self.backs_off(key, now)) {
+        if let Some(error) = self.to_record(key, failures.first(), &findings.repeated, now) {
             self.record_failure(key, generation, error.reason(), error.to_string(), now);
         }
+        failures.extend(findings.repeated.iter().cloned());
         failures
+    }
+
+    /// The error that is a new failure of the pool; `None` where there is none, or an earlier one is in force. A list that was not
+    /// repeated has failed once: it makes no backoff longer.
+    fn to_record<'a>(
+        &self,
+        key: &PoolKey,
+        new: Option<&'a ProviderError>,
+        repeated: &'a [ProviderError],
+        now: Timestamp,
+    ) -> Option<&'a ProviderError> {
+        let new = new.filter(|_| !self.backs_off(key, now));
+        new.or_else(|| repeated.first().filter(|_| self.last_failure(key).is_none()))
     }
 
     /// Whether nothing is requested for the pool at `now` because of its last failure.

@@ -9,7 +9,17 @@ use shared_crds::NodePool;
 
 use super::{ListFindings, Provisioner};
 use crate::selected::Listing;
-use crate::{ListedMachine, Progress, ProviderError};
+use crate::{Explanation, ListedMachine, Progress, ProviderError};
+
+/// How current the lists of a pool's machines have to be.
+#[derive(Clone, Copy, Debug)]
+pub enum Lists<'a> {
+    /// They are made now.
+    Now,
+    /// Those of a moment ago will do, for a pass that changes nothing because of them. These are the machines of the pool's nodes:
+    /// a list that lacks one of them, or has one without a Node, is made now.
+    Recent(&'a BTreeSet<&'a str>),
+}
 
 /// The pool whose machines are asked for, and when.
 #[derive(Clone, Copy)]
@@ -18,6 +28,7 @@ pub(super) struct AskedPool<'a> {
     /// That of the pool's spec; `None` where the pool is gone.
     pub(super) generation: Option<i64>,
     pub(super) now: Timestamp,
+    pub(super) lists: Lists<'a>,
 }
 
 /// The provider that gave a list, or did not.
@@ -60,8 +71,13 @@ pub(super) struct FromRecords {
 }
 
 impl Found {
-    /// Takes the error of a list.
-    pub(super) fn take_error(&mut self, lister: Lister<'_>, error: ProviderError) {
+    /// Takes the error of a list. One that was not repeated may be made again at `again_at`.
+    pub(super) fn take_error(
+        &mut self,
+        lister: Lister<'_>,
+        error: ProviderError,
+        again_at: Option<Timestamp>,
+    ) {
         let reference = lister.reference.to_owned();
         if matches!(error, ProviderError::Absent(_)) {
             // Then there are no machines.
@@ -73,7 +89,13 @@ impl Found {
                 self.former.insert(reference);
             }
         }
-        self.findings.failures.push(error);
+        match again_at {
+            Some(at) => {
+                self.findings.wait_until(at);
+                self.findings.repeated.push(error);
+            }
+            None => self.findings.failures.push(error),
+        }
     }
 }
 
@@ -140,10 +162,15 @@ impl Provisioner {
                 Some(pool) => self.explain(key, &pool.spec.provider, name).await,
                 None => None,
             };
-            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-            let message = format!("it accepted the creation of {name} and does not list it{why}");
-            let error = ProviderError::Transient(message);
-            found.findings.slots.push((name.clone(), error.reason()));
+            let words = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            let message = format!("it accepted the creation of {name} and does not list it{words}");
+            let error = match why {
+                Some(Explanation::NoCapacity(_)) => ProviderError::Quota(message),
+                Some(Explanation::Other(_)) | None => ProviderError::Transient(message),
+            };
+            // Without capacity, none would come under another name either.
+            let is_of_slot = error.may_be_of_one_machine();
+            found.findings.slots.extend(is_of_slot.then(|| (name.clone(), error.reason())));
             found.findings.failures.push(error);
         }
         deleted_ids

@@ -4,9 +4,11 @@ mod changes;
 mod failed_machines;
 mod findings;
 mod found;
+mod listing;
 mod records;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
@@ -19,18 +21,22 @@ use shared_runtime::fence::Fence;
 use shared_runtime::write::Writer;
 
 pub use self::findings::ListFindings;
+pub use self::found::Lists;
 use self::found::{AskedPool, Found, FromRecords, Lister};
+use self::listing::NoList;
+use super::calls::{CallObserver, Calls};
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
 use super::exec::Exec;
 use super::failures::Failures;
 use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
+use super::lists::RecentLists;
 use super::origin::Foreign;
 pub use super::selected::SizeChange;
 use super::selected::{Selected, reference_of};
 use super::simulated::Simulated;
-use super::{ListedMachine, NamedProvider, ProviderError, SizedProvider};
+use super::{Explanation, ListedMachine, NamedProvider, ProviderError, SizedProvider};
 
 /// The providers, with the failures of their calls.
 pub struct Provisioner {
@@ -38,6 +44,8 @@ pub struct Provisioner {
     named: Vec<Box<dyn NamedProvider>>,
     sized: Vec<Box<dyn SizedProvider>>,
     failures: Failures,
+    calls: Calls,
+    lists: RecentLists,
     ids: KnownIds,
     foreign: Foreign,
     /// Whether this process may change anything now. The writes of providers to an API server have it too, and programs
@@ -46,16 +54,17 @@ pub struct Provisioner {
 }
 
 impl Provisioner {
-    /// Knows every provider of this version, and these programs. `own` is the client and the writer of this
-    /// cluster, which is `cluster`.
+    /// Knows every provider of this version, and these programs. The `client` and the `writer` are of this cluster, which is
+    /// `cluster`.
     pub fn new(
         cluster: &ClusterId,
-        own: (Client, Writer),
+        client: Client,
+        writer: Writer,
         management: Management,
         programs: Vec<Exec>,
     ) -> Self {
         let of_cluster: [Box<dyn NamedProvider>; 2] =
-            [Box::new(Simulated::default()), Box::new(Karpenter::new(own.0, own.1, cluster.clone()))];
+            [Box::new(Simulated::default()), Box::new(Karpenter::new(client, writer, cluster.clone()))];
         let programs = programs.into_iter().map(|program| Box::new(program) as _);
         let mut this = Self::with(cluster.clone(), of_cluster.into_iter().chain(programs).collect());
         this.sized.push(Box::new(ClusterApi::new(management)));
@@ -66,6 +75,12 @@ impl Provisioner {
     #[must_use]
     pub fn fenced(self, fence: Fence) -> Self {
         Self { fence: Some(fence), ..self }
+    }
+
+    /// The same, and `observer` hears of every call to a provider.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn CallObserver>) -> Self {
+        Self { calls: Calls { observer: Some(observer) }, ..self }
     }
 
     fn may_change(&self) -> Result<(), ProviderError> {
@@ -95,6 +110,8 @@ impl Provisioner {
             named,
             sized: Vec::new(),
             failures: Failures::default(),
+            calls: Calls::default(),
+            lists: RecentLists::default(),
             ids: KnownIds::default(),
             foreign: Foreign::default(),
             fence: None,
@@ -135,40 +152,52 @@ impl Provisioner {
 
     /// What the provider says about the pool, which is `pool` unless it is gone, and what was found to be wrong. Nothing is
     /// changed: [`Self::end_failed`] does that. A failed machine is one that has to be deleted, unless it `has_node`: then
-    /// its Node says how it is. The machines of a set that a `competing` pool uses are none of the pool's.
+    /// its Node says how it is. The machines of a set that a `competing` pool uses are none of the pool's. `lists` says how
+    /// current all of it has to be; a list that has just failed is not repeated in either case.
     pub async fn supply(
         &self,
         key: &PoolKey,
         pool: Option<&NodePool>,
         competing: Option<&PoolKey>,
         has_node: impl Fn(&ListedMachine) -> bool + Send + Sync,
+        lists: Lists<'_>,
         now: Timestamp,
     ) -> (Supply, ListFindings) {
         if let Some(pool) = pool {
             self.failures.restore(key, pool);
         }
         let generation = pool.and_then(|pool| pool.metadata.generation);
-        let asked = AskedPool { key, generation, now };
+        self.lists.spec_is(key, generation);
+        let stays = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_none());
+        let lists = if stays { lists } else { Lists::Now };
+        let asked = AskedPool { key, generation, now, lists };
         let mut found = Found::default();
         let current = pool.map(|pool| pool.spec.provider.reference());
         for reference in self.responsible(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
             let Ok(provider) = self.known(&reference) else { continue };
             let spec = pool.filter(|_| !is_former).map(|pool| &pool.spec.provider);
-            let list = match competing.filter(|_| !is_former) {
-                Some(competing) => Err(ProviderError::Absent(format!(
-                    "{reference} is used by the pool {competing} already, and only one pool may size it: use another one"
-                ))),
-                None => provider.list(&self.cluster, key, spec, now).await,
-            };
             let lister = Lister { reference: &reference, is_former };
+            let competing = competing.filter(|_| !is_former);
+            let recent = if competing.is_none() { self.recent_list(asked, lister, &has_node) } else { None };
+            let list = match (competing, recent) {
+                (Some(competing), _) => Err(NoList::from(ProviderError::Absent(format!(
+                    "{reference} is used by the pool {competing} already, and only one pool may size it: use another one"
+                )))),
+                (None, Some((listing, end))) => {
+                    found.findings.is_recent = true;
+                    found.findings.wait_until(end);
+                    Ok(listing)
+                }
+                (None, None) => self.list_now(asked, lister, provider, spec).await,
+            };
             match list {
                 Ok(listing) if is_former && listing.machines.is_empty() => {
                     found.foreign.extend(listing.foreign);
                     self.failures.has_none_left(key, &reference);
                 }
                 Ok(listing) => self.take_list(asked, lister, listing, &has_node, &mut found),
-                Err(error) => found.take_error(lister, error),
+                Err(NoList { error, again_at }) => found.take_error(lister, error, again_at),
             }
         }
         let deleted_ids = if found.is_unknown {
@@ -183,8 +212,8 @@ impl Provisioner {
     }
 
     /// Why the machine `name` did not come, or was given up, in its provider's words.
-    pub async fn explain(&self, key: &PoolKey, spec: &ProviderSpec, name: &str) -> Option<String> {
-        self.known(&spec.reference()?).ok()?.explain(key, name).await
+    pub async fn explain(&self, key: &PoolKey, spec: &ProviderSpec, name: &str) -> Option<Explanation> {
+        self.known(&spec.reference()?).ok()?.explain(&self.calls, key, name).await
     }
 
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, String> {
@@ -212,6 +241,8 @@ fn unlisted_machines(why: &str) -> String {
     format!("the machines cannot be listed, so none is removed: {why}")
 }
 
+#[cfg(test)]
+mod listing_tests;
 #[cfg(test)]
 #[path = "provisioner_tests.rs"]
 mod tests;

@@ -22,7 +22,8 @@ async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Sup
 
 /// What is known of the pool's machines, and what has failed when that is recorded and what will never run is deleted.
 async fn supply_of(provisioner: &Provisioner, pool: &NodePool, second: i64) -> (Supply, Vec<ProviderError>) {
-    let (supply, findings) = provisioner.supply(&key(), Some(pool), None, |_| false, at(second)).await;
+    let (supply, findings) =
+        provisioner.supply(&key(), Some(pool), None, |_| false, Lists::Now, at(second)).await;
     let generation = pool.metadata.generation;
     let failures = provisioner.end_failed(&key(), generation, &findings, &supply.failed, at(second)).await;
     (supply, failures)
@@ -152,7 +153,7 @@ async fn a_failed_machine_with_a_node_is_not_deleted() {
         ..running(&slot(0), None)
     };
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
-    let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, at(0)).await;
+    let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, Lists::Now, at(0)).await;
     assert!(found.failures.is_empty() && supply.failed.is_empty(), "{found:?}");
     assert_eq!(supply.machines[0].state, MachineState::Running);
 }
@@ -269,7 +270,8 @@ async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
     let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(listed))]);
     let older = PoolKey { name: "older".into(), ..key() };
-    let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), Some(&older), |_| false, at(0)).await;
+    let (supply, found) =
+        provisioner.supply(&key(), Some(&pool(1)), Some(&older), |_| false, Lists::Now, at(0)).await;
     let failures = found.failures;
     assert!(supply.machines.is_empty() && !supply.is_unknown && !supply.may_request(at(4)));
     assert!(failures[0].to_string().contains("is used by the pool default/older already"), "{failures:?}");
@@ -305,8 +307,17 @@ async fn a_lie_of_the_simulated_provider_is_said_and_the_truth_ends_it() {
     }
 }
 
-/// A provider of one machine that starts, until it is given up.
-struct GivesUp(std::sync::atomic::AtomicBool);
+/// A provider of one machine that starts, until it is given up, for want of capacity or not.
+struct GivesUp {
+    is_gone: std::sync::atomic::AtomicBool,
+    has_capacity: bool,
+}
+
+impl GivesUp {
+    fn new(has_capacity: bool) -> Self {
+        Self { is_gone: false.into(), has_capacity }
+    }
+}
 
 impl NamedProvider for GivesUp {
     fn reference(&self) -> &'static str {
@@ -321,8 +332,10 @@ impl NamedProvider for GivesUp {
         Some("no host is free".to_owned())
     }
 
-    fn explain<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<String>> {
-        Box::pin(std::future::ready(Some(format!("no host was free for {name}"))))
+    fn explain<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<Explanation>> {
+        let words = format!("no host was free for {name}");
+        let of = if self.has_capacity { Explanation::Other } else { Explanation::NoCapacity };
+        Box::pin(std::future::ready(Some(of(words))))
     }
 
     fn create<'a>(
@@ -339,7 +352,7 @@ impl NamedProvider for GivesUp {
         _: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
         let starting = ListedMachine { progress: Progress::Starting(None), ..running(&slot(0), None) };
-        let is_gone = self.0.swap(true, std::sync::atomic::Ordering::Relaxed);
+        let is_gone = self.is_gone.swap(true, std::sync::atomic::Ordering::Relaxed);
         Box::pin(std::future::ready(Ok(Some(starting).filter(|_| !is_gone).into_iter().collect())))
     }
 
@@ -354,7 +367,7 @@ impl NamedProvider for GivesUp {
 async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers_words_unless_it_was_withdrawn()
  {
     for is_withdrawn in [false, true] {
-        let provisioner = Provisioner::with(cluster(), vec![Box::new(GivesUp(false.into()))]);
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(GivesUp::new(true))]);
         let pool = pool(1);
         let request = MachineRequest { pool: &key(), name: &slot(0), spec: &pool.spec, existing: 0 };
         provisioner.create(request, at(0)).await.unwrap();
@@ -371,6 +384,26 @@ async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers
         );
         let said = (!is_withdrawn).then_some(said);
         assert_eq!(gone.failure.map(|failure| failure.message), said, "{is_withdrawn}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_is_given_up_for_want_of_capacity_is_a_failure_of_the_quota_and_costs_no_name() {
+    for (has_capacity, reason, passed_over) in
+        [(true, Reason::ProvisioningFailed, 1), (false, Reason::QuotaExceeded, 0)]
+    {
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(GivesUp::new(has_capacity))]);
+        let pool = pool(1);
+        let request = MachineRequest { pool: &key(), name: &slot(0), spec: &pool.spec, existing: 0 };
+        provisioner.create(request, at(0)).await.unwrap();
+        supply(&provisioner, 1, 0).await;
+        let (gone, failures) = supply(&provisioner, 1, 5).await;
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert_eq!(gone.failure.as_ref().map(|failure| failure.reason), Some(reason));
+        assert_eq!(gone.passed_over.len(), passed_over, "{reason:?}");
+        assert!(!gone.may_request(at(9)) && gone.may_request(at(10)), "{reason:?}");
+        let recorded = provisioner.last_failure(&key()).unwrap();
+        assert_eq!((recorded.reason, Some(recorded.message)), (reason, gone.failure.map(|it| it.message)));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::after::outcome::Applied;
 pub use crate::after::rollout::RolloutFacts;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::membership::{Leaving, Member, NodeReadiness};
-use crate::assess::outdated::{self, Standard};
+use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::count::budgets;
 use crate::count::sizing;
 use crate::input::observed_time::NodeTime;
@@ -128,12 +128,12 @@ fn not_updated(
     plan: &Plan,
     staying: &[&Member],
     updated: &BTreeSet<String>,
-    standard: &Standard<'_>,
+    criteria: &OutdatedCriteria<'_>,
 ) -> usize {
     let is_not_updated = |member: &&&Member| {
         let name = member.name();
         let is_due = plan.not_updated.contains(name) && !updated.contains(name);
-        is_due && standard.outdated(member).is_none()
+        is_due && criteria.outdated(member).is_none()
     };
     staying.iter().filter(is_not_updated).count()
 }
@@ -192,8 +192,8 @@ impl Facts {
         let account =
             Account::new(pool.spec.disruption_budgets(), plan.wanted, reasons.iter().copied(), observed.now);
         let rollout = RolloutFacts::count(observed, pool, plan, &all, &drained, &account);
-        let standard = Standard::of(pool, observed.now);
-        let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &standard);
+        let criteria = OutdatedCriteria::of(pool, observed.now);
+        let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &criteria);
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
         let created = applied.created.len();
         let lagging = if plan.template_hash.is_some() { outdated + not_updated } else { staying.len() };

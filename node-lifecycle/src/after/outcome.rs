@@ -71,6 +71,10 @@ pub struct Applied {
     pub cordoned: Vec<String>,
     /// Those of them that are drained because they are out of date.
     pub outdated: Vec<String>,
+    /// Those of them that are drained because a user wants them replaced.
+    pub asked: Vec<String>,
+    /// Those of them that are drained because they are unhealthy.
+    pub unhealthy: Vec<String>,
     /// Names of the nodes that were given labels, annotations and taints of a changed template.
     pub updated: Vec<String>,
     /// Names of the nodes that were uncordoned, which cancels their drain.
@@ -134,6 +138,8 @@ impl Applied {
             joined,
             cordoned,
             outdated,
+            asked,
+            unhealthy,
             updated,
             uncordoned,
             given_back,
@@ -160,6 +166,8 @@ impl Applied {
         self.joined.extend(joined);
         self.cordoned.extend(cordoned);
         self.outdated.extend(outdated);
+        self.asked.extend(asked);
+        self.unhealthy.extend(unhealthy);
         self.updated.extend(updated);
         self.uncordoned.extend(uncordoned);
         self.given_back.extend(given_back);

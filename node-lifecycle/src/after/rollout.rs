@@ -8,10 +8,10 @@ use shared_crds::NodePool;
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{RolloutStatus, RolloutType};
 
-use crate::assess::consent;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
-use crate::assess::outdated::{OutdatedNode, Standard};
+use crate::assess::outdated::{OutdatedCriteria, OutdatedNode};
+use crate::assess::removal_protection;
 use crate::count::rollout::{self, RolloutWait};
 use crate::input::numbers::number;
 use crate::{Observed, ObservedPods, Plan};
@@ -46,18 +46,18 @@ impl RolloutFacts {
         account: &Account,
     ) -> Option<Self> {
         let now = observed.now;
-        let standard = Standard::of(pool, now);
+        let criteria = OutdatedCriteria::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
-            staying.iter().partition(|member| standard.outdated(member).is_some());
+            staying.iter().partition(|member| criteria.outdated(member).is_some());
         let outdated = old.len() + drained.len();
         if outdated == 0 {
             return None;
         }
-        let available = new.into_iter().filter(|member| standard.is_available(member)).count();
+        let available = new.into_iter().filter(|member| criteria.is_available(member)).count();
         let spec = pool.spec.rollout.clone().unwrap_or_default();
         let is_active = pool.metadata.deletion_timestamp.is_none() && spec.type_ != RolloutType::OnDelete;
         let before = pool.status.as_ref().and_then(|status| status.rollout.as_ref());
-        let nodes = old.iter().filter_map(|it| Some((it.name().to_owned(), standard.outdated_node(it)?)));
+        let nodes = old.iter().filter_map(|it| Some((it.name().to_owned(), criteria.outdated_node(it)?)));
         let nodes: BTreeMap<String, OutdatedNode> = nodes.collect();
         let protected = protected(observed, pool, plan, &old);
         let going = drained.iter().filter(|member| !rollout::is_stuck(observed, member)).count();
@@ -100,7 +100,8 @@ impl RolloutFacts {
 
 /// Which of the `old` nodes are known to ask to be left alone, with what this pass has found.
 fn protected(observed: &Observed, pool: &NodePool, plan: &Plan, old: &[&Member]) -> BTreeMap<String, String> {
-    let mut protected = consent::protected(observed, pool, old.iter().copied(), &ObservedPods::default());
+    let mut protected =
+        removal_protection::protected(observed, pool, old.iter().copied(), &ObservedPods::default());
     if DrainLimits::of(pool).holds_protected {
         let found = plan.protected.iter().filter(|(name, _)| old.iter().any(|it| it.name() == name));
         protected.extend(found.cloned());

@@ -36,7 +36,7 @@ impl DrainLimits {
     pub(crate) fn of(pool: &NodePool) -> Self {
         let drain = pool.spec.drain.clone().unwrap_or_default();
         let is_deleted = pool.metadata.deletion_timestamp.is_some();
-        // To the nodes of a pool that is deleted nobody has a use for being given back: they wait for their budgets.
+        // Giving back the nodes of a pool that is deleted is of no use: they wait for their budgets.
         let is_timed = !(is_deleted && drain.on_timeout == DrainTimeoutAction::GiveBack);
         let timeout = drain.timeout_seconds.filter(|timeout| is_timed && *timeout > 0);
         Self {

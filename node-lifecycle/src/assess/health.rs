@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::NodePool;
-use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
+use shared_crds::v1alpha1::{ConditionStatus, DisruptionReason, RepairCondition, RepairSpec};
+use shared_crds::{NodePool, names};
 
 use crate::Observed;
 use crate::assess::membership::Member;
@@ -17,14 +17,14 @@ pub(crate) fn has_machine(member: &Member) -> bool {
     member.has_finalizer && member.template_hash.is_some() && member.made_by().is_some()
 }
 
-/// Whether nobody will confirm the end of the pods of a node that is being deleted, because its kubelet has not been heard
+/// Whether no kubelet will confirm the end of the pods of a node that is being deleted, because its own has not been heard
 /// of for as long as makes a node unhealthy, and its machine is known.
 pub(crate) fn is_unreachable(observed: &Observed, pool: &NodePool, member: &Member) -> bool {
     let silent = [silence(&spec(pool))];
-    let ailment = ailment(observed, &silent, &member.node);
-    !observed.sight.is_outage()
+    let silence = unhealthy_condition(observed, &silent, &member.node);
+    !observed.cluster_readiness.is_outage()
         && has_machine(member)
-        && ailment.is_some_and(|ailment| ailment.due <= observed.now)
+        && silence.is_some_and(|silence| silence.due <= observed.now)
 }
 
 /// The names of the nodes that are unhealthy, for however short a time.
@@ -33,8 +33,17 @@ pub(crate) fn unhealthy<'a>(
     members: impl IntoIterator<Item = &'a Member>,
 ) -> BTreeSet<&'a str> {
     let spec = spec(pool);
-    let is_sick = |member: &&Member| !holding(&spec.conditions, &member.node).is_empty();
-    members.into_iter().filter(is_sick).map(Member::name).collect()
+    let is_unhealthy = |member: &&Member| !holding(&spec.conditions, &member.node).is_empty();
+    members.into_iter().filter(is_unhealthy).map(Member::name).collect()
+}
+
+/// Whether the node is drained because it was unhealthy, and that is over: nothing of `spec.repair` holds for it any more, or a user
+/// keeps it.
+pub(crate) fn has_recovered(pool: &NodePool, member: &Member) -> bool {
+    let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
+    let is_kept = || names::asks_for(names::SKIP_REPAIR_ANNOTATION, &member.node.metadata);
+    let is_well = || holding(&spec(pool).conditions, &member.node).is_empty();
+    is_drained && member.cause == Some(DisruptionReason::Repair) && (is_kept() || is_well())
 }
 
 /// What `spec.repair` says, or says by default.
@@ -42,13 +51,29 @@ pub(crate) fn spec(pool: &NodePool) -> RepairSpec {
     pool.spec.repair.clone().unwrap_or_default()
 }
 
+/// The conditions by which the node would be repaired. One that leaves goes anyway, unless no kubelet is there to end its pods: of
+/// it only a silent kubelet counts.
+pub(crate) fn of_repair(pool: &NodePool, member: &Member) -> Vec<RepairCondition> {
+    let mut conditions = spec(pool).conditions;
+    if !member.stays() {
+        conditions.retain(is_silence);
+    }
+    conditions
+}
+
 /// The condition of a node whose kubelet is silent: as the spec has it, or as it is by default.
 fn silence(spec: &RepairSpec) -> RepairCondition {
-    let is_silence = |it: &&RepairCondition| it.type_ == "Ready" && it.status == ConditionStatus::Unknown;
-    let named = spec.conditions.iter().find(is_silence).cloned();
-    named.or_else(|| RepairSpec::default().conditions.iter().find(is_silence).cloned()).unwrap_or(
-        RepairCondition { type_: "Ready".to_owned(), status: ConditionStatus::Unknown, seconds: 600 },
-    )
+    let find = |all: &[RepairCondition]| all.iter().find(|it| is_silence(it)).cloned();
+    let named = find(&spec.conditions);
+    named.or_else(|| find(&RepairSpec::default().conditions)).unwrap_or(RepairCondition {
+        type_: "Ready".to_owned(),
+        status: ConditionStatus::Unknown,
+        seconds: 600,
+    })
+}
+
+fn is_silence(condition: &RepairCondition) -> bool {
+    condition.type_ == "Ready" && condition.status == ConditionStatus::Unknown
 }
 
 /// The conditions whose times matter.
@@ -63,14 +88,14 @@ pub fn watched(pool: &NodePool) -> Vec<RepairCondition> {
 }
 
 /// What makes a node unhealthy.
-pub(crate) struct Ailment<'a> {
+pub(crate) struct UnhealthyCondition<'a> {
     condition: &'a RepairCondition,
     pub(crate) since: Timestamp,
     /// When it has lasted long enough.
     pub(crate) due: Timestamp,
 }
 
-impl std::fmt::Display for Ailment<'_> {
+impl std::fmt::Display for UnhealthyCondition<'_> {
     /// As the end of a sentence about the node.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let RepairCondition { type_, status, seconds } = self.condition;
@@ -80,18 +105,18 @@ impl std::fmt::Display for Ailment<'_> {
 }
 
 /// The first of the conditions that hold to have lasted long enough; `None` for a healthy node.
-pub(crate) fn ailment<'a>(
+pub(crate) fn unhealthy_condition<'a>(
     observed: &Observed,
     conditions: &'a [RepairCondition],
     node: &Node,
-) -> Option<Ailment<'a>> {
+) -> Option<UnhealthyCondition<'a>> {
     let times = observed.condition_times.of_node(node);
-    let ailments = holding(conditions, node).into_iter().map(|(condition, since)| {
+    let all = holding(conditions, node).into_iter().map(|(condition, since)| {
         let seen = times.and_then(|times| times.get(&key(condition))).copied().unwrap_or_default();
         let limit = SignedDuration::from_secs(i64::from(condition.seconds));
-        Ailment { condition, since, due: due(since, limit, seen, observed.now) }
+        UnhealthyCondition { condition, since, due: due(since, limit, seen, observed.now) }
     });
-    ailments.min_by_key(|ailment| ailment.due)
+    all.min_by_key(|condition| condition.due)
 }
 
 /// Those of the conditions that hold for `node`, with the time since when.

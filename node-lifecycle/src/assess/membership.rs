@@ -18,8 +18,8 @@ use crate::input::ready::is_ready;
 /// How long a node has to be not Ready, and its machine not listed, before the machine counts as gone. Lists of real providers
 /// lag behind by seconds, and a node is not Ready 50 s after its last heartbeat.
 const LOST_AFTER: SignedDuration = SignedDuration::from_secs(60);
-/// How far a node's clock may lag behind the API server's.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
+/// How far two clocks of a cluster may be apart: that of a node, or of this process, and the API server's.
+pub(crate) const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 /// The readiness of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct Member {
     pub leaving: Option<Leaving>,
     /// Hash of the template it was made from; `None` on nodes that this operator did not make.
     pub template_hash: Option<String>,
-    /// Why it leaves, as its annotation says; `None` where somebody deleted it, and for one that stays.
+    /// Why it leaves, as its annotation says; `None` where another client deleted it, and for one that stays.
     pub cause: Option<DisruptionReason>,
     /// It stays, and has the annotation of one that leaves.
     pub has_stale_cause: bool,

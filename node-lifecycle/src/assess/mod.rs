@@ -5,17 +5,17 @@
 //! | `membership` | what a Node says about itself: readiness, drain, machine |
 //! | `health` | which nodes are unhealthy |
 //! | `outdated` | which nodes are out of date |
-//! | `consent` | whether a node or its pods ask to be left alone |
+//! | `removal_protection` | whether a node or its pods ask to be left alone |
 //! | `drain_limits` | how long a drain may take, and what follows |
 //! | `absence` | whether a machine that its provider does not have is gone |
 //! | `elsewhere` | which machines without a Node here may have a live one |
 //! | `contested` | whether another writer has set the number of machines |
 
 pub(crate) mod absence;
-pub(crate) mod consent;
 pub mod contested;
 pub(crate) mod drain_limits;
 pub mod elsewhere;
 pub mod health;
 pub mod membership;
 pub(crate) mod outdated;
+pub(crate) mod removal_protection;

@@ -1,4 +1,4 @@
-//! Which nodes are out of date: those that were made from another template, or are too old.
+//! Which nodes are out of date: those that were made from another template, are too old, or that a user wants replaced.
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -8,39 +8,51 @@ use shared_crds::v1alpha1::{DisruptionReason, NodePoolSpec, RolloutSpec, Rollout
 use shared_crds::{NodePool, names};
 
 use crate::assess::membership::{Member, NodeReadiness};
+use crate::template::earlier;
 
 /// By what a node of the pool is found to be out of date.
 #[derive(Clone, Debug)]
-pub(crate) struct Standard<'a> {
+pub(crate) struct OutdatedCriteria<'a> {
     pool: &'a NodePool,
     pub(crate) spec: RolloutSpec,
     /// `None` where the template cannot be hashed.
     hash: Option<String>,
+    /// That of the same template by versions that hashed less of it.
+    earlier_hash: Option<String>,
     now: Timestamp,
 }
 
-impl<'a> Standard<'a> {
-    /// That of `pool` at `now`.
+impl<'a> OutdatedCriteria<'a> {
+    /// Those of `pool` at `now`.
     pub(crate) fn of(pool: &'a NodePool, now: Timestamp) -> Self {
         let spec = pool.spec.rollout.clone().unwrap_or_default();
-        Self { pool, spec, hash: pool.spec.template_hash(), now }
+        let (hash, earlier_hash) = (pool.spec.template_hash(), pool.spec.earlier_template_hash());
+        Self { pool, spec, hash, earlier_hash, now }
     }
 
-    /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, or it is too old. `None`
-    /// when it is not, as every node that somebody else made.
+    /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, a user wants it replaced, or
+    /// it is too old. `None` when it is not, as every node that was not made for the pool.
     pub(crate) fn outdated(&self, member: &Member) -> Option<DisruptionReason> {
         let hash = member.template_hash.as_deref()?;
         // The machines of a number that the provider keeps are made from a template of the provider's own, which replaces them.
         if self.pool.spec.provider.replaces_machines() {
             return None;
         }
-        let is_other =
-            NodePoolSpec::knows_template_hash(hash) && self.hash.as_deref().is_some_and(|own| own != hash);
+        let is_other = NodePoolSpec::knows_template_hash(hash)
+            && self.hash.as_deref().is_some_and(|own| own != hash)
+            && !self.is_by_earlier_version(member, hash);
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
-        if is_other || after.is_some_and(|after| member.created < after) {
+        let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &member.node.metadata);
+        if is_other || is_asked || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)
+    }
+
+    /// Whether a version that hashed less made the node from the present template. It gets the present hash in place.
+    fn is_by_earlier_version(&self, member: &Member, hash: &str) -> bool {
+        self.earlier_hash.as_deref() == Some(hash)
+            && earlier::is_of_present_template(&member.node, &self.pool.spec)
     }
 
     /// The node as one that is out of date; `None` when it is not.

@@ -21,8 +21,8 @@ pub(crate) fn problems(observed: &Observed, pool: &NodePool, wanted: usize) -> V
     account.problems().iter().map(ToString::to_string).collect()
 }
 
-/// For which reason a leaving node is being disrupted; `None` where somebody has deleted it or its pool, and for one that has never run
-/// pods. `noted` is what its annotation says; without one the node counts as one that was too many.
+/// For which reason a leaving node is being disrupted; `None` where another client has deleted it or its pool, and for one that
+/// has never run pods. `noted` is what its annotation says; without one the node counts as one that was too many.
 pub(crate) fn reason(
     pool: &NodePool,
     member: &Member,

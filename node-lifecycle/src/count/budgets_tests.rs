@@ -79,8 +79,8 @@ fn repair_comes_first_and_takes_from_the_same_account() {
     let mut pool = limited(3, &json!([{ "nodes": 1, "reasons": ["Repair", "Rollout"] }]));
     pool.spec.rollout = Some(RolloutSpec::default());
     pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
-    let mut sick = node(0);
-    set_ready(&mut sick, "Unknown");
+    let mut unhealthy = node(0);
+    set_ready(&mut unhealthy, "Unknown");
     let mut fresh = [node(10), node(11)];
     for node in &mut fresh {
         annotate(node, names::TEMPLATE_HASH_ANNOTATION, &pool.spec.template_hash().unwrap());
@@ -90,18 +90,18 @@ fn repair_comes_first_and_takes_from_the_same_account() {
         let times = spec.conditions.iter().map(|it| (health::key(it), SignedDuration::MAX)).collect();
         ConditionTimes([(node.metadata.uid.clone().unwrap(), times)].into())
     };
-    let all = |sick: Node| {
+    let all = |unhealthy: Node| {
         let mut seen =
-            observed(pool.clone(), [sick.clone(), node(1), node(2)].into_iter().chain(fresh.clone()));
+            observed(pool.clone(), [unhealthy.clone(), node(1), node(2)].into_iter().chain(fresh.clone()));
         seen.now = at(1000);
-        seen.condition_times = lasting(&sick);
+        seen.condition_times = lasting(&unhealthy);
         plan(&seen)
     };
-    let both = all(sick.clone());
+    let both = all(unhealthy.clone());
     assert_eq!(with_action(&both, &NodeAction::Repair), ["n-000"]);
     assert!(cordoned(&both).is_empty(), "{:?}", cordoned(&both));
     // While it is being repaired, too.
-    let mut going = deleted(sick);
+    let mut going = deleted(unhealthy);
     annotate(&mut going, names::DISRUPTION_REASON_ANNOTATION, DisruptionReason::Repair.as_str());
     assert!(cordoned(&all(going.clone())).is_empty());
     // Also when it recovers meanwhile: it is drained, and ends.
@@ -111,14 +111,31 @@ fn repair_comes_first_and_takes_from_the_same_account() {
 }
 
 #[test]
-fn an_unhealthy_node_says_which_budget_keeps_it() {
-    let mut sick = node(0);
-    set_ready(&mut sick, "Unknown");
-    let mut seen = observed(limited(1, &json!([{ "nodes": 0, "reasons": ["Repair"] }])), [sick.clone()]);
+fn a_draining_node_that_dies_is_charged_once_for_the_reason_that_it_leaves_for() {
+    let mut dead = leaves(0, DisruptionReason::ScaleDown);
+    set_ready(&mut dead, "Unknown");
+    let budgets = json!([{ "nodes": 2 }, { "nodes": 0, "reasons": ["Repair"] }]);
+    let mut seen = observed(limited(1, &budgets), [dead.clone(), node(1), node(2), node(3)]);
     seen.now = at(1000);
     let times = shared_crds::v1alpha1::RepairSpec::default().conditions;
     let times = times.iter().map(|it| (health::key(it), SignedDuration::MAX)).collect();
-    seen.condition_times = ConditionTimes([(sick.metadata.uid.clone().unwrap(), times)].into());
+    seen.condition_times = ConditionTimes([(dead.metadata.uid.clone().unwrap(), times)].into());
+    let repaired = plan(&seen);
+    assert_eq!(with_action(&repaired, &NodeAction::Repair), ["n-000"]);
+    assert_eq!(cordoned(&repaired).len(), 1, "of the two nodes that are too many");
+    let counts = facts_after(&seen, &repaired, &done(&repaired)).disrupted.unwrap();
+    assert_eq!((counts.scale_down, counts.repair), (2, 0));
+}
+
+#[test]
+fn an_unhealthy_node_says_which_budget_keeps_it() {
+    let mut unhealthy = node(0);
+    set_ready(&mut unhealthy, "Unknown");
+    let mut seen = observed(limited(1, &json!([{ "nodes": 0, "reasons": ["Repair"] }])), [unhealthy.clone()]);
+    seen.now = at(1000);
+    let times = shared_crds::v1alpha1::RepairSpec::default().conditions;
+    let times = times.iter().map(|it| (health::key(it), SignedDuration::MAX)).collect();
+    seen.condition_times = ConditionTimes([(unhealthy.metadata.uid.clone().unwrap(), times)].into());
     let kept = plan(&seen);
     assert!(with_action(&kept, &NodeAction::Repair).is_empty());
     let why = facts(&seen).repair_waits.unwrap();

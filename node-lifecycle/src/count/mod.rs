@@ -6,8 +6,10 @@
 //! | `rollout` | how many of the nodes that are out of date may go |
 //! | `victims` | the order in which nodes go |
 //! | `sizing` | how many nodes are missing or in excess, and what is done about it |
+//! | `victim_selection` | which nodes go now |
 
 pub(crate) mod budgets;
 pub(crate) mod rollout;
 pub(crate) mod sizing;
+pub(crate) mod victim_selection;
 pub(crate) mod victims;

@@ -13,7 +13,7 @@ use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
 
 use crate::Observed;
 use crate::assess::membership::Member;
-use crate::assess::outdated::{OutdatedNode, OutdatedState, Standard, is_for_rollout};
+use crate::assess::outdated::{OutdatedCriteria, OutdatedNode, OutdatedState, is_for_rollout};
 use crate::input::observed_time::due;
 use crate::input::pods::blocks_removal;
 use crate::template::Blueprint;
@@ -100,22 +100,31 @@ pub(crate) struct Counts {
     pub named: usize,
 }
 
+/// What may keep the nodes that are out of date.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusals<'a> {
+    /// How many may be disrupted.
+    pub account: &'a Account,
+    /// Those that are known to ask to be left alone, by name, and why.
+    pub protected: &'a BTreeMap<String, String>,
+}
+
 impl Rollout {
-    /// Decides with what is left in the `account`, and with the nodes that are known to be `protected`. Those called `resting` are
-    /// not drained now.
+    /// Decides with what the budgets and the nodes themselves refuse. Of the `staying` nodes, those called `resting` are not
+    /// drained now.
     pub(crate) fn of(
         observed: &Observed,
         pool: &NodePool,
         members: &[Member],
-        (staying, resting): (&[&Member], &[(&str, Timestamp)]),
+        staying: &[&Member],
+        resting: &[(&str, Timestamp)],
         Counts { wanted, others, named }: Counts,
-        account: &Account,
-        protected: &BTreeMap<String, String>,
+        Refusals { account, protected }: Refusals<'_>,
     ) -> Self {
-        let standard = Standard::of(pool, observed.now);
+        let criteria = OutdatedCriteria::of(pool, observed.now);
         let outdated: BTreeMap<String, OutdatedNode> = staying
             .iter()
-            .filter_map(|member| Some((member.name().to_owned(), standard.outdated_node(member)?)))
+            .filter_map(|member| Some((member.name().to_owned(), criteria.outdated_node(member)?)))
             .collect();
         let draining = members.iter().filter(|member| is_for_rollout(member.cause)).count();
         // A machine that is repaired is as good as gone.
@@ -123,7 +132,7 @@ impl Rollout {
             |member: &&Member| member.cause.is_some_and(|cause| cause != DisruptionReason::Repair);
         let leaving = members.iter().filter(is_drained).count();
         let is_held =
-            pool.metadata.deletion_timestamp.is_some() || standard.spec.type_ == RolloutType::OnDelete;
+            pool.metadata.deletion_timestamp.is_some() || criteria.spec.type_ == RolloutType::OnDelete;
         let is_active = !is_held && (!outdated.is_empty() || draining > 0);
         if !is_active {
             return Self { outdated, draining, ..Self::default() };
@@ -134,12 +143,12 @@ impl Rollout {
         let is_full =
             has_no_quota && (backs_off || draining > 0) && staying.len() + others + draining <= wanted;
         let room = usize::try_from(pool.spec.max_replicas).unwrap_or_default().saturating_sub(wanted);
-        let most_surge = if is_full || wanted == 0 { 0 } else { standard.spec.surge(wanted).min(room) };
+        let most_surge = if is_full || wanted == 0 { 0 } else { criteria.spec.surge(wanted).min(room) };
         // Those that are too many and do not go use the places of new nodes, which are then as good as none.
         let is_too_many = |member: &&Member| member.cause == Some(DisruptionReason::ScaleDown);
         let stuck = members.iter().filter(is_too_many).filter(|member| is_stuck(observed, member)).count();
         let is_used_up = stuck >= most_surge && staying.len() + others <= wanted;
-        let unavailable = match standard.spec.unavailable(wanted).min(wanted) {
+        let unavailable = match criteria.spec.unavailable(wanted).min(wanted) {
             // Nothing is taken away while nothing can be made in its place, unless only its going makes room.
             _ if backs_off && !has_no_quota => 0,
             0 if most_surge == 0 || is_used_up => 1,
@@ -152,7 +161,7 @@ impl Rollout {
             let current = staying.iter().filter(|member| !outdated.contains_key(member.name()));
             let is_resting = |name: &str| resting.iter().any(|(other, _)| *other == name);
             let least = wanted.saturating_sub(unavailable);
-            may_go(&standard, &outdated, current.copied(), is_resting, least)
+            may_go(&criteria, &outdated, current.copied(), is_resting, least)
         };
         let allowed = may_go_now(&outdated, account, protected);
         // Those that were made for it stay while budgets or protection keep the others.
@@ -231,14 +240,14 @@ pub(crate) fn waits(
 /// as there are now. One that was given back keeps its place among them while it rests: otherwise pods that nothing can evict
 /// would have every node drained in turn.
 fn may_go<'a>(
-    standard: &Standard<'_>,
+    criteria: &OutdatedCriteria<'_>,
     outdated: &BTreeMap<String, OutdatedNode>,
     current: impl Iterator<Item = &'a Member>,
     is_resting: impl Fn(&str) -> bool,
     least: usize,
 ) -> MayGo {
     let (available, unavailable): (Vec<&Member>, Vec<&Member>) =
-        current.partition(|member| standard.is_available(member));
+        current.partition(|member| criteria.is_available(member));
     let of = |state: OutdatedState| outdated.iter().filter(move |(_, node)| node.state == state);
     let candidates = |state: OutdatedState| of(state).filter(|(name, _)| !is_resting(name)).count();
     let never_ready = of(OutdatedState::NeverReady).count();

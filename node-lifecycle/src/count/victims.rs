@@ -25,7 +25,7 @@ pub(crate) fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Memb
 /// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones (of these, those whose last drain took too
 /// long come last, so that another one has its turn), then `named` ones, then cordoned ones, then empty before busy (where the
 /// pods are known), then newest first, then the highest slot: among nodes of the same second, that is the one that was
-/// asked for last, or by nobody.
+/// asked for last, or that was not asked for.
 pub(crate) fn in_order<'a>(
     mut candidates: Vec<&'a Member>,
     pods: &BTreeMap<String, Pods>,

@@ -1,7 +1,7 @@
 //! Which volumes keep a node that no pod keeps any more.
 //!
 //! A volume is detached some time after its pod has ended, when the kubelet has unmounted it. A machine that ends before
-//! that leaves it attached: nobody confirms that it is unmounted, and its next pod waits for minutes.
+//! that leaves it attached: no kubelet confirms that it is unmounted, and its next pod waits for minutes.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::DrainTimeoutAction;

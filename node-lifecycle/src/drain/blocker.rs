@@ -40,7 +40,11 @@ impl std::fmt::Display for Blocker {
             }
             Self::Machine => f.write_str("waits for its machine to end"),
             Self::Finalizers(names) => {
-                write!(f, "waits for the finalizer {}: whoever set it has to remove it", names.join(", "))
+                write!(
+                    f,
+                    "waits for the finalizer {}: the controller that set it has to remove it",
+                    names.join(", ")
+                )
             }
             Self::Provider(why) => write!(f, "waits: {why}"),
             Self::Place => f.write_str("waits for its turn: enough other nodes are being drained"),

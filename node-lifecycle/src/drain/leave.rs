@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::v1alpha1::DrainTimeoutAction;
+use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::membership::{Leaving, Member};
+use crate::assess::membership::{CLOCK_SKEW, Leaving, Member};
 use crate::drain::attached;
 use crate::input::observed_time::{PodTimes, due};
 use crate::input::pods;
@@ -60,6 +60,9 @@ pub(crate) fn without_volumes(
     if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {
         return NodeAction::EndMachine;
     }
+    // What asks to be left alone does not hold up a repair.
+    let holds_protected = limits.holds_protected && member.cause != Some(DisruptionReason::Repair);
+    let limits = DrainLimits { holds_protected, ..limits };
     let known = pods.of(member.name());
     if known.is_none() && leaving.draining_since().is_some() {
         if pods.waiting.contains(member.name()) {
@@ -162,10 +165,14 @@ fn grace(pod: &Pod) -> SignedDuration {
 /// Whether the pod was created after the drain began and tolerates its taints. Eviction would only bring its successor
 /// to the same node, forever; `kubectl drain` does not wait for such pods either. They end with the node. A pod that
 /// does not tolerate them was placed before the scheduler saw them, and its successor will be scheduled elsewhere.
+///
+/// The drain began by this process' clock and the pod by the API server's: one that may have been there before counts as if it
+/// was. It is evicted once more than needed, rather than ended with its node.
 fn came_later(pod: &Pod, leaving: Leaving, started: Timestamp) -> bool {
     let tolerations = || pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
     let tolerates = |taint: &str| tolerations().any(|toleration| tolerates(toleration, taint));
-    pod.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > started)
+    let surely = started.checked_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
+    pod.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > surely)
         && tolerates(CORDON_TAINT)
         && (!leaving.tainted || tolerates(names::DRAINING_TAINT))
 }

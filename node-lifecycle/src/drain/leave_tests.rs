@@ -147,8 +147,18 @@ fn a_pod_that_tolerates_the_cordon_is_not_evicted_over_and_over() {
     ] {
         let tolerant = [tolerant];
         assert_eq!(evicted(&next(CORDONED, Some(&[born(0, &tolerant)]), None, at(100))), ["late"]);
-        let later = next(CORDONED, Some(&[born(1, &tolerant)]), None, at(100));
+        let later = next(CORDONED, Some(&[born(61, &tolerant)]), None, at(100));
         assert_eq!(later, NodeAction::Remove, "{tolerant:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_was_there_before_the_drain_is_not_taken_for_a_later_one_by_a_clock_that_lags() {
+    let tolerant = [toleration("", "Exists", "", "")];
+    // The drain began at second 0 by the clock of this process, which was second 60 of the API server: pods were there by then.
+    for created in [1, 50, 60] {
+        let pods = [born(created, &tolerant)];
+        assert_eq!(evicted(&next(CORDONED, Some(&pods), None, at(10))), ["late"], "of second {created}");
     }
 }
 
@@ -156,10 +166,10 @@ fn a_pod_that_tolerates_the_cordon_is_not_evicted_over_and_over() {
 fn a_pod_that_tolerates_the_cordon_alone_is_evicted_from_a_node_with_the_taint_of_a_drain() {
     let tainted = Leaving { tainted: true, ..CORDONED };
     let cordon = toleration(CORDON_TAINT, "Exists", "", "NoSchedule");
-    let pods = [born(50, std::slice::from_ref(&cordon))];
+    let pods = [born(70, std::slice::from_ref(&cordon))];
     assert_eq!(next(CORDONED, Some(&pods), None, at(100)), NodeAction::Remove, "the taint was removed");
     assert_eq!(evicted(&next(tainted, Some(&pods), None, at(100))), ["late"]);
-    let both = [born(50, &[cordon, toleration(names::DRAINING_TAINT, "Exists", "", "")])];
+    let both = [born(70, &[cordon, toleration(names::DRAINING_TAINT, "Exists", "", "")])];
     assert_eq!(next(tainted, Some(&both), None, at(100)), NodeAction::Remove);
 }
 

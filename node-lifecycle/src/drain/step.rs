@@ -25,7 +25,7 @@ pub enum NodeAction {
     Uncordon,
     /// The drain took too long: cancel it, and uncordon the node although it is one too many.
     GiveBack,
-    /// Remove what is left of a drain that somebody else has cancelled, or that was given back and is not wanted again.
+    /// Remove what is left of a drain that another client has cancelled, or that was given back and is not wanted again.
     Tidy,
     /// Cordon and start the drain.
     Cordon,
@@ -37,7 +37,7 @@ pub enum NodeAction {
     Replace,
     /// Its machine is gone, or going, behind the operator's back: delete it, as with [`Self::Replace`].
     ReplaceLost,
-    /// It has been unhealthy for too long: delete it, as with [`Self::Replace`].
+    /// It has been unhealthy for too long, and its kubelet is silent: delete it, as with [`Self::Replace`].
     Repair,
     /// It is being deleted, and its kubelet has not been heard of for long, or is silent and its machine is gone: end its machine,
     /// and when that is confirmed, say so to Kubernetes, which then deletes its pods and detaches its volumes.
@@ -86,6 +86,27 @@ impl NodeAction {
     pub const fn removes_replica(&self) -> bool {
         matches!(self, Self::Cordon | Self::Replace | Self::ReplaceLost | Self::Repair)
     }
+
+    /// Whether nothing new is done to the node: a drain that has begun evicts pods, and the budgets of those are asked each time. Pods
+    /// are not deleted.
+    pub const fn only_waits(&self) -> bool {
+        match self {
+            Self::Keep | Self::Wait => true,
+            Self::Drain(step) => step.delete.is_empty(),
+            Self::Adopt
+            | Self::MarkReady
+            | Self::Update(_)
+            | Self::Uncordon
+            | Self::GiveBack
+            | Self::Tidy
+            | Self::Cordon
+            | Self::Remove
+            | Self::Replace
+            | Self::ReplaceLost
+            | Self::Repair
+            | Self::EndMachine => false,
+        }
+    }
 }
 
 /// A node and its step.
@@ -95,7 +116,7 @@ pub struct NodeStep {
     pub member: Member,
     /// The step for the node.
     pub action: NodeAction,
-    /// Why it begins to leave; `None` for every other step, and where somebody has deleted the node or its pool.
+    /// Why it begins to leave; `None` for every other step, and where another client has deleted the node or its pool.
     pub cause: Option<DisruptionReason>,
     /// Why it stays although a rule would remove it, as far as one says so; `None` for every other node.
     pub waits: Option<String>,

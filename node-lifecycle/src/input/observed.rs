@@ -9,7 +9,7 @@ use shared_crds::{NodePool, names};
 
 use crate::input::keys::{ClusterId, PoolKey};
 use crate::input::observed_time::{ConditionTimes, MachineTimes, NodeTimes, PodTimes};
-use crate::input::outage::Sight;
+use crate::input::outage::ClusterReadiness;
 use crate::input::supply::{Machine, MachineState, NodeSource, Supply};
 
 /// Interval of the visits of a pool whose pods are listed a few at a time.
@@ -42,7 +42,7 @@ pub struct Observed {
     /// What the provider says.
     pub supply: Supply,
     /// How many nodes of all pools are not Ready.
-    pub sight: Sight,
+    pub cluster_readiness: ClusterReadiness,
     /// The time of the decision, from the wall clock, which may be adjusted.
     pub now: Timestamp,
     /// For how long this process itself has observed the nodes in their current state.
@@ -169,7 +169,7 @@ impl Observed {
     }
 
     /// The machines that are being deleted. The operator deletes none whose Node stays, so a Node that stays although its
-    /// machine is among them goes by the will of somebody else.
+    /// machine is among them is being deleted by another client.
     pub fn going(&self) -> BTreeSet<&str> {
         let machines = self.supply.machines.iter().filter(|it| it.state == MachineState::Deleting);
         machines.map(|machine| &*machine.name).collect()

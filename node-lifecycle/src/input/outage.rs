@@ -15,14 +15,14 @@ const OUTAGE_PERCENT: usize = 55;
 /// How many nodes of all pools are not Ready, of those that have been. Counted only where a node of the pool at hand is
 /// unhealthy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct ClusterReadiness {
     /// Nodes whose condition `Ready` is not `True`, whether their kubelets are silent or say so themselves.
     pub not_ready: usize,
     /// All nodes.
     pub all: usize,
 }
 
-impl Sight {
+impl ClusterReadiness {
     /// Counts `nodes`. Those that have not been Ready yet are left out: a pool that grows is no outage.
     pub fn of<N: Borrow<Node>>(nodes: impl IntoIterator<Item = N>) -> Self {
         let nodes = nodes.into_iter().filter(|node| has_been_ready(node.borrow()));
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn nodes_that_are_not_ready_are_an_outage_whatever_their_kubelets_say() {
         let with = |status: &str, count: usize| {
-            Sight::of((0..20).map(|index| {
+            ClusterReadiness::of((0..20).map(|index| {
                 let mut node = node(index);
                 if index < count {
                     set_ready(&mut node, status);
@@ -63,17 +63,23 @@ mod tests {
             }))
         };
         for status in ["Unknown", "False"] {
-            assert_eq!(with(status, 12), Sight { not_ready: 12, all: 20 }, "{status}");
+            assert_eq!(with(status, 12), ClusterReadiness { not_ready: 12, all: 20 }, "{status}");
             assert!(with(status, 12).is_outage() && !with(status, 11).is_outage(), "{status}");
         }
-        let mixed = Sight { not_ready: with("False", 6).not_ready + with("Unknown", 6).not_ready, all: 20 };
+        let mixed = ClusterReadiness {
+            not_ready: with("False", 6).not_ready + with("Unknown", 6).not_ready,
+            all: 20,
+        };
         assert!(mixed.is_outage());
-        assert!(!Sight { not_ready: 1, all: 1 }.is_outage(), "one node says nothing about the others");
+        assert!(
+            !ClusterReadiness { not_ready: 1, all: 1 }.is_outage(),
+            "one node says nothing about the others"
+        );
     }
 
     #[test]
     fn nodes_that_have_not_been_ready_yet_are_no_outage() {
         let growing = (0..20).map(|index| if index < 2 { node(index) } else { starting(index) });
-        assert_eq!(Sight::of(growing), Sight { not_ready: 0, all: 2 });
+        assert_eq!(ClusterReadiness::of(growing), ClusterReadiness { not_ready: 0, all: 2 });
     }
 }

@@ -7,7 +7,7 @@ use shared_crds::names;
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
-use crate::assess::outdated::Standard;
+use crate::assess::outdated::OutdatedCriteria;
 use crate::count::sizing::Sizing;
 use crate::drain;
 use crate::plan::in_place::InPlace;
@@ -28,10 +28,11 @@ pub(crate) struct Actions<'a> {
     /// How many there should be.
     pub sizing: &'a Sizing,
     /// Which are out of date.
-    pub standard: &'a Standard<'a>,
+    pub criteria: &'a OutdatedCriteria<'a>,
     /// What of the template reaches existing nodes; `None` where the spec cannot be acted on.
     pub in_place: Option<&'a InPlace<'a>>,
-    /// The names of those that are unhealthy. What is noted before a node is repaired stands until it is, or is well again.
+    /// The names of those that are unhealthy. What is noted before a node is repaired stands until it is, or is well again, and so
+    /// does that its drain for this was given back.
     pub unhealthy: BTreeSet<String>,
     /// The machines that are being deleted, by name.
     pub going: BTreeSet<&'a str>,
@@ -44,7 +45,7 @@ impl Actions<'_> {
             Some(Ground::MachineLost) => NodeAction::ReplaceLost,
             Some(Ground::NeverStarted) => NodeAction::Replace,
             Some(Ground::Unhealthy) => NodeAction::Repair,
-            Some(Ground::OutOfDate | Ground::Excess) => NodeAction::Cordon,
+            Some(Ground::UnhealthyAnswering | Ground::OutOfDate | Ground::Excess) => NodeAction::Cordon,
             None if self.sizing.uncordon.contains(member.name()) => NodeAction::Uncordon,
             None if member.stays() => self.of_staying(member),
             None => self.of_leaving(member),
@@ -61,11 +62,12 @@ impl Actions<'_> {
     }
 
     fn of_staying(&self, member: &Member) -> NodeAction {
+        let is_unhealthy = self.unhealthy.contains(member.name());
         if !member.has_finalizer {
             NodeAction::Adopt
         } else if member.tainted
-            || (member.has_stale_cause && !self.unhealthy.contains(member.name()))
-            || (member.given_back.is_some() && !self.sizing.has_excess)
+            || (member.has_stale_cause && !is_unhealthy)
+            || (member.given_back.is_some() && !self.sizing.has_excess && !is_unhealthy)
         {
             NodeAction::Tidy
         } else if member.lacks_mark() {
@@ -76,11 +78,11 @@ impl Actions<'_> {
     }
 
     fn update(&self, member: &Member) -> Option<Value> {
-        self.in_place?.update(member, self.standard.outdated(member).is_some())
+        self.in_place?.update(member, self.criteria.outdated(member).is_some())
     }
 }
 
-/// Whether nothing but finalizers keeps the node, and whoever ends its machine is at it.
+/// Whether nothing but finalizers keeps the node, and another client is ending its machine.
 fn is_ending(going: &BTreeSet<&str>, member: &Member, step: &DrainStep) -> bool {
     let machine = names::machine_of(&member.node.metadata);
     matches!(step.only_waits_for(), Some(Blocker::Finalizers(_)))

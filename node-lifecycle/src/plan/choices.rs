@@ -4,10 +4,11 @@
 use shared_crds::NodePool;
 use shared_crds::disruption::Account;
 
-use crate::assess::consent;
 use crate::assess::membership::Member;
+use crate::assess::removal_protection;
 use crate::count::budgets;
-use crate::count::sizing::{self, Sizing, Victims};
+use crate::count::sizing::{self, Sizing};
+use crate::count::victim_selection::Victims;
 use crate::remove::{self, Choice, Question, Removals};
 use crate::{Observed, ObservedPods};
 
@@ -48,8 +49,8 @@ pub(crate) fn choose(
     removals.ask(&remove::FAILED, &mut question, members);
     let replaced = removals.names();
     let staying = || members.iter().filter(|member| member.stays());
-    let known = consent::protected(observed, pool, staying(), &ObservedPods::default());
-    let protected = consent::protected(observed, pool, staying(), pods);
+    let known = removal_protection::protected(observed, pool, staying(), &ObservedPods::default());
+    let protected = removal_protection::protected(observed, pool, staying(), pods);
     // For a node that turns out to ask to be left alone, none is made.
     let is_as_known = !sizing.rollout.is_active || known.keys().eq(protected.keys());
     // Without such nodes the number of nodes is what it was before the pods were read.

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use crate::assess::absence;
-use crate::assess::consent;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{self, Leaving, Member};
+use crate::assess::removal_protection;
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
@@ -53,7 +53,7 @@ pub fn classify(observed: &Observed) -> Classified {
         Some(pool) => {
             let account =
                 budgets::account(observed, pool, &members, sizing::wanted(observed, pool, &members));
-            let protected = consent::protected(observed, pool, &members, &ObservedPods::default());
+            let protected = removal_protection::protected(observed, pool, &members, &ObservedPods::default());
             let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account, &protected);
             let leaving =
                 members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));

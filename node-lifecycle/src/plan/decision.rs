@@ -75,3 +75,104 @@ pub struct Plan {
     /// When to reconcile again without an event; `None` when only an event can change anything.
     pub requeue_at: Option<Timestamp>,
 }
+
+impl Plan {
+    /// Whether it changes neither the pool nor a node nor a machine: nodes whose drain has begun go on with it, within the budgets of
+    /// their pods, and everything else waits. Such a plan may be made from what a provider said a moment ago.
+    pub fn only_waits(&self) -> bool {
+        let Self {
+            pool,
+            fill,
+            wanted: _,
+            template_hash: _,
+            stalled: _,
+            nodes,
+            held: _,
+            repair_waits: _,
+            not_updated: _,
+            budget_problems: _,
+            protected: _,
+            request,
+            failed,
+            withdraw,
+            unmark,
+            timed_out,
+            register,
+            left_over,
+            join,
+            requeue_at: _,
+        } = self;
+        *pool == PoolStep::Keep
+            && fill.is_none()
+            && [request, withdraw, unmark, timed_out].into_iter().all(Vec::is_empty)
+            && failed.is_empty()
+            && register.is_empty()
+            && left_over.is_empty()
+            && join.is_empty()
+            && nodes.iter().all(|step| step.action.only_waits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{draining, node, pod, step};
+    use crate::{DrainStep, NodeAction};
+
+    fn of_node(action: NodeAction) -> Plan {
+        Plan { nodes: vec![step(draining(0, 5), action)], ..Plan::default() }
+    }
+
+    #[test]
+    fn a_plan_that_does_nothing_but_evict_pods_of_nodes_that_are_drained_only_waits() {
+        let evict = DrainStep { evict: vec![Arc::new(pod("p"))], ..DrainStep::default() };
+        for plan in [
+            Plan::default(),
+            Plan { wanted: 3, requeue_at: Some(Timestamp::UNIX_EPOCH), ..Plan::default() },
+            of_node(NodeAction::Keep),
+            of_node(NodeAction::Wait),
+            of_node(NodeAction::Drain(DrainStep::default())),
+            of_node(NodeAction::Drain(evict)),
+        ] {
+            assert!(plan.only_waits(), "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_decided_from_what_the_provider_says_now() {
+        let delete = DrainStep { delete: vec![Arc::new(pod("p"))], ..DrainStep::default() };
+        let names = || vec!["m".to_owned()];
+        let failed = FailedMachine { name: "m".to_owned(), provider: "exec.p".to_owned(), is_new: false };
+        let registered = || Arc::new(node(0));
+        let join = JoinStep { node: registered(), patch: json!([]), template_hash: String::new() };
+        for plan in [
+            of_node(NodeAction::Drain(delete)),
+            of_node(NodeAction::Adopt),
+            of_node(NodeAction::MarkReady),
+            of_node(NodeAction::Update(json!([]))),
+            of_node(NodeAction::Uncordon),
+            of_node(NodeAction::GiveBack),
+            of_node(NodeAction::Tidy),
+            of_node(NodeAction::Cordon),
+            of_node(NodeAction::Remove),
+            of_node(NodeAction::Replace),
+            of_node(NodeAction::ReplaceLost),
+            of_node(NodeAction::Repair),
+            of_node(NodeAction::EndMachine),
+            Plan { pool: PoolStep::AddFinalizer, ..Plan::default() },
+            Plan { fill: Some(1), ..Plan::default() },
+            Plan { request: names(), ..Plan::default() },
+            Plan { withdraw: names(), ..Plan::default() },
+            Plan { unmark: names(), ..Plan::default() },
+            Plan { timed_out: names(), ..Plan::default() },
+            Plan { failed: vec![failed], ..Plan::default() },
+            Plan { register: vec![node(0)], ..Plan::default() },
+            Plan { left_over: vec![registered()], ..Plan::default() },
+            Plan { join: vec![join], ..Plan::default() },
+        ] {
+            assert!(!plan.only_waits(), "{plan:?}");
+        }
+    }
+}

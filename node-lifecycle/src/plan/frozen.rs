@@ -7,7 +7,7 @@ use shared_crds::{NodePool, names};
 
 use crate::Observed;
 use crate::assess::membership::Member;
-use crate::assess::outdated::Standard;
+use crate::assess::outdated::OutdatedCriteria;
 use crate::count::sizing;
 use crate::plan::decision::Stall;
 
@@ -57,9 +57,9 @@ fn too_many_machines(observed: &Observed, pool: &NodePool, members: &[Member]) -
     // A pool without a record has asked for none.
     let recorded = usize::try_from(recorded.unwrap_or_default()).unwrap_or_default();
     let wanted = sizing::wanted(observed, pool, members);
-    let standard = Standard::of(pool, observed.now);
-    let is_rolling = members.iter().any(|member| standard.replaces(member));
-    let surge = if is_rolling { standard.surge(wanted) } else { 0 };
+    let criteria = OutdatedCriteria::of(pool, observed.now);
+    let is_rolling = members.iter().any(|member| criteria.replaces(member));
+    let surge = if is_rolling { criteria.surge(wanted) } else { 0 };
     let asked = recorded.max(wanted + surge);
     let without_node = observed.in_flight().count() + observed.joining().len();
     let staying = members.iter().filter(|member| member.stays()).count() + observed.unread().count();

@@ -1,41 +1,75 @@
 //! What of a changed template reaches nodes that exist: labels, annotations and taints. Only a change of the template is carried
-//! over, so that what others have done to a node since stays.
+//! over, so that what others have done to a node since stays. Where and what a machine is does not change while it lives, and a
+//! taint that ends pods would do so past every budget: neither is written here, nodes are replaced for them.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
-use shared_crds::v1alpha1::NodeTaint;
+use shared_crds::v1alpha1::{NodePoolSpec, NodeTaint};
 use shared_crds::{NodePool, names};
 
 use crate::assess::membership::Member;
 use crate::plan::patches;
-use crate::template::Marks;
-use crate::template::applied_template::{AppliedTemplate, hashed};
+use crate::template::NodeMetadata;
+use crate::template::applied_template::{AppliedTemplate, hashed, is_place};
+use crate::template::earlier::is_same;
 
 /// What the nodes of a pool should have from its template.
 #[derive(Debug)]
 pub(crate) struct InPlace<'a> {
-    marks: &'a Marks,
+    metadata: &'a NodeMetadata,
     wanted: AppliedTemplate,
     text: Option<String>,
+    /// The template's taints that end pods.
+    no_execute: Vec<&'a NodeTaint>,
 }
 
 impl<'a> InPlace<'a> {
-    /// What those of `pool` should have, whose nodes carry `marks`.
-    pub(crate) fn new(pool: &NodePool, marks: &'a Marks) -> Self {
+    /// What those of `pool` should have, whose nodes carry `metadata`.
+    pub(crate) fn new(pool: &'a NodePool, metadata: &'a NodeMetadata) -> Self {
         let wanted = AppliedTemplate::of(&pool.spec);
         let text = wanted.text();
-        Self { marks, wanted, text }
+        Self { metadata, wanted, text, no_execute: pool.spec.no_execute().collect() }
     }
 
     /// Whether the node of `member` lacks something of that, or has too much; never a node that was not made for the pool.
     /// `is_outdated` says that it is replaced anyway.
     pub(crate) fn is_due(&self, member: &Member, is_outdated: bool) -> bool {
         let Some(annotations) = &member.node.metadata.annotations else { return false };
-        let is_noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION) == self.text.as_ref();
-        let is_other = |hash: &String| !is_outdated && *hash != self.marks.hash;
-        member.template_hash.as_ref().is_some_and(|hash| !is_noted || is_other(hash))
+        let noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION);
+        let is_noted =
+            noted == self.text.as_ref() || noted == self.wanted(&self.known(&member.node)).text().as_ref();
+        member.template_hash.is_some() && (!is_noted || self.other_hash(member, is_outdated).is_some())
+    }
+
+    /// The present hash, for a node that is of the present template and has the hash of another: its provider replaces machines
+    /// itself, or an earlier version hashed less. One that this version does not know stays: it may be of a rollout that runs.
+    fn other_hash(&self, member: &Member, is_outdated: bool) -> Option<&String> {
+        let is_known = |hash: &&String| NodePoolSpec::knows_template_hash(hash);
+        let hash = member.template_hash.as_ref().filter(is_known).filter(|_| !is_outdated)?;
+        (*hash != self.metadata.hash).then_some(&self.metadata.hash)
+    }
+
+    /// What `node` has from the template, without what does not change in place: the note of an earlier version has that too.
+    fn known(&self, node: &Node) -> AppliedTemplate {
+        let mut known = AppliedTemplate::noted_on(node);
+        known.labels.retain(|key, _| !is_place(key));
+        known.taints.retain(|taint| !self.no_execute.contains(&taint));
+        known
+    }
+
+    /// What a node should have that has `known`. Where the template says `NoExecute` now, it keeps the taint of that key until it
+    /// is replaced: without one, pods would come that its successor does not take.
+    fn wanted(&self, known: &AppliedTemplate) -> AppliedTemplate {
+        let mut wanted = self.wanted.clone();
+        let is_kept = |taint: &&NodeTaint| {
+            self.no_execute.iter().any(|new| new.key == taint.key)
+                && !self.wanted.taints.iter().any(|new| (&new.key, new.effect) == (&taint.key, taint.effect))
+        };
+        wanted.taints.extend(known.taints.iter().filter(is_kept).cloned());
+        wanted.taints.sort();
+        wanted
     }
 
     /// The patch that brings the node of `member` there; `None` when nothing [`is_due`](Self::is_due).
@@ -44,14 +78,10 @@ impl<'a> InPlace<'a> {
     }
 
     fn patch(&self, member: &Member, is_outdated: bool) -> Option<Value> {
-        let Self { marks, wanted, text } = self;
         let node = &*member.node;
-        let hash = member.template_hash.as_ref()?;
         let annotations = node.metadata.annotations.as_ref()?;
-        let noted = annotations.get(names::TEMPLATE_APPLIED_ANNOTATION);
-        let other_hash = (!is_outdated && *hash != marks.hash).then_some(&marks.hash);
-        let known: Option<AppliedTemplate> = noted.and_then(|noted| serde_json::from_str(noted).ok());
-        let known = known.unwrap_or_default();
+        let known = self.known(node);
+        let wanted = self.wanted(&known);
         let mut patch = patches::is_same_object(&node.metadata);
         let labels = node.metadata.labels.clone().unwrap_or_default();
         patch.extend(changed(&known.labels, &wanted.labels).flat_map(|key| {
@@ -60,15 +90,15 @@ impl<'a> InPlace<'a> {
             entry(&patches::label_path(key), labels.get(key), wanted, is_untouched)
         }));
         patch.extend(changed(&known.annotations, &wanted.annotations).flat_map(|key| {
-            let wanted = marks.annotations.get(key).filter(|_| wanted.annotations.contains_key(key));
+            let wanted = self.metadata.annotations.get(key).filter(|_| wanted.annotations.contains_key(key));
             let is_untouched =
                 annotations.get(key).map(|value| hashed(value)) == known.annotations.get(key).cloned();
             entry(&patches::annotation_path(key), annotations.get(key), wanted, is_untouched)
         }));
         patch.extend(retaint(node, &known.taints, &wanted.taints));
         let annotated = [
-            (names::TEMPLATE_APPLIED_ANNOTATION, text.clone()),
-            (names::TEMPLATE_HASH_ANNOTATION, other_hash.cloned()),
+            (names::TEMPLATE_APPLIED_ANNOTATION, wanted.text()),
+            (names::TEMPLATE_HASH_ANNOTATION, self.other_hash(member, is_outdated).cloned()),
         ];
         for (note, value) in annotated {
             if value.is_some() || note == names::TEMPLATE_APPLIED_ANNOTATION {
@@ -110,10 +140,6 @@ fn retaint(node: &Node, known: &[NodeTaint], wanted: &[NodeTaint]) -> Vec<Value>
     let present = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let is_at =
         |taint: &Taint, other: &NodeTaint| taint.key == other.key && taint.effect == other.effect.as_str();
-    let is_same = |taint: &Taint, other: &NodeTaint| {
-        is_at(taint, other)
-            && taint.value.as_deref().unwrap_or_default() == other.value.as_deref().unwrap_or_default()
-    };
     let removed: Vec<&NodeTaint> = known.iter().filter(|taint| !wanted.contains(taint)).collect();
     let set: Vec<&NodeTaint> = wanted.iter().filter(|taint| !known.contains(taint)).collect();
     let mut taints: Vec<Taint> = present

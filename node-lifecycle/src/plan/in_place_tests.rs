@@ -5,9 +5,11 @@ use std::sync::Arc;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
+use shared_crds::v1alpha1::PLACE_LABELS;
 
 use super::*;
 use crate::template::Blueprint;
+use crate::template::earlier::tests::of_earlier_version;
 use crate::testing::{ALWAYS, SOURCE, annotate, key, pool};
 
 fn pool_with(labels: &Value, annotations: &Value, taints: &Value) -> NodePool {
@@ -26,7 +28,7 @@ fn made(pool: &NodePool) -> Node {
 
 fn update_of(node: &Node, pool: &NodePool, is_outdated: bool) -> Option<Value> {
     let member = Member::read(&Arc::new(node.clone()), Timestamp::UNIX_EPOCH, ALWAYS);
-    InPlace::new(pool, &Marks::of(&key(), pool).unwrap()).update(&member, is_outdated)
+    InPlace::new(pool, &NodeMetadata::of(&key(), pool).unwrap()).update(&member, is_outdated)
 }
 
 /// The node after its update, which must be applicable, and which is the only one that is due.
@@ -124,16 +126,104 @@ fn labels_of_the_pool_the_provider_and_the_kubelet_are_not_the_templates() {
         )
     };
     let node = made(&claims("x"));
-    assert_eq!(update_of(&node, &claims("y"), false), None);
+    // Another architecture makes it outdated.
+    assert_eq!(update_of(&node, &claims("y"), true), None);
 }
 
 #[test]
-fn a_node_that_is_replaced_keeps_its_hash_and_one_of_somebody_else_is_left_alone() {
+fn a_node_that_is_replaced_keeps_its_hash_and_one_that_was_not_made_for_the_pool_is_left_alone() {
     let mut other = made(&first());
     annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, "v2-other");
     assert_eq!(update_of(&other, &first(), true), None);
     // The provider replaces its machines itself, so the node is not out of date.
     assert!(update_of(&other, &first(), false).unwrap().to_string().contains("template-hash"));
+    // That of a version which this one does not know may be of a rollout that runs.
+    annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, "v4-other");
+    assert_eq!(update_of(&other, &first(), false), None);
     other.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_HASH_ANNOTATION);
     assert_eq!(update_of(&other, &second(), false), None);
+}
+
+#[test]
+fn where_and_what_a_machine_is_is_not_written_to_a_live_node() {
+    for label in PLACE_LABELS {
+        let at = |place: &str| pool_with(&json!({ label: place }), &json!({}), &json!([]));
+        let node = made(&at("x"));
+        for (what, then) in [("changed", at("y")), ("taken off", empty())] {
+            assert_eq!(update_of(&node, &then, true), None, "{label} {what}");
+        }
+        assert_eq!(update_of(&made(&empty()), &at("x"), true), None, "{label} added");
+    }
+}
+
+#[test]
+fn the_note_of_an_earlier_version_changes_no_place() {
+    for label in PLACE_LABELS {
+        let at = |place: &str| pool_with(&json!({ label: place, "a": "1" }), &json!({}), &json!([]));
+        let node = of_earlier_version(&at("x"));
+        for (what, pool, is_outdated) in
+            [("the same", at("x"), false), ("changed", at("y"), true), ("taken off", first(), true)]
+        {
+            let labels = |node: &Node| node.metadata.labels.clone().unwrap();
+            let patch = update_of(&node, &pool, is_outdated).map_or(String::new(), |patch| patch.to_string());
+            let path = patches::label_path(label);
+            assert!(!patch.contains(&path), "{label} {what}: {patch}");
+            if !is_outdated {
+                let after = updated(&node, &pool);
+                assert_eq!(labels(&after), labels(&node), "{label}");
+                let annotations = after.metadata.annotations.unwrap();
+                let hash = annotations.get(names::TEMPLATE_HASH_ANNOTATION);
+                assert_eq!(hash, pool.spec.template_hash().as_ref(), "{label}");
+            }
+        }
+    }
+}
+
+/// A template with these taints, each a key, a value and an effect.
+fn tainted(taints: &[(&str, &str, &str)]) -> NodePool {
+    let taint =
+        |(key, value, effect): &(&str, &str, &str)| json!({ "key": key, "value": value, "effect": effect });
+    let taints: Vec<Value> = taints.iter().map(taint).collect();
+    pool_with(&json!({}), &json!({}), &json!(taints))
+}
+
+#[test]
+fn a_taint_that_ends_pods_is_neither_added_nor_changed_nor_taken_off() {
+    let ends = |value: &str| tainted(&[("e", value, "NoExecute")]);
+    for (what, before, after) in [
+        ("added", tainted(&[]), ends("1")),
+        ("changed", ends("1"), ends("2")),
+        ("taken off", ends("1"), empty()),
+    ] {
+        assert_eq!(update_of(&made(&before), &after, true), None, "{what}");
+    }
+}
+
+#[test]
+fn a_node_keeps_the_taint_in_whose_place_one_that_ends_pods_comes() {
+    let ends = tainted(&[("t", "1", "NoExecute"), ("other", "1", "NoSchedule")]);
+    let node = made(&tainted(&[("t", "1", "NoSchedule")]));
+    let update = update_of(&node, &ends, true).unwrap();
+    let keys = |node: &Node| of(node).2.into_iter().map(|(key, _)| key.to_owned()).collect::<Vec<_>>();
+    // As if its provider replaced it.
+    let kept = updated(&node, &ends);
+    assert!(update.to_string().contains("other"), "{update}");
+    assert_eq!(keys(&kept), ["t", "other"]);
+    assert!(!format!("{:?}", kept.spec).contains("NoExecute"), "{:?}", kept.spec);
+    assert!(keys(&updated(&kept, &empty())).is_empty(), "it is known to be the template's");
+}
+
+#[test]
+fn the_note_of_an_earlier_version_takes_no_taint_off_that_the_template_still_has() {
+    let pool = tainted(&[("e", "1", "NoExecute"), ("t", "1", "NoSchedule")]);
+    let node = of_earlier_version(&pool);
+    let after = updated(&node, &pool);
+    assert_eq!(after.spec, node.spec);
+    assert_eq!(
+        after.metadata.annotations.as_ref().unwrap()[names::TEMPLATE_HASH_ANNOTATION],
+        pool.spec.template_hash().unwrap()
+    );
+    // A node that nothing else can free of it.
+    let freed = updated(&of_earlier_version(&tainted(&[("e", "1", "NoExecute")])), &empty());
+    assert!(of(&freed).2.is_empty());
 }

@@ -12,7 +12,7 @@ use crate::assess::membership::Member;
 use crate::input::supply::{FailedMachine, Machine};
 use crate::plan::decision::JoinStep;
 use crate::plan::patches;
-use crate::template::Marks;
+use crate::template::NodeMetadata;
 
 /// The machines that will never run. Nothing runs on them and nothing waits for them, so that they go also from a pool that is
 /// paused, frozen or gone.
@@ -42,11 +42,11 @@ pub(crate) fn leaving(members: &[Member]) -> BTreeSet<String> {
 /// The steps for the Nodes that registered themselves. Also in a pool that is being deleted, and in one whose spec has
 /// become invalid: a Node is drained only in a pool.
 pub(crate) fn join(observed: &Observed, pool: &NodePool) -> Vec<JoinStep> {
-    let Some(marks) = Marks::of(&observed.key, pool) else { return Vec::new() };
+    let Some(metadata) = NodeMetadata::of(&observed.key, pool) else { return Vec::new() };
     let step = |(machine, node): (&Machine, Option<&Arc<Node>>)| {
         let node = Arc::clone(node?);
-        let patch = patches::join(&node, &machine.name, &marks.clone().of_machine(machine));
-        let template_hash = machine.template_hash.clone().unwrap_or_else(|| marks.hash.clone());
+        let patch = patches::join(&node, &machine.name, &metadata.clone().of_machine(machine));
+        let template_hash = machine.template_hash.clone().unwrap_or_else(|| metadata.hash.clone());
         Some(JoinStep { node, patch, template_hash })
     };
     observed.joining().into_iter().filter_map(step).collect()

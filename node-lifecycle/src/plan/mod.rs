@@ -8,6 +8,7 @@
 //! | `frozen` | why nothing may be changed |
 //! | `machines` | which machines go because they have failed, which Nodes join, which marks are taken back |
 //! | `in_place` | what of a changed template reaches existing nodes |
+//! | `pace` | how many nodes that is in a pass |
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
 //! | `pool_finalizer` | when the pool may go |
 //! | `visits` | when to come back without an event |
@@ -22,6 +23,7 @@ pub(crate) mod decision;
 mod frozen;
 mod in_place;
 mod machines;
+mod pace;
 mod pass;
 pub mod patches;
 mod pool_finalizer;

@@ -9,10 +9,11 @@ use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::{self, Member};
-use crate::assess::outdated::{self, Standard};
+use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::assess::{absence, health};
 use crate::count::budgets;
-use crate::count::sizing::{self, Sizing, Victims};
+use crate::count::sizing::{self, Sizing};
+use crate::count::victim_selection::Victims;
 use crate::drain;
 use crate::input::observed::{Observed, ObservedPods};
 use crate::input::supply::Absence;
@@ -21,7 +22,8 @@ use crate::plan::choices::{self, Choices};
 use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
-use crate::plan::{frozen, machines, pool_finalizer, visits};
+use crate::plan::{frozen, machines, pace, pool_finalizer, visits};
+use crate::remove::Ground;
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
 
@@ -82,8 +84,8 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
         (false, _) => NodeAction::Wait,
     };
     let blueprint = Blueprint::of(&observed.key, pool, &observed.supply.source);
-    let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.marks));
-    let not_updated = not_updated(in_place.as_ref(), &Standard::of(pool, observed.now), &members);
+    let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.metadata));
+    let not_updated = not_updated(in_place.as_ref(), &OutdatedCriteria::of(pool, observed.now), &members);
     let (template_hash, invalid) = reported(&blueprint);
     let stalled = frozen.or(invalid);
     let wanted = sizing::wanted(observed, pool, &members);
@@ -102,12 +104,12 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
 /// The nodes that lack something of the template that can be changed on them.
 fn not_updated(
     in_place: Option<&InPlace<'_>>,
-    standard: &Standard<'_>,
+    criteria: &OutdatedCriteria<'_>,
     members: &[Member],
 ) -> BTreeSet<String> {
     let Some(in_place) = in_place else { return BTreeSet::new() };
     // Leaving ones may come back in this pass.
-    let due = members.iter().filter(|member| in_place.is_due(member, standard.outdated(member).is_some()));
+    let due = members.iter().filter(|member| in_place.is_due(member, criteria.outdated(member).is_some()));
     due.map(|member| member.name().to_owned()).collect()
 }
 
@@ -121,12 +123,14 @@ fn active(
     let deleting = pool.metadata.deletion_timestamp.is_some();
     let blueprint = Blueprint::of(&observed.key, pool, &observed.supply.source);
     let choices = choices::choose(observed, pool, &members, sizing, pods, blueprint.is_ok());
-    let standard = Standard::of(pool, observed.now);
-    let requeue_at = requeue_at(observed, pool, &members, &standard, &choices, pods);
-    let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.marks));
-    let not_updated = not_updated(in_place.as_ref(), &standard, &members);
+    let criteria = OutdatedCriteria::of(pool, observed.now);
+    let requeue_at = requeue_at(observed, pool, &members, &criteria, &choices, pods);
+    let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.metadata));
+    let not_updated = not_updated(in_place.as_ref(), &criteria, &members);
     let (has_nodes, leaving) = (!members.is_empty(), machines::leaving(&members));
-    let nodes = node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &standard);
+    let nodes =
+        pace::paced(node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &criteria));
+    let requeue_at = requeue_at.into_iter().chain(pace::next(&nodes, observed.now)).min();
 
     let Choices { removals, sizing, account: _, victims } = choices;
     let Victims { reasons: _, mut held, refused, protected, is_undecided: _ } = victims;
@@ -177,7 +181,7 @@ fn requeue_at(
     observed: &Observed,
     pool: &NodePool,
     members: &[Member],
-    standard: &Standard<'_>,
+    criteria: &OutdatedCriteria<'_>,
     choices: &Choices,
     pods: &ObservedPods,
 ) -> Option<Timestamp> {
@@ -188,7 +192,7 @@ fn requeue_at(
     let held = (!victims.held.is_empty()).then(|| after(PROTECTED_POLL));
     let ends_machines = !sizing.withdraw.is_empty() || !observed.supply.failed.is_empty();
     let machines_gone = (deleting && ends_machines).then(|| visits::withdrawn(now));
-    let of_rollout = standard.next(members).into_iter().chain(outdated::deadline(pool));
+    let of_rollout = criteria.next(members).into_iter().chain(outdated::deadline(pool));
     visits::next(observed, members, membership::start_timeout(pool))
         .into_iter()
         .chain(unread)
@@ -209,7 +213,7 @@ fn node_steps(
     pods: &ObservedPods,
     Choices { removals, sizing, account: _, victims }: &Choices,
     in_place: Option<&InPlace<'_>>,
-    standard: &Standard<'_>,
+    criteria: &OutdatedCriteria<'_>,
 ) -> Vec<NodeStep> {
     let actions = Actions {
         observed,
@@ -217,7 +221,7 @@ fn node_steps(
         limits: DrainLimits::of(pool),
         removals,
         sizing,
-        standard,
+        criteria,
         in_place,
         unhealthy: health::unhealthy(pool, &members).into_iter().map(str::to_owned).collect(),
         going: observed.going(),
@@ -227,8 +231,12 @@ fn node_steps(
     let with_cause = |step: NodeStep| {
         let cause = match step.action {
             NodeAction::Cordon if deleting => None,
+            NodeAction::Cordon if removals.ground(step.member.name()) == Some(Ground::UnhealthyAnswering) => {
+                Some(DisruptionReason::Repair)
+            }
             NodeAction::Cordon => victims.reasons.get(step.member.name()).copied(),
-            NodeAction::Repair => Some(DisruptionReason::Repair),
+            // One that leaves already keeps the reason that it was let go for.
+            NodeAction::Repair => step.member.stays().then_some(DisruptionReason::Repair),
             _ => None,
         };
         let waits = reasons_to_stay.get(step.member.name()).map(|why| (*why).to_owned());
@@ -240,7 +248,7 @@ fn node_steps(
 /// The hash of the template, or why there is none.
 fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<Stall>) {
     match blueprint {
-        Ok(blueprint) => (Some(blueprint.marks.hash.clone()), None),
+        Ok(blueprint) => (Some(blueprint.metadata.hash.clone()), None),
         Err(invalid) => (None, Some(Stall { reason: Reason::InvalidSpec, message: invalid.to_string() })),
     }
 }

@@ -7,14 +7,14 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::assess::contested::MachinesWriter;
 use crate::assess::membership::Member;
 use crate::count::sizing;
-use crate::count::sizing::Victims;
+use crate::count::victim_selection::Victims;
 use crate::drain;
 use crate::input::supply::{Machine, MachineState, NodeSource};
 use crate::{Observed, ObservedPods};
 
 /// Polling interval of a provider while a machine is between two states that no event reports.
 const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(5);
-/// Polling interval of a provider whose machines register their Nodes themselves: finds machines that nobody expects, and
+/// Polling interval of a provider whose machines register their Nodes themselves: finds machines that were not asked for, and
 /// those that went away.
 const MACHINE_RESYNC: SignedDuration = SignedDuration::from_secs(60);
 

@@ -9,7 +9,7 @@ use shared_crds::NodePool;
 
 use crate::assess::health;
 use crate::assess::membership::{Member, NodeReadiness};
-use crate::{Observed, Sight};
+use crate::{ClusterReadiness, Observed};
 
 /// Why no node is replaced for its state; `None` where one may be. `wanted` is the number of nodes that the pool should have.
 pub(crate) fn brake(
@@ -19,17 +19,17 @@ pub(crate) fn brake(
     wanted: usize,
 ) -> Option<String> {
     let spec = health::spec(pool);
-    let is_sick = |member: &&Member| {
+    let is_unhealthy = |member: &&Member| {
         member.readiness != NodeReadiness::Starting
             && health::has_machine(member)
-            && health::ailment(observed, &spec.conditions, &member.node).is_some()
+            && health::unhealthy_condition(observed, &spec.conditions, &member.node).is_some()
     };
-    let sick: Vec<&Member> = members.iter().filter(is_sick).collect();
-    Failed::count(members, &sick).brake(observed.sight, wanted, spec.bound(wanted))
+    let unhealthy: Vec<&Member> = members.iter().filter(is_unhealthy).collect();
+    Failed::count(members, &unhealthy).brake(observed.cluster_readiness, wanted, spec.bound(wanted))
 }
 
 /// How many nodes count against `spec.repair.maxUnhealthy`, for however short a time they have failed: those that stay, and those
-/// whose machine has not ended yet, whichever way they leave.
+/// that leave and whose machine has not ended yet, whichever way they leave. One that is only drained may be repaired, too.
 struct Failed {
     /// Nodes that are not Ready and whose machine their provider does not list.
     unlisted: usize,
@@ -38,11 +38,10 @@ struct Failed {
 }
 
 impl Failed {
-    fn count(members: &[Member], sick: &[&Member]) -> Self {
-        let is_going = |member: &Member| member.leaving.is_some_and(|it| it.deleting && !it.out_of_service);
-        let counts = |member: &Member| member.stays() || is_going(member);
+    fn count(members: &[Member], unhealthy: &[&Member]) -> Self {
+        let counts = |member: &Member| member.leaving.is_none_or(|it| !it.out_of_service);
         let is_unlisted = |member: &Member| member.has_finalizer && member.lost.is_some();
-        let unhealthy = sick.iter().filter(|member| counts(member) && !is_unlisted(member));
+        let unhealthy = unhealthy.iter().filter(|member| counts(member) && !is_unlisted(member));
         Self {
             unlisted: members.iter().filter(|member| counts(member) && is_unlisted(member)).count(),
             unhealthy: unhealthy.count(),
@@ -51,7 +50,7 @@ impl Failed {
 
     /// Why no node is replaced for its state: so many have failed that the cause is something else, such as a provider that lists
     /// a part of its machines; `None` when that is not so.
-    fn brake(&self, sight: Sight, wanted: usize, bound: usize) -> Option<String> {
+    fn brake(&self, cluster_readiness: ClusterReadiness, wanted: usize, bound: usize) -> Option<String> {
         let Self { unlisted, unhealthy } = *self;
         let allowed = format!("with {wanted} nodes wanted spec.repair.maxUnhealthy allows {bound}");
         let is_too_many = unlisted + unhealthy > bound;
@@ -63,9 +62,10 @@ impl Failed {
                 format!("{both}, and {allowed} of both together")
             }
         });
-        let Sight { not_ready, all } = sight;
-        let outage =
-            sight.is_outage().then(|| format!("{not_ready} of {all} nodes of all pools are not Ready"));
+        let ClusterReadiness { not_ready, all } = cluster_readiness;
+        let outage = cluster_readiness
+            .is_outage()
+            .then(|| format!("{not_ready} of {all} nodes of all pools are not Ready"));
         let all = [too_many, outage].into_iter().flatten().collect::<Vec<_>>().join(", and ");
         let advice = if unlisted > 0 { "; delete the Nodes whose machines are known to be gone" } else { "" };
         (!all.is_empty()).then(|| format!("{all}, so none is replaced{advice}"))

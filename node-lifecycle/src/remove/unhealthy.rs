@@ -1,32 +1,66 @@
 //! A node that was made for the pool, has been Ready, and has had a condition of `spec.repair` for as long as that says: it is
-//! replaced, while few nodes have failed, new ones can be made, and the budgets allow.
+//! replaced, while few nodes have failed, new ones can be made, and the budgets allow, unless a user keeps it. So is one that is
+//! being drained, where its kubelet is silent: nothing ends its pods then, and their budgets may wait for them for ever.
 
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use super::question::Question;
 use super::verdict::{Hold, Verdict};
+use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{Member, NodeReadiness};
+use crate::input::ready::is_silent;
 
-/// Whether the node goes because it is unhealthy. What becomes of one that has lost its machine is decided elsewhere.
+/// Whether the node goes at once, because it is unhealthy and its kubelet is silent. One whose kubelet answers can recover, and is
+/// drained: see `unhealthy_answering`.
 pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
+    if is_silent(&member.node) { judge(question, member) } else { Verdict::No }
+}
+
+/// Whether the node is to be repaired. What becomes of one that has lost its machine is decided elsewhere.
+pub(super) fn judge(question: &mut Question<'_>, member: &Member) -> Verdict {
     let (observed, pool) = (question.observed, question.pool);
     let is_replaced = observed.supply.removals_wait.is_none() && !question.is_deleting();
     let is_lost = member.is_lost() || question.is_ended_elsewhere(member);
     let was_made = member.readiness != NodeReadiness::Starting && health::has_machine(member);
-    if !is_replaced || is_lost || !was_made || !member.stays() {
+    // What has been deleted cannot be deleted again.
+    let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
+    if !is_replaced || is_lost || !was_made || is_deleted {
         return Verdict::No;
     }
-    let spec = health::spec(pool);
-    let Some(ailment) = health::ailment(observed, &spec.conditions, &member.node) else {
+    let conditions = health::of_repair(pool, member);
+    let Some(condition) = health::unhealthy_condition(observed, &conditions, &member.node) else {
         return Verdict::No;
     };
-    if ailment.due > observed.now {
-        let hold = Hold::NotDue { since: ailment.since, why: ailment.to_string() };
-        return Verdict::Wait(hold, Some(ailment.due));
+    let skips = names::SKIP_REPAIR_ANNOTATION;
+    if names::asks_for(skips, &member.node.metadata) {
+        let why = format!("unhealthy node {} is not replaced: it has the annotation {skips}", member.name());
+        return Verdict::Wait(Hold::Alone(why), None);
+    }
+    if condition.due > observed.now {
+        let why = condition.to_string();
+        let hold = if member.stays() {
+            Hold::NotDue { since: condition.since, why }
+        } else {
+            Hold::Alone(format!("node {} {why}", member.name()))
+        };
+        return Verdict::Wait(hold, Some(condition.due));
+    }
+    if let Some(end) = rests_until(question, member) {
+        let why = format!(
+            "unhealthy node {} is not drained again yet: its last drain took too long",
+            member.name()
+        );
+        return Verdict::Wait(Hold::Alone(why), Some(end));
     }
     if let Some(why) = &question.brake {
         return question.held(why.clone());
+    }
+    // It goes whether or not another one comes, and is in the account for the reason that it leaves for.
+    if !member.stays() {
+        return Verdict::Go;
     }
     if !question.can_make || !observed.supply.may_request(observed.now) {
         return question.held("unhealthy nodes are not replaced while no new nodes can be made".to_owned());
@@ -38,4 +72,10 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
             Verdict::Wait(Hold::Held(why), question.account.next())
         }
     }
+}
+
+/// Until when the node is not drained again, as after every drain that was given back. A silent one is not drained.
+fn rests_until(question: &Question<'_>, member: &Member) -> Option<Timestamp> {
+    let rests = member.rests_until(DrainLimits::of(question.pool), question.observed.now);
+    rests.filter(|_| !is_silent(&member.node))
 }

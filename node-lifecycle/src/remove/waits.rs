@@ -2,7 +2,8 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::verdict::{Ground, Hold, Removals, Waiting};
+use super::removals::{Removals, Waiting};
+use super::verdict::{Ground, Hold};
 
 /// Why nodes stay that are unhealthy or have lost their machines. It says nothing that changes from pass to pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,23 +21,31 @@ pub enum RepairWait {
 
 impl Removals {
     fn of_failed(&self) -> impl Iterator<Item = &Waiting> {
-        self.waits.iter().filter(|it| matches!(it.ground, Ground::MachineLost | Ground::Unhealthy))
+        let is_of_failed = |it: &&Waiting| {
+            matches!(it.ground, Ground::MachineLost | Ground::Unhealthy | Ground::UnhealthyAnswering)
+        };
+        self.waits.iter().filter(is_of_failed)
     }
 
     /// Why nodes stay that are unhealthy or have lost their machines; `None` when none does.
     pub(crate) fn repair_waits(&self) -> Option<RepairWait> {
         let held = self.of_failed().find_map(|it| match &it.hold {
             Hold::Held(why) => Some(RepairWait::Held(why.clone())),
-            Hold::NotDue { .. } => None,
+            Hold::NotDue { .. } | Hold::Alone(_) => None,
         });
+        let alone = || {
+            self.of_failed().find_map(|it| match &it.hold {
+                Hold::Alone(why) => Some(RepairWait::Held(why.clone())),
+                Hold::NotDue { .. } | Hold::Held(_) => None,
+            })
+        };
         let not_due = self.of_failed().filter_map(|it| match &it.hold {
             Hold::NotDue { since, why } => Some((since, &it.node, why)),
-            Hold::Held(_) => None,
+            Hold::Held(_) | Hold::Alone(_) => None,
         });
         let first = not_due.min_by_key(|(since, node, _)| (*since, *node));
-        held.or_else(|| {
-            first.map(|(_, node, why)| RepairWait::NotDue { node: node.clone(), why: why.clone() })
-        })
+        let first = first.map(|(_, node, why)| RepairWait::NotDue { node: node.clone(), why: why.clone() });
+        held.or(first).or_else(alone)
     }
 
     /// When to look again at nodes that have failed and stay.

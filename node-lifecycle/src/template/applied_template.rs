@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
-use shared_crds::v1alpha1::{NodePoolSpec, NodeTaint};
+use shared_crds::names;
+use shared_crds::v1alpha1::{NodePoolSpec, NodeTaint, PLACE_LABELS, TaintEffect};
 
 use crate::input::hash;
 
@@ -31,7 +33,8 @@ pub struct AppliedTemplate {
 }
 
 impl AppliedTemplate {
-    /// What every node of a pool has from its template, apart from what the pool, the provider or the kubelet decides.
+    /// What every node of a pool has from its template, apart from what the pool, the provider or the kubelet decides, and from
+    /// what nodes are replaced for: where and what the machine is, and taints that end pods.
     pub fn of(spec: &NodePoolSpec) -> Self {
         let template = &spec.template;
         let metadata = template.metadata.clone().unwrap_or_default();
@@ -40,9 +43,10 @@ impl AppliedTemplate {
             let is_reserved = key.starts_with(OWN_PREFIX) || key.starts_with(OWN_RESTRICTED_PREFIX);
             is_reserved || of_provider(key) || KUBELETS_LABELS.contains(&key)
         };
-        let labels = metadata.labels.into_iter().filter(|(key, _)| !is_own(key));
+        let labels = metadata.labels.into_iter().filter(|(key, _)| !is_own(key) && !is_place(key));
         let annotations = metadata.annotations.into_iter().filter(|(key, _)| !is_own(key));
         let mut taints = template.spec.taints.clone();
+        taints.retain(|taint| taint.effect != TaintEffect::NoExecute);
         taints.sort();
         Self {
             labels: labels.collect(),
@@ -51,10 +55,23 @@ impl AppliedTemplate {
         }
     }
 
+    /// What the annotation of `node` notes: nothing where there is none, or one that cannot be read. That of an earlier version
+    /// has also places and taints that end pods.
+    pub(crate) fn noted_on(node: &Node) -> Self {
+        let annotations = node.metadata.annotations.as_ref();
+        let noted = annotations.and_then(|all| all.get(names::TEMPLATE_APPLIED_ANNOTATION));
+        noted.and_then(|noted| serde_json::from_str(noted).ok()).unwrap_or_default()
+    }
+
     /// As an annotation; `None` where there is nothing to note.
     pub fn text(&self) -> Option<String> {
         serde_json::to_string(self).ok().filter(|_| *self != Self::default())
     }
+}
+
+/// Whether the label says where or what a machine is.
+pub(crate) fn is_place(label: &str) -> bool {
+    PLACE_LABELS.contains(&label)
 }
 
 /// The hash of an annotation's value.

@@ -34,9 +34,9 @@ pub(crate) enum Invalid {
     Encoding,
 }
 
-/// What every node of the pool carries, whoever creates its Node.
+/// The labels, annotations and taints that every node of the pool carries, whether the operator or a kubelet creates its Node.
 #[derive(Clone, Debug)]
-pub(crate) struct Marks {
+pub(crate) struct NodeMetadata {
     /// Hash of the template; distinguishes nodes made from this template from those made from an earlier one.
     pub hash: String,
     /// Labels of the template, of the provider and of the pool.
@@ -47,8 +47,8 @@ pub(crate) struct Marks {
     pub taints: Vec<Taint>,
 }
 
-impl Marks {
-    /// Computes the marks of `pool`; `None` when the template has no hash.
+impl NodeMetadata {
+    /// Computes those of the nodes of `pool`; `None` when the template has no hash.
     pub(crate) fn of(key: &PoolKey, pool: &NodePool) -> Option<Self> {
         let template = &pool.spec.template;
         let hash = pool.spec.template_hash()?;
@@ -73,7 +73,7 @@ impl Marks {
         Some(Self { hash, labels, annotations, taints: taints(&template.spec) })
     }
 
-    /// The marks of the Node of a machine that was perhaps made from an earlier template.
+    /// Those of the Node of a machine that was perhaps made from an earlier template.
     pub(crate) fn of_machine(mut self, machine: &Machine) -> Self {
         if let Some(hash) = &machine.template_hash {
             self.annotations.insert(names::TEMPLATE_HASH_ANNOTATION.to_owned(), hash.clone());
@@ -86,7 +86,7 @@ impl Marks {
 #[derive(Clone, Debug)]
 pub(crate) struct Blueprint {
     /// What it carries.
-    pub marks: Marks,
+    pub metadata: NodeMetadata,
     source: NodeSource,
     capacity: BTreeMap<String, Quantity>,
     allocatable: BTreeMap<String, Quantity>,
@@ -102,10 +102,10 @@ impl Blueprint {
         validity::check(pool)?;
         let source = source.clone().map_err(Invalid::Provider)?;
         let template = &pool.spec.template;
-        let marks = Marks::of(key, pool).ok_or(Invalid::Encoding)?;
+        let metadata = NodeMetadata::of(key, pool).ok_or(Invalid::Encoding)?;
         let capacity = capacity(&template.spec);
         let allocatable = allocatable(&capacity, &template.spec.reserved)?;
-        Ok(Self { marks, source, capacity, allocatable })
+        Ok(Self { metadata, source, capacity, allocatable })
     }
 
     /// The Node object of the machine `name`, which differs from others by `traits`; `None` when the machine registers it
@@ -118,10 +118,10 @@ impl Blueprint {
         // The template may set another operating system or architecture.
         let assumed = [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")];
         let mut labels = BTreeMap::from(assumed.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        let Marks { hash: _, labels: marks, mut annotations, taints } = self.marks.clone();
+        let NodeMetadata { hash: _, labels: of_pool, mut annotations, taints } = self.metadata.clone();
         annotations.extend(traits.iter().flat_map(|traits| traits.annotations.clone()));
         let size = |all| traits.map_or_else(|| Clone::clone(all), |traits| part(all, traits.size_percent));
-        labels.extend(marks);
+        labels.extend(of_pool);
         labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
         Some(Node {
             metadata: ObjectMeta {
@@ -249,7 +249,7 @@ mod tests {
         let pool = testing::pool(1);
         let mut other = pool.clone();
         other.spec.max_replicas += 1;
-        let hash = |pool: &NodePool| Blueprint::of(&key(), pool, &SOURCE).unwrap().marks.hash;
+        let hash = |pool: &NodePool| Blueprint::of(&key(), pool, &SOURCE).unwrap().metadata.hash;
         assert_eq!(hash(&pool), hash(&other));
         other.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
         assert_ne!(hash(&pool), hash(&other));

@@ -20,8 +20,8 @@ use crate::input::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTi
 use crate::input::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
 use crate::template::Blueprint;
 use crate::{
-    Absence, AttachedVolumes, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods, Sight, Supply,
-    classify,
+    Absence, AttachedVolumes, ClusterReadiness, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods,
+    Supply, classify,
 };
 
 /// A provider whose Nodes the operator creates.
@@ -149,7 +149,7 @@ pub fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observ
         may_be_hidden: false,
         recent: ObservedPods::default(),
         protected: BTreeMap::new(),
-        sight: Sight::default(),
+        cluster_readiness: ClusterReadiness::default(),
         condition_times: ConditionTimes::default(),
         supply: supply(),
         now: at(100),

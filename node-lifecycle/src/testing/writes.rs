@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use shared_crds::names;
-use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::plan::patches;
 use crate::{DrainStep, NodeAction, NodeStep};
@@ -52,7 +51,7 @@ pub fn of_step(step: &NodeStep, now: Timestamp) -> Vec<PassWrite> {
         }
         NodeAction::Replace | NodeAction::ReplaceLost => vec![delete()],
         NodeAction::Repair => {
-            let noted = patches::note_cause(node, DisruptionReason::Repair);
+            let noted = step.cause.and_then(|cause| patches::note_cause(node, cause));
             noted.map(patch).unwrap_or_default().into_iter().chain([delete()]).collect()
         }
         NodeAction::EndMachine => {

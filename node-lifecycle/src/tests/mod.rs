@@ -24,9 +24,9 @@ use shared_crds::{NodePool, names};
 
 use crate::assess::health;
 use crate::assess::membership::Member;
-use crate::assess::outdated::Standard;
+use crate::assess::outdated::OutdatedCriteria;
 use crate::plan::patches;
 use crate::{
-    Blocker, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads, PoolKey, PoolStep,
-    RepairWait, Sight, Supply, classify, plan, ready, testing,
+    Blocker, ClusterReadiness, DrainStep, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads,
+    PoolKey, PoolStep, RepairWait, Supply, classify, plan, ready, testing,
 };

@@ -138,7 +138,7 @@ impl ModelCluster {
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: self.found.clone(),
-            sight: Sight::of(self.members()),
+            cluster_readiness: ClusterReadiness::of(self.members()),
             condition_times: self.condition_times(),
             supply: Supply {
                 source,
@@ -251,7 +251,7 @@ impl ModelCluster {
         members.filter(|member| member.stays() && member.readiness == NodeReadiness::Ready).count()
     }
 
-    /// Nodes and machines, without those that somebody else ends.
+    /// Nodes and machines, without those that another client ends.
     pub(super) fn all(&self) -> usize {
         let now = at(self.second);
         let members = self.members().map(|node| Member::read(&Arc::new(node.clone()), now, ALWAYS));

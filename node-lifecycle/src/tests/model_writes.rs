@@ -1,6 +1,6 @@
 //! How the model of a cluster carries out a plan, write by write.
 
-use shared_crds::v1alpha1::{DisruptionReason, ProvisioningStatus};
+use shared_crds::v1alpha1::ProvisioningStatus;
 
 use super::model_cluster::{DELAY, ModelCluster};
 use super::*;
@@ -27,7 +27,7 @@ impl ModelCluster {
             }
             budget -= usize::from(step.action != NodeAction::Keep);
             if step.action == NodeAction::Repair {
-                let noted = patches::note_cause(&step.member.node, DisruptionReason::Repair);
+                let noted = step.cause.and_then(|cause| patches::note_cause(&step.member.node, cause));
                 if let Some(patch) = &noted {
                     self.patch(step.member.name(), patch);
                 }

@@ -221,7 +221,7 @@ fn a_node_that_asks_to_be_left_alone_stays_or_goes_last_unless_its_pool_or_itsel
         assert_eq!(with_action(&plan, &NodeAction::Cordon), expected, "{policy:?} {replicas}");
         assert_eq!((plan.held.len(), plan.requeue_at.is_some()), (held, held > 0), "{policy:?} {replicas}");
     }
-    // Whose pods cannot be listed is not removed either, and the deletion of a pool asks nobody.
+    // Whose pods cannot be listed is not removed either, and the deletion of a pool asks none.
     let unread = plan_with(&with(ProtectedNodes::Wait, 2), &pods([]));
     assert!(with_action(&unread, &NodeAction::Cordon).is_empty());
     assert!(unread.held.iter().any(|(_, why)| why.contains("cannot be listed")), "{:?}", unread.held);
@@ -341,7 +341,7 @@ fn a_deleted_node_with_foreign_finalizers_only_is_drained_and_then_waits() {
             "an event says when it is gone"
         );
     }
-    // Whoever ends its machine keeps it meanwhile.
+    // The client that ends its machine keeps it meanwhile.
     observed.supply.machines = vec![machine("n-000", MachineState::Deleting)];
     let ending = plan_with(&observed, &pods([("n-000", vec![])]));
     assert_eq!(actions(&ending), [("n-000".to_owned(), NodeAction::Wait)]);
@@ -404,10 +404,13 @@ fn a_node_without_the_finalizer_gets_it_before_it_leaves() {
 fn a_node_that_stays_although_a_rule_would_remove_it_says_why() {
     let mut silent = node(0);
     set_ready(&mut silent, "Unknown");
-    let sick = plan(&observed(pool(2), [silent, node(1)]));
-    let why = sick.nodes[0].waits.as_deref().unwrap();
+    let unhealthy = plan(&observed(pool(2), [silent, node(1)]));
+    let why = unhealthy.nodes[0].waits.as_deref().unwrap();
     assert!(why.starts_with("is unhealthy (Ready is Unknown since"), "{why}");
-    assert_eq!((sick.nodes[0].action.clone(), sick.nodes[1].waits.as_deref()), (NodeAction::Keep, None));
+    assert_eq!(
+        (unhealthy.nodes[0].action.clone(), unhealthy.nodes[1].waits.as_deref()),
+        (NodeAction::Keep, None)
+    );
 
     let mut pool = pool(0);
     pool.spec.drain = Some(DrainSpec { protected_nodes: ProtectedNodes::Wait, ..DrainSpec::default() });

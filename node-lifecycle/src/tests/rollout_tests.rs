@@ -174,8 +174,8 @@ fn a_node_that_never_started_goes_at_once_and_a_broken_one_while_new_ones_work()
     );
     assert_eq!(names, ["n-002"], "the broken one goes first");
     // All are broken, the new one too: something else is wrong.
-    let sick_new = new(broken(10));
-    assert_eq!(step(changed(3, surge(1, 0)), vec![broken(0), broken(1), broken(2), sick_new]), (0, 0));
+    let broken_new = new(broken(10));
+    assert_eq!(step(changed(3, surge(1, 0)), vec![broken(0), broken(1), broken(2), broken_new]), (0, 0));
 }
 
 #[test]
@@ -228,8 +228,8 @@ fn a_new_node_is_available_when_its_devices_are_there() {
         assert_eq!(step(pool.clone(), vec![node(0), with(devices)]), (0, goes), "{what}");
     }
     // The old ones were not promised any: they work. The time since when a node is Ready does not make up for them either.
-    let standard = Standard::of(&pool, at(100));
-    let state = standard.outdated_node(&Member::read(&std::sync::Arc::new(node(0)), at(100), ALWAYS));
+    let criteria = OutdatedCriteria::of(&pool, at(100));
+    let state = criteria.outdated_node(&Member::read(&std::sync::Arc::new(node(0)), at(100), ALWAYS));
     assert_eq!(state.unwrap().state, crate::assess::outdated::OutdatedState::Working);
     pool.spec.rollout = Some(RolloutSpec { min_ready_seconds: Some(1), ..surge(1, 0) });
     assert_eq!(step(pool, vec![node(0), with(&[])]), (0, 0));
@@ -309,9 +309,40 @@ fn nodes_of_others_and_machines_that_the_provider_replaces_are_not_rolled() {
     let mut sized = changed(1, surge(1, 0));
     sized.spec.provider =
         ProviderSpec { cluster_api: Some(ClusterApiProvider::default()), ..ProviderSpec::default() };
-    let standard = Standard::of(&sized, at(100));
+    let criteria = OutdatedCriteria::of(&sized, at(100));
     let member = Member::read(&std::sync::Arc::new(node(0)), at(100), ALWAYS);
-    assert_eq!(standard.outdated(&member), None);
+    assert_eq!(criteria.outdated(&member), None);
+}
+
+#[test]
+fn a_node_that_a_user_wants_replaced_is_as_one_that_is_out_of_date() {
+    let asked = |value: &str| {
+        let mut node = node(0);
+        annotate(&mut node, names::REPLACE_ANNOTATION, value);
+        node
+    };
+    let mut rolls = pool(2);
+    rolls.spec.rollout = Some(surge(1, 0));
+    assert_eq!(step(rolls.clone(), vec![asked("false"), node(1)]), (0, 0));
+    assert_eq!(step(rolls.clone(), vec![asked("true"), node(1)]), (1, 0), "one more is made first");
+    assert_eq!(facts(&observed(rolls.clone(), [asked("true"), node(1)])).up_to_date, 1);
+    let goes = plan(&observed(rolls.clone(), [asked("true"), node(1), node(2)]));
+    assert_eq!(with_action(&goes, &NodeAction::Cordon), ["n-000"]);
+    assert_eq!(goes.nodes[0].cause, Some(DisruptionReason::Rollout));
+
+    let mut protected = asked("true");
+    annotate(&mut protected, shared_crds::protection::DO_NOT_DISRUPT, "true");
+    let kept = plan(&observed(rolls.clone(), [protected, node(1), node(2)]));
+    assert_eq!((cordoned(&kept), kept.held.len()), (0, 1));
+    let none = serde_json::json!({ "budgets": [{ "nodes": 0, "reasons": ["Rollout"] }] });
+    rolls.spec.disruption = Some(serde_json::from_value(none).unwrap());
+    let held = facts(&observed(rolls.clone(), [asked("true"), node(1)]));
+    assert!(held.rollout.unwrap().waits.unwrap().why.starts_with("spec.disruption.budgets[0]"));
+    // Nothing is known of the machine of a node that was not made for the pool.
+    rolls.spec.disruption = None;
+    let mut foreign = asked("true");
+    foreign.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_HASH_ANNOTATION);
+    assert_eq!(step(rolls, vec![foreign, node(1)]), (0, 0));
 }
 
 #[test]
@@ -502,13 +533,23 @@ fn a_failure_that_is_over_holds_up_nothing() {
 
 #[test]
 fn nodes_whose_hash_says_nothing_about_the_present_template_are_not_replaced() {
-    for hash in ["0123456789abcdef", "v3-0123456789abcdef"] {
+    for hash in ["0123456789abcdef", "v4-0123456789abcdef"] {
         let mut other = node(0);
         annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, hash);
         let plan = testing_plan(changed(1, surge(1, 0)), [other]);
         assert!(plan.request.is_empty(), "{hash}");
-        assert!(matches!(plan.nodes[0].action, NodeAction::Update(_)), "it gets the present one");
+        assert_eq!(plan.nodes[0].action, NodeAction::Keep, "{hash}: the version that wrote it may come back");
     }
+}
+
+#[test]
+fn a_new_taint_that_ends_pods_reaches_no_live_node() {
+    let mut pool = pool(1);
+    pool.spec.rollout = Some(surge(1, 0));
+    let taint = NodeTaint { key: "e".into(), value: None, effect: TaintEffect::NoExecute };
+    pool.spec.template.spec.taints = vec![taint];
+    let plan = testing_plan(pool, [node(0)]);
+    assert_eq!((plan.request.len(), actions(&plan)), (1, vec![]));
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn a_mark_is_taken_off_a_machine_that_neither_goes_now_nor_has_a_node_that_does(
 }
 
 #[test]
-fn a_node_whose_machine_goes_by_the_will_of_somebody_else_is_drained_at_once() {
+fn a_node_whose_machine_another_client_deletes_is_drained_at_once() {
     let mut observed = sized(2, vec![node(0), node(1)], &["n-000", "n-001"]);
     assert_eq!(actions(&plan(&observed)), []);
     observed.supply.machines[1].state = MachineState::Deleting;

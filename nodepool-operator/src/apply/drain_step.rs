@@ -42,7 +42,7 @@ pub(super) async fn carry_out(
             break;
         }
         // A server that does not answer is not asked again in this pass.
-        if let Err(error) = remove_pod(ctx, (method, name, pod), &mut applied).await {
+        if let Err(error) = remove_pod(ctx, method, name, pod, &mut applied).await {
             failed = Some(error);
             break;
         }
@@ -93,7 +93,9 @@ fn in_order_of_attempts<'a>(
 /// Evicts or deletes a pod of `node`, unless that was attempted a moment ago.
 async fn remove_pod(
     ctx: &Context,
-    (method, node, pod): (PodRemoval, &str, &Pod),
+    method: PodRemoval,
+    node: &str,
+    pod: &Pod,
     applied: &mut Applied,
 ) -> Result<(), Error> {
     // Its budget is asked at least once, also where that could not be done before there was no more time for it.

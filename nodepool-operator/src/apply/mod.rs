@@ -301,7 +301,7 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use kube::Client;
     use kube::client::Body;
-    use machine_providers::provisioner::ListFindings;
+    use machine_providers::provisioner::{ListFindings, Lists};
     use node_lifecycle::outcome::RejectedWrite;
     use node_lifecycle::testing::{draining, key, node, observed, plan, pool, prefix, step};
     use serde_json::json;
@@ -405,8 +405,11 @@ mod tests {
         let mut pool = pool(1);
         let karpenter = Some(KarpenterProvider::default());
         pool.spec.provider = ProviderSpec { karpenter, ..ProviderSpec::default() };
-        let (supply, _) =
-            test.ctx.provisioner.supply(&key(), Some(&pool), None, |_| false, Timestamp::UNIX_EPOCH).await;
+        let (supply, _) = test
+            .ctx
+            .provisioner
+            .supply(&key(), Some(&pool), None, |_| false, Lists::Now, Timestamp::UNIX_EPOCH)
+            .await;
         let mut seen = Seen { observed: observed(pool, []), findings: ListFindings::default() };
         seen.observed.supply = supply;
         let mut plan = plan(&seen.observed);

@@ -44,8 +44,14 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             ctx.drains.drop_list(&name());
             if patch(ctx, node, patches::cordon(node, now, step.cause), &mut applied).await? {
                 applied.cordoned.push(name());
-                if matches!(step.cause, Some(DisruptionReason::Rollout | DisruptionReason::Expiry)) {
-                    applied.outdated.push(name());
+                let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &node.metadata);
+                match step.cause {
+                    Some(DisruptionReason::Rollout) if is_asked => applied.asked.push(name()),
+                    Some(DisruptionReason::Rollout | DisruptionReason::Expiry) => {
+                        applied.outdated.push(name())
+                    }
+                    Some(DisruptionReason::Repair) => applied.unhealthy.push(name()),
+                    Some(DisruptionReason::ScaleDown) | None => {}
                 }
             }
         }

@@ -147,6 +147,31 @@ async fn a_drain_starts_when_the_node_is_cordoned_not_when_that_was_decided() {
     assert!(requests[0].contains("1970-01-01T00:00:41Z"), "{requests:?}");
 }
 
+#[tokio::test]
+async fn a_node_that_is_cordoned_is_recorded_with_its_cause() {
+    use DisruptionReason::{Expiry, Repair, Rollout, ScaleDown};
+    let asked = || {
+        let mut node = node(0);
+        annotate(&mut node, names::REPLACE_ANNOTATION, "true");
+        node
+    };
+    for (node, cause, expected) in [
+        (node(0), ScaleDown, [0, 0, 0]),
+        (node(0), Rollout, [1, 0, 0]),
+        (node(0), Expiry, [1, 0, 0]),
+        (asked(), Rollout, [0, 1, 0]),
+        (asked(), ScaleDown, [0, 0, 0]),
+        (asked(), Repair, [0, 0, 1]),
+    ] {
+        let test = TestContext::new(|_, _| patched());
+        let step = NodeStep { cause: Some(cause), ..step(node, NodeAction::Cordon) };
+        let applied = carry_out(&test.ctx, &step, ENDLESS).await.unwrap();
+        let Applied { cordoned, outdated, asked, unhealthy, .. } = applied;
+        assert_eq!(cordoned, ["n-000"]);
+        assert_eq!([outdated.len(), asked.len(), unhealthy.len()], expected, "{cause:?}");
+    }
+}
+
 /// A node that is being deleted and whose kubelet is silent.
 fn silent() -> Node {
     let mut node = deleted(draining(0, 5));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
-use machine_providers::provisioner::Provisioner;
+use machine_providers::provisioner::{Lists, Provisioner};
 use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
 use node_lifecycle::supply::{KnownAs, NodeSource};
 use node_lifecycle::testing::{at, cluster, key, observed, plan, pool, prefix};
@@ -115,7 +115,7 @@ fn asked_for_twenty(replicas: i32) -> NodePool {
 async fn pass(test: &TestContext, replicas: i32, second: i64) -> PassResult {
     let pool = asked_for_twenty(replicas);
     let (supply, findings) =
-        test.ctx.provisioner.supply(&key(), Some(&pool), None, |_| false, at(second)).await;
+        test.ctx.provisioner.supply(&key(), Some(&pool), None, |_| false, Lists::Now, at(second)).await;
     let mut seen = Seen { observed: observed(pool, []), findings };
     (seen.observed.supply, seen.observed.now) = (supply, at(second));
     let plan = plan(&seen.observed);
@@ -185,7 +185,7 @@ async fn withdrawals_stop_as_soon_as_the_count_is_raised() {
     lowered.metadata.generation = Some(1);
     let (test, mut set) = context(&rack).with_changing_pool(lowered.clone());
     let (supply, findings) =
-        test.ctx.provisioner.supply(&key(), Some(&lowered), None, |_| false, at(0)).await;
+        test.ctx.provisioner.supply(&key(), Some(&lowered), None, |_| false, Lists::Now, at(0)).await;
     let mut seen = Seen { observed: observed(lowered, []), findings };
     seen.observed.supply = supply;
     let plan = plan(&seen.observed);

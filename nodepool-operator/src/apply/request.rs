@@ -132,7 +132,7 @@ async fn by_name(
             }
         }
     }
-    record(ctx, observed, pool, (requested, plan.request.len()), &failed, result);
+    record(ctx, observed, pool, requested, plan.request.len(), &failed, result);
 }
 
 /// The names of the plan, and as many more as may be passed over.
@@ -147,12 +147,13 @@ fn names(plan: &Plan, observed: &Observed) -> Vec<String> {
 }
 
 /// Records what failed: that single slots did while others were taken is only said. If it concerns the provider as a whole, or
-/// no name was taken, the pool backs off.
+/// no name was taken, the pool backs off. Of the `wanted` machines, so many were `requested`.
 fn record(
     ctx: &Context,
     observed: &Observed,
     pool: &NodePool,
-    (requested, wanted): (usize, usize),
+    requested: usize,
+    wanted: usize,
     failed: &[(String, ProviderError)],
     result: &mut PassResult,
 ) {

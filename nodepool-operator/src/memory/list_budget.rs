@@ -32,6 +32,15 @@ pub(crate) struct ListBudget {
     left: Mutex<Left>,
 }
 
+/// How many of the drains that have a place are those of a pool.
+#[derive(Clone, Copy)]
+pub(crate) struct DrainShare {
+    /// Number of drains of the pool.
+    pub of_pool: usize,
+    /// Number of drains of all pools.
+    pub of_all: usize,
+}
+
 struct Left {
     at: Duration,
     drains: Milli,
@@ -45,12 +54,12 @@ impl ListBudget {
         Self { clock, left: Mutex::new(left) }
     }
 
-    /// How many of `wanted` lists of drains may be made now by a pool that has `share.0` of the `share.1` drains. No pool takes
-    /// more than its share of what is left, so that one with many drains leaves some to the next one.
-    pub(crate) fn of_drains(&self, wanted: usize, share: (usize, usize)) -> usize {
+    /// How many of `wanted` lists of drains may be made now by a pool with that `share` of the drains. No pool takes more
+    /// than its share of what is left, so that one with many drains leaves some to the next one.
+    pub(crate) fn of_drains(&self, wanted: usize, share: DrainShare) -> usize {
         self.take(|left| {
             let available = count(left.drains);
-            let most = (available * share.0).div_ceil(share.1.max(1)).min(available);
+            let most = (available * share.of_pool).div_ceil(share.of_all.max(1)).min(available);
             let granted = wanted.min(most);
             left.drains -= milli(granted);
             granted
@@ -102,13 +111,17 @@ mod tests {
 
     use super::*;
 
+    fn share(of_pool: usize, of_all: usize) -> DrainShare {
+        DrainShare { of_pool, of_all }
+    }
+
     #[test]
     fn both_halves_together_stay_below_ten_lists_a_second_and_neither_starves() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let budget = ListBudget::new(clock);
         let (mut drains, mut others) = (0, 0);
         for _ in 0..240 {
-            drains += budget.of_drains(500, (1, 1));
+            drains += budget.of_drains(500, share(1, 1));
             others += budget.of_others(500);
             time.advance(Duration::from_millis(500));
         }
@@ -119,9 +132,9 @@ mod tests {
     fn what_one_half_leaves_goes_to_the_other() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let budget = ListBudget::new(clock);
-        assert_eq!((budget.of_drains(500, (1, 1)), budget.of_drains(1, (1, 1))), (18, 0));
+        assert_eq!((budget.of_drains(500, share(1, 1)), budget.of_drains(1, share(1, 1))), (18, 0));
         time.advance(Duration::from_secs(1));
-        assert_eq!(budget.of_drains(500, (1, 1)), 9);
+        assert_eq!(budget.of_drains(500, share(1, 1)), 9);
         assert_eq!(budget.of_others(500), 50);
         time.advance(Duration::from_secs(5));
         assert_eq!(budget.of_others(500), 15 + 12);
@@ -130,9 +143,9 @@ mod tests {
     #[test]
     fn a_pool_leaves_the_share_of_the_others() {
         let budget = ListBudget::new(Clock::fake(Timestamp::UNIX_EPOCH).0);
-        assert_eq!(budget.of_drains(500, (49, 50)), 18);
+        assert_eq!(budget.of_drains(500, share(49, 50)), 18);
         let budget = ListBudget::new(Clock::fake(Timestamp::UNIX_EPOCH).0);
-        assert_eq!((budget.of_drains(500, (3, 4)), budget.of_drains(1, (1, 4))), (14, 1));
-        assert_eq!(budget.of_drains(0, (0, 0)), 0);
+        assert_eq!((budget.of_drains(500, share(3, 4)), budget.of_drains(1, share(1, 4))), (14, 1));
+        assert_eq!(budget.of_drains(0, share(0, 0)), 0);
     }
 }

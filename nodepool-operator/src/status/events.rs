@@ -15,11 +15,11 @@ api_names! {
         ScaledUp,
         /// Nodes were cordoned for removal: there are more than asked for.
         ScalingDown,
-        /// Nodes were cordoned for removal because they are out of date.
+        /// Nodes were cordoned for removal because they are out of date, or have the annotation `tandem.dev/replace`.
         RollingOut,
         /// Nodes were drained and removed.
         NodeRemoved,
-        /// Nodes that were to go are kept and uncordoned: they are needed again.
+        /// Nodes that were to go are kept and uncordoned: they are needed again, or healthy again.
         DrainCancelled,
         /// Drains took longer than `spec.drain.timeoutSeconds` and were cancelled.
         DrainGivenBack,
@@ -29,7 +29,7 @@ api_names! {
         ProvisioningFailed,
         /// Machines went without the operator, so their nodes are replaced.
         MachineLost,
-        /// Nodes were unhealthy for as long as `spec.repair` allows, and are replaced.
+        /// Nodes were unhealthy for as long as `spec.repair` allows, and are replaced, or drained while their kubelets answer.
         NodeRepaired,
         /// Nodes did not register or become Ready in `provisioningTimeoutSeconds`, and are replaced.
         ProvisioningTimedOut,
@@ -68,15 +68,18 @@ pub(crate) fn events(
     };
     add(EventReason::ScaledUp, "created", &applied.created);
     add(EventReason::ScaledUp, "registered", &applied.joined);
-    let surplus: Vec<String> =
-        applied.cordoned.iter().filter(|node| !applied.outdated.contains(node)).cloned().collect();
+    let replaced = [&applied.outdated, &applied.asked, &applied.unhealthy];
+    let is_replaced = |node: &&String| replaced.iter().any(|all| all.contains(node));
+    let surplus: Vec<String> = applied.cordoned.iter().filter(|node| !is_replaced(node)).cloned().collect();
     add(EventReason::ScalingDown, "draining", &surplus);
     add(EventReason::RollingOut, "out of date, so draining", &applied.outdated);
+    add(EventReason::RollingOut, "to be replaced by annotation, so draining", &applied.asked);
     add(EventReason::DrainCancelled, "cancelled the drain of", &applied.uncordoned);
     add(EventReason::DrainGivenBack, "the drain took too long, so given back:", &applied.given_back);
     add(EventReason::NodeRemoved, "removed", &applied.removed);
     add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
     add(EventReason::ProvisioningTimedOut, "not registered in time, so deleted:", &applied.timed_out);
+    add(EventReason::NodeRepaired, "unhealthy, so draining", &applied.unhealthy);
     add(EventReason::NodeRepaired, "unhealthy, so replaced:", &applied.repaired);
     add(EventReason::MachineLost, "the machine is gone, so replaced:", &applied.lost);
     if let Some(failure) = failure {

@@ -420,6 +420,28 @@ fn events_name_what_changed_and_a_known_block_is_not_published_again() {
 }
 
 #[test]
+fn an_event_says_why_nodes_are_drained() {
+    let applied = Applied {
+        cordoned: vec!["n-0".into(), "n-1".into(), "n-2".into(), "n-3".into()],
+        outdated: vec!["n-1".into()],
+        asked: vec!["n-2".into()],
+        unhealthy: vec!["n-3".into()],
+        ..Applied::default()
+    };
+    let published = events(&pool(1), &applied, None, None);
+    let said: Vec<_> = published.iter().map(|event| (event.reason, event.note.as_str())).collect();
+    assert_eq!(
+        said,
+        [
+            (EventReason::ScalingDown, "draining 1 node: n-0"),
+            (EventReason::RollingOut, "out of date, so draining 1 node: n-1"),
+            (EventReason::RollingOut, "to be replaced by annotation, so draining 1 node: n-2"),
+            (EventReason::NodeRepaired, "unhealthy, so draining 1 node: n-3"),
+        ]
+    );
+}
+
+#[test]
 fn a_machine_that_cannot_be_deleted_shows_in_the_provisioning_condition_and_stalls_nothing() {
     let pool = pool(0);
     let message =

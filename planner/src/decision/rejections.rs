@@ -33,7 +33,7 @@ impl RejectionInput<'_> {
         }
         match self.snapshot.why_not(class, NodeOrTemplate::Template(index)) {
             Some(PlacementError::Rejected(rejection)) => rejection,
-            Some(PlacementError::Short(resource)) => self.shortage((index, pool), class, resource),
+            Some(PlacementError::Short(resource)) => self.shortage(index, pool, class, resource),
             Some(PlacementError::Closed) => Rejection::PoolPaused,
             None => self.barred(index, pool, class).unwrap_or_else(|| match pool.ceiling {
                 Some(ceiling) if ceiling < pool.bounds.max => held(pool, ceiling),
@@ -51,7 +51,7 @@ impl RejectionInput<'_> {
         barred.delayed.then_some(Rejection::ScaleUpDelayed)
     }
 
-    fn shortage(&self, (index, pool): (usize, &Pool), class: PodClassId, resource: Resource) -> Rejection {
+    fn shortage(&self, index: usize, pool: &Pool, class: PodClassId, resource: Resource) -> Rejection {
         let offered = self.snapshot.free_on_new(index).map_or(0, |free| free.get(resource));
         let name = self.names.name(resource);
         let is_discovered = pool.template.as_ref().is_ok_and(|template| {

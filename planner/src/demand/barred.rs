@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::QualifiedName;
 use shared_crds::protection::POD_SCALE_UP_DELAY;
 
-use super::Demand;
+use super::model::Demand;
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::Pool;

@@ -10,7 +10,7 @@ use shared_crds::names::{MEMBER_LABEL, MEMBER_NAMESPACE_LABEL};
 use shared_crds::v1alpha1::Headroom;
 use shared_crds::{NodePoolAutoscaler, QualifiedName};
 
-use super::Demand;
+use super::model::Demand;
 use crate::input::observed::key;
 use crate::input::selection::AutoscalerAssignment;
 use crate::numbers::count;

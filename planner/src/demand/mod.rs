@@ -12,6 +12,7 @@ mod counts;
 pub(crate) mod daemons;
 pub(crate) mod headroom;
 mod interner;
+mod model;
 pub(crate) mod node_agents;
 pub(crate) mod nominations;
 mod numbered;
@@ -39,9 +40,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
 
 pub(crate) use interner::PodInterner;
+pub(crate) use model::{Demand, PendingGroup};
 
 use self::barred::DelayedPods;
 use self::daemons::Daemons;
@@ -50,61 +51,12 @@ use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
 use self::scheduling_input::{PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
-use crate::index::Indexed;
 use crate::input::observed::{Observed, PassInput};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::{self, Pool};
-use crate::reasons::Rejection;
-use crate::requirements::pod_class::{
-    ConstraintSets, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
-};
+use crate::requirements::pod_class::{PodClassId, PodClasses};
 use crate::resources::{Amounts, Resource, ResourceNames};
-
-/// Pending pods that are equal to the planner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PendingGroup {
-    /// Index into [`Demand::classes`].
-    pub class: PodClassId,
-    /// Their priority.
-    pub priority: i32,
-    /// The pods, as indexes into the pass's pods, by namespace and name.
-    pub pods: Vec<usize>,
-}
-
-/// All pods that matter for a pass.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Demand {
-    /// The different constraints on nodes.
-    pub constraint_sets: ConstraintSets,
-    /// The different pod classes.
-    pub classes: PodClasses,
-    /// The topology counts that the constraints need.
-    pub topology_counts: TopologyCounts,
-    /// What the pending pods compete for.
-    pub supplies: Indexed<SupplyId, Supply>,
-    /// The pending pods, in the order in which they are placed: by priority, then the larger share of a node first,
-    /// which packs better; then by name, so that the order is deterministic.
-    pub groups: Vec<PendingGroup>,
-    /// For each pod of the pass that occupies a node, its class and the index of the node.
-    pub placed: Vec<Option<(PodClassId, usize)>>,
-    /// The headroom: how many virtual pods of which class are placed after all pending pods.
-    pub headroom: Vec<(PodClassId, usize)>,
-    /// What the `DaemonSet`s run on new nodes.
-    pub daemon_sets: Daemons,
-    /// The topology counts that a pod of each `DaemonSet` raises, by its namespace and name.
-    pub daemons: BTreeMap<(String, String), Vec<TopologyCountId>>,
-    /// Pending pods whose requests or selectors cannot be read, with the problem.
-    pub unreadable: Vec<(usize, String)>,
-    /// Pending pods that no node can help, because of one of their `PersistentVolumeClaim`s.
-    pub waiting: Vec<(usize, Rejection)>,
-    /// Bound pods whose requests cannot be read; they count as requesting nothing. By index.
-    pub unmeasured: Vec<usize>,
-    /// When the first of the pending pods that pools do not grow for yet is old enough; `None` without any.
-    pub delayed_until: Option<Timestamp>,
-    /// Problems of pods, headroom and `DaemonSet`s, as messages for users.
-    pub warnings: Vec<String>,
-}
 
 impl Demand {
     /// Everything that `pools` have to be large enough for: the pods, in the order in which they are placed, the
@@ -122,12 +74,6 @@ impl Demand {
         headroom::add(&mut demand, pools, names);
         demand.daemon_sets = Daemons::of(input.observed, input.pods, names, &mut demand.warnings);
         demand
-    }
-
-    /// How many pods of which class wait for a place, in the order in which they are placed: pending pods, then headroom.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = (PodClassId, usize)> {
-        let pods = self.groups.iter().map(|group| (group.class, group.pods.len()));
-        pods.chain(self.headroom.iter().copied())
     }
 
     /// Reads `all_pods`, which are sorted by namespace and name; `all_nodes` are those of the pass. `reference` is the

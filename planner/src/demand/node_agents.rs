@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::DiscoveredPod;
 
-use super::Demand;
+use super::model::Demand;
 use crate::input::last_template::LastTemplate;
 use crate::input::observed::{PassInput, key};
 use crate::input::pod_info::PodInfo;

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::PendingGroup;
+use super::model::PendingGroup;
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{HostPort, PodClass, PodClasses, TopologyCountId, TopologyCounts};
 use crate::resources::Amounts;

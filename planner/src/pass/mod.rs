@@ -108,7 +108,7 @@ impl Planner {
         let rules = CountingRules::of_nodes(&pools, nodes.len());
         let workload_pods = workload_pods::workload_pods(&rules, &pods, &demand.placed, observed.now);
         let Placed { pools, excess_nodes, mut snapshot, scale_up, warnings: of_nodes } =
-            place(input, &pools, (&demand, &agents), &workload_pods, names);
+            place(input, &pools, &demand, &agents, &workload_pods, names);
         warnings.extend(of_nodes);
         let cluster = PlacedCluster {
             input,
@@ -151,7 +151,8 @@ struct Placed {
 fn place(
     input: PassInput<'_>,
     pools: &[Pool],
-    (demand, agents): (&Demand, &NodeAgents<'_>),
+    demand: &Demand,
+    agents: &NodeAgents<'_>,
     workload_pods: &[WorkloadPods],
     names: &mut ResourceNames,
 ) -> Placed {

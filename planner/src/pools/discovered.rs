@@ -61,15 +61,18 @@ impl Teachers {
     pub(crate) fn of(
         pool: &NodePool,
         promise: &Promise,
-        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        staying: &[usize],
+        all_nodes: &[Arc<Node>],
         now: Timestamp,
     ) -> Self {
         let mut teachers = Self::default();
-        let Some(template_hash) = promise.template_hash.as_deref() else { return teachers };
+        if promise.template_hash.is_none() {
+            return teachers;
+        }
         steps::count(staying.len());
         for &index in staying {
             let node = &all_nodes[index];
-            if nodes::template_hash(node) != Some(template_hash) {
+            if !nodes::template_hash(node).is_some_and(|hash| promise.is_of(hash)) {
                 continue;
             }
             let is_starting = nodes::starting_until(node, pool).is_some_and(|until| until > now);

@@ -101,11 +101,37 @@ fn only_nodes_of_the_template_show_anything_and_those_that_are_starting_are_apar
     ];
     let promise = Promise {
         template_hash: pool.spec.template_hash(),
+        earlier_hash: pool.spec.earlier_template_hash(),
         resources: vec!["example.com/gpu".to_owned()],
         labels: Vec::new(),
     };
-    let teachers = Teachers::of(&pool, &promise, (&[0, 1, 2, 3, 4, 5, 6, 7], &nodes), NOW.parse().unwrap());
+    let teachers = Teachers::of(&pool, &promise, &[0, 1, 2, 3, 4, 5, 6, 7], &nodes, NOW.parse().unwrap());
     assert_eq!(teachers, Teachers { settled: vec![0, 1, 5], young: vec![2], starting: vec![3, 4] });
+}
+
+#[test]
+fn nodes_of_an_operator_that_hashed_less_of_the_template_show_what_a_new_one_has() {
+    let mut pool = pool(&json!({ "cpu": "8" }));
+    let metadata = pool.spec.template.metadata.get_or_insert_default();
+    metadata.labels.insert("topology.kubernetes.io/zone".to_owned(), "a".to_owned());
+    let promise = Promise {
+        template_hash: pool.spec.template_hash(),
+        earlier_hash: pool.spec.earlier_template_hash(),
+        resources: Vec::new(),
+        labels: Vec::new(),
+    };
+    let of = |hash: Option<String>| -> Arc<Node> {
+        let object = json!({
+            "metadata": { "name": "n", "creationTimestamp": "2026-01-01T11:00:00Z",
+                "annotations": { TEMPLATE_HASH_ANNOTATION: hash } },
+            "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+        });
+        Arc::new(serde_json::from_value(object).unwrap())
+    };
+    let nodes = [pool.spec.earlier_template_hash(), pool.spec.template_hash(), Some("v2-other".to_owned())];
+    let nodes = nodes.map(of);
+    let teachers = Teachers::of(&pool, &promise, (&[0, 1, 2], &nodes), NOW.parse().unwrap());
+    assert_eq!(teachers, Teachers { settled: vec![0, 1], ..Teachers::default() });
 }
 
 #[test]

@@ -218,7 +218,7 @@ pub(crate) fn pools(
             let (leaving, staying) = split(&object, of_pool, all_nodes);
             let assignment = assignment(&object, &autoscalers, options.recommendations);
             let (bounds, limits) =
-                limits((observed, options), &all_scheduled, &object, &assignment, staying.len());
+                limits(observed, options, &all_scheduled, &object, &assignment, staying.len());
             let mut pool = Pool {
                 assignment,
                 health: health(
@@ -239,7 +239,7 @@ pub(crate) fn pools(
                 refused: object.metadata.uid.as_ref().and_then(|uid| observed.closed_pools.get(uid)).cloned(),
                 bounds,
                 limits,
-                template: Template::of(&object, (&staying, all_nodes), observed, names),
+                template: Template::of(&object, &staying, all_nodes, observed, names),
                 staying,
                 leaving,
                 starting: BTreeMap::new(),
@@ -257,7 +257,8 @@ pub(crate) fn pools(
 
 /// The bounds of a pool that has `nodes` nodes, and its other limits.
 fn limits(
-    (observed, options): (&Observed, PlanOptions),
+    observed: &Observed,
+    options: PlanOptions,
     all_scheduled: &BTreeMap<(&str, &str), ScheduledBounds>,
     pool: &NodePool,
     assignment: &AutoscalerAssignment,
@@ -279,7 +280,7 @@ fn limits(
     }
     let current = reclaimed.or(pool.spec.replicas).map_or(bounds.base, count);
     let behavior = autoscaler.spec.behavior.clone().unwrap_or_default();
-    let limits = BehaviorLimits::of(status, &behavior, &bounds, (replicas_writer, scheduled), current, now);
+    let limits = BehaviorLimits::of(status, &behavior, &bounds, replicas_writer, scheduled, current, now);
     (bounds, limits)
 }
 

@@ -51,13 +51,14 @@ impl Template {
     /// A message, if the `NodePool` operator creates no node of such a pool.
     pub(crate) fn of(
         pool: &NodePool,
-        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        staying: &[usize],
+        all_nodes: &[Arc<Node>],
         observed: &Observed,
         names: &mut ResourceNames,
     ) -> Result<Self, String> {
         let valid = validity::check(pool).and_then(|()| validity::check_capacity(pool));
         valid.map_err(|problem| problem.to_string())?;
-        Self::read(pool, (staying, all_nodes), observed, names).map_err(|problem| problem.to_string())
+        Self::read(pool, staying, all_nodes, observed, names).map_err(|problem| problem.to_string())
     }
 
     /// Has each new node run `agents`. They are remembered unless they are a memory themselves.
@@ -75,7 +76,8 @@ impl Template {
 
     fn read(
         pool: &NodePool,
-        (staying, all_nodes): (&[usize], &[Arc<Node>]),
+        staying: &[usize],
+        all_nodes: &[Arc<Node>],
         observed: &Observed,
         names: &mut ResourceNames,
     ) -> Result<Self, InvalidAmount> {
@@ -86,20 +88,23 @@ impl Template {
         let promised = less(&capacity, &exact(reserved)?);
         let mut profile = NodeProfile::of_template(pool);
         let declared_labels = profile.labels.clone();
-        let template_hash = pool.spec.template_hash();
+        let declared = pool.spec.template.metadata.iter().flat_map(|metadata| metadata.labels.keys());
+        let mut promise = Promise {
+            template_hash: pool.spec.template_hash(),
+            earlier_hash: pool.spec.earlier_template_hash(),
+            resources: Vec::new(),
+            labels: declared.cloned().collect(),
+        };
         let remembered = observed
             .remembered(pool)
             .and_then(|status| status.discovered.as_ref())
-            .filter(|known| Some(&known.template_hash) == template_hash.as_ref());
-        let declared = pool.spec.template.metadata.iter().flat_map(|metadata| metadata.labels.keys());
-        let mut promise =
-            Promise { template_hash, resources: Vec::new(), labels: declared.cloned().collect() };
+            .filter(|known| promise.is_of(&known.template_hash));
         let mut allocatable = promised.clone();
         if let Some(known) = remembered {
             discovered::apply(&mut allocatable, known);
         }
         promise.resources = devices(&allocatable);
-        let teachers = Teachers::of(pool, &promise, (staying, all_nodes), observed.now);
+        let teachers = Teachers::of(pool, &promise, staying, all_nodes, observed.now);
         let lesson = Lesson { pool, promised: &promised, profile: &profile, remembered, now: observed.now };
         let discovered = promise.template_hash.as_ref().and_then(|hash| {
             lesson.learn(hash, &teachers.of_settled(all_nodes), &teachers.of_young(all_nodes))

@@ -1,104 +1,20 @@
 //! Checks each node on its own: whether anything other than the places of its pods prevents its removal.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 
+use super::input::{ScaleDownInput, moving, pod_name};
+use super::model::{Candidate, RemovalVerdict, ScaleDown};
+use super::timing;
 use super::utilization::Utilization;
-use super::{RemovalVerdict, ScaleDown, ScaleDownInput, moving, pod_name, timing};
-use crate::demand::Demand;
-use crate::input::last_template::LastTemplate;
-use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
-use crate::pools::{self, Pool};
+use crate::pools::Pool;
 use crate::reasons::NodeReason;
-use crate::resources::{Amounts, ResourceNames};
+use crate::resources::Amounts;
 use crate::scale_down::budgets::{BudgetId, EvictionCost};
-use crate::scale_down::counting::{Counted, CountedTemplate, CountingRules};
 use crate::scale_down::drainability::{self, Blocker, BlockingPodReason};
 use crate::steps;
-
-/// A node whose removal nothing prevents so far.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidate {
-    /// Index of its pool.
-    pub pool: usize,
-    /// Index of the node.
-    pub node: usize,
-    /// Whether it has to be drained first.
-    pub drains: bool,
-    /// Its utilization.
-    pub utilization: Utilization,
-    /// Since when it is unneeded, provided that its pods have places.
-    pub since: Timestamp,
-    /// The pods that need places, sorted.
-    pub pods: Vec<usize>,
-    /// How many disruptions of which budget its removal needs.
-    pub disruptions: Vec<(BudgetId, usize)>,
-}
-
-/// The requests of the pods on a node, relative to its allocatable resources.
-#[derive(Clone, Debug)]
-pub(crate) struct Usage {
-    /// The utilization, or what cannot be read of the node.
-    pub utilization: Result<Utilization, String>,
-    /// Pods whose requests cannot be read.
-    pub unreadable: Vec<usize>,
-}
-
-/// What the pods of a node ask for.
-#[derive(Clone, Default)]
-struct Asked {
-    /// Those that count.
-    used: Amounts,
-    /// Those whose part of the node is left out.
-    reserved: Amounts,
-    /// Pods whose requests cannot be read.
-    unreadable: Vec<usize>,
-}
-
-/// The usage of every node, of the pods that count by its `rules`. Where daemons are left out, they are missing from what
-/// is requested and from what the node has, as in Cluster Autoscaler.
-pub(crate) fn usage(
-    (all_nodes, rules): (&[Arc<Node>], &[CountingRules]),
-    all_pods: &[Arc<PodInfo>],
-    demand: &Demand,
-    now: Timestamp,
-    names: &mut ResourceNames,
-) -> Vec<Usage> {
-    steps::count(all_nodes.len() + all_pods.len());
-    let mut asked = vec![Asked::default(); all_nodes.len()];
-    let mut last = LastTemplate::default();
-    for (pod, placed) in all_pods.iter().zip(&demand.placed) {
-        let Some((class, node)) = *placed else { continue };
-        let request = &demand.classes[class].request;
-        match rules[node].counted(pod, last.of(pod, CountedTemplate::of), now) {
-            Counted::Used => asked[node].used.give(request, 1),
-            Counted::Reserved => asked[node].reserved.give(request, 1),
-            Counted::Not => {}
-        }
-    }
-    for &pod in &demand.unmeasured {
-        if let Some((_, node)) = demand.placed[pod] {
-            asked[node].unreadable.push(pod);
-        }
-    }
-    let mut usage = |(node, asked): (&Arc<Node>, Asked)| {
-        let Asked { used, reserved, unreadable } = asked;
-        let utilization = pools::allocatable(node, names).map(|mut allocatable| {
-            let gpus = names.gpus_of(&allocatable);
-            allocatable.take(&reserved, 1);
-            Utilization::of(&used, &allocatable, &gpus)
-        });
-        Usage {
-            utilization: utilization.map_err(|problem| format!("{problem} in status.allocatable")),
-            unreadable,
-        }
-    };
-    all_nodes.iter().zip(asked).map(&mut usage).collect()
-}
 
 /// The candidates, in the order in which they are removed. Records the verdicts on all other nodes that stay.
 pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], scale_down: &mut ScaleDown) -> Vec<Candidate> {

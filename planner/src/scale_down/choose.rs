@@ -7,8 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason};
 
-use super::candidates::Candidate;
-use super::{RemainingNodes, RemovalVerdict, ScaleDown, ScaleDownInput, pod_name, timing};
+use super::input::{ScaleDownInput, pod_name};
+use super::model::{Candidate, RemovalVerdict, ScaleDown};
+use super::remaining_nodes::RemainingNodes;
+use super::timing;
 use crate::index::Indexed;
 use crate::numbers::count;
 use crate::pools::Pool;

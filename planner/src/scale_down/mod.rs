@@ -13,11 +13,14 @@ pub(crate) mod workload_pods;
 pub(crate) mod candidates;
 mod choose;
 pub(crate) mod counting;
+mod input;
+mod model;
 mod remaining_nodes;
 pub(crate) mod removal_simulation;
 pub(crate) mod reserve;
 mod ripe;
 mod timing;
+mod usage;
 pub(crate) mod utilization;
 
 #[cfg(test)]
@@ -33,19 +36,17 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::QualifiedName;
-use shared_crds::v1alpha1::UnneededNode;
 
+pub(crate) use model::{RemovalVerdict, ScaleDown};
 pub(crate) use remaining_nodes::RemainingNodes;
 
-use candidates::Candidate;
-use removal_simulation::RemovalSimulation;
-use reserve::{Reserve, ReserveInput};
-
+use self::input::{ScaleDownInput, moving, pod_name};
+use self::model::{Candidate, MovingPods};
+use self::removal_simulation::RemovalSimulation;
+use self::reserve::ReserveInput;
 use crate::demand::Demand;
+use crate::input::nodes;
 use crate::input::observed::PassInput;
-use crate::input::pod_info::PodInfo;
-use crate::input::{nodes, pods};
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
 use crate::resources::ResourceNames;
@@ -55,29 +56,6 @@ use crate::scale_down::workload_pods::WorkloadPods;
 use crate::scale_up::ScaleUp;
 use crate::snapshot::{ClusterSnapshot, Place};
 use crate::steps;
-
-/// The input of the scale-down of a pass.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ScaleDownInput<'a> {
-    /// The time.
-    pub now: Timestamp,
-    /// All nodes, by name.
-    pub nodes: &'a [Arc<Node>],
-    /// All pods, by namespace and name.
-    pub pods: &'a [Arc<PodInfo>],
-    /// The pods on each node that are a reason to keep it.
-    pub workload_pods: &'a [WorkloadPods],
-    /// All `PodDisruptionBudget`s.
-    pub budgets: &'a Budgets,
-    /// The usage of each node, or why it cannot be read.
-    pub usage: &'a [candidates::Usage],
-    /// How many pending pods this pass planned onto each node.
-    pub planned: &'a [usize],
-    /// Whether each pool scales up in this pass.
-    pub growing: &'a [bool],
-    /// The nodes that each pool keeps for pending pods.
-    pub reserves: &'a [Reserve],
-}
 
 /// The cluster in which this pass has placed the pending pods, without the excess nodes.
 #[derive(Clone, Copy, Debug)]
@@ -96,43 +74,6 @@ pub(crate) struct PlacedCluster<'a> {
     pub scale_up: &'a ScaleUp,
 }
 
-/// A reason, and its details in this case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RemovalVerdict {
-    /// The reason.
-    pub reason: NodeReason,
-    /// The message for users.
-    pub message: String,
-}
-
-impl From<NodeReason> for RemovalVerdict {
-    fn from(reason: NodeReason) -> Self {
-        Self { reason, message: reason.sentence().to_owned() }
-    }
-}
-
-/// The decisions about the nodes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ScaleDown {
-    /// The verdict on each node.
-    pub verdicts: Vec<Option<RemovalVerdict>>,
-    /// The nodes of each pool that are removed.
-    pub victims: Vec<Vec<usize>>,
-    /// The unneeded nodes of each pool, and since when they are unneeded.
-    pub unneeded: Vec<Vec<UnneededNode>>,
-    /// When the next node may be removed, or stops counting as starting, if nothing changes before.
-    pub next: Option<Timestamp>,
-}
-
-/// Nodes that are or may be removed, and pods that may have to move: the input for creating a [`RemainingNodes`].
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MovingPods {
-    /// The nodes, in the order in which they are removed: first those that are removed whatever is decided here.
-    pub nodes: Vec<usize>,
-    /// Every pod that may have to move, sorted.
-    pub pods: Vec<usize>,
-}
-
 /// Decides about every node of a pass. `snapshot` holds the pending pods, and is the same afterwards.
 pub(crate) fn of_pass(
     cluster: PlacedCluster<'_>,
@@ -147,7 +88,7 @@ pub(crate) fn of_pass(
     };
     let planned = scale_up.planned_on(snapshot, nodes.len(), keeps);
     let growing = scale_up.grows(pools);
-    let usage = candidates::usage((nodes, rules), pods, demand, observed.now, names);
+    let usage = usage::usage(nodes, rules, pods, demand, observed.now, names);
     let budgets = Budgets::of(&observed.budgets);
     let pending = ReserveInput {
         groups: &demand.groups,
@@ -268,14 +209,4 @@ fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize
     pods.sort_unstable();
     let nodes = leaving.iter().copied().chain(candidates.iter().map(|c| c.node)).collect();
     MovingPods { nodes, pods }
-}
-
-/// The pods of a node that need a place when it is removed.
-fn moving(input: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
-    let workload_pods = steps::counted(input.workload_pods[node].pods.iter().copied());
-    workload_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()
-}
-
-fn pod_name(input: &ScaleDownInput<'_>, pod: usize) -> String {
-    QualifiedName::from(input.pods[pod].key()).to_string()
 }

@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MovingPods, RemainingNodes};
+use super::model::MovingPods;
+use super::remaining_nodes::RemainingNodes;
 use crate::index::Indexed;
 use crate::requirements::pod_class::{PodClass, PodClassId, PodClasses, TopologyCountId};
 use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};

@@ -7,7 +7,8 @@ use crate::requirements::pod_class::{
     CountedNodes, PodAffinity, TopologyCount, TopologyCounts, TopologySpread,
 };
 use crate::resources::{Amounts, Basic, Resource};
-use crate::snapshot::{NodeSetup, Place, Setup};
+use crate::snapshot::Place;
+use crate::snapshot::setup::{NodeSetup, Setup};
 
 fn amounts(cpu: i64, pods: i64) -> Amounts {
     let mut a = Amounts::default();

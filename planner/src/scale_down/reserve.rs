@@ -10,7 +10,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::Candidate;
+use super::model::Candidate;
 use crate::demand::PendingGroup;
 use crate::input::nodes;
 use crate::input::pod_info::PodInfo;

@@ -3,9 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::v1alpha1::UnneededNode;
 
-use super::candidates::Candidate;
+use super::input::ScaleDownInput;
+use super::model::{Candidate, ScaleDown};
 use super::timing::{blocked_until, sooner};
-use super::{ScaleDown, ScaleDownInput};
 use crate::input::nodes;
 use crate::pools::Pool;
 use crate::reasons::NodeReason;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::AutoscalingStatus;
 
-use super::ScaleDownInput;
+use super::input::ScaleDownInput;
 use crate::input::{nodes, pods};
 use crate::pools::Pool;
 use crate::time::later;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
+use super::model::ClusterSnapshot;
+use super::node_index::Place;
 use super::rules::conflict;
-use super::{ClusterSnapshot, NodeSetup, Place, Setup, TemplateSetup};
+use super::setup::{NodeSetup, Setup, TemplateSetup};
 use crate::demand::Demand;
 use crate::demand::daemons::Daemon;
 use crate::demand::node_agents::{NodeAgents, Present};

@@ -1,8 +1,10 @@
 //! Changes to the snapshot, and how they are reverted.
 
 use super::bits::CLOSED;
+use super::journal::UndoEntry;
+use super::model::{BucketId, ClusterSnapshot, Node};
 use super::node_class::NodeClassId;
-use super::{BucketId, ClusterSnapshot, Node, NodeIndex, Place};
+use super::node_index::{NodeIndex, Place};
 use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
@@ -11,23 +13,6 @@ use crate::steps;
 /// A state that [`ClusterSnapshot::revert`] can return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fork(usize);
-
-/// A change.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum UndoEntry {
-    /// Pods were placed on a node.
-    Placed(NodeIndex, PodClassId, usize),
-    /// Pods were removed from a node.
-    Evicted(NodeIndex, PodClassId, usize),
-    /// A node was added at the end.
-    Opened,
-    /// An open node was closed.
-    Closed(NodeIndex),
-    /// A node was cordoned.
-    Cordoned(NodeIndex),
-    /// A node was retired.
-    Retired(NodeIndex),
-}
 
 impl ClusterSnapshot {
     /// Remembers the current state.
@@ -231,7 +216,7 @@ impl ClusterSnapshot {
         if !needs.is_empty() {
             let node_class = self.nodes[node].class;
             for _ in 0..count {
-                self.supplies.draw(needs, (node, node_class), class);
+                self.supplies.draw(needs, node, node_class, class);
             }
         }
     }

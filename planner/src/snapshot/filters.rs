@@ -1,9 +1,11 @@
 //! Why a node, or a new node of a pool, takes no pod of a class: the first of the scheduler's filters that rejects it.
 
 use super::bits::CLOSED;
+use super::change::count_of;
+use super::model::{ClusterSnapshot, Template};
 use super::node_class::NodeClassId;
+use super::node_index::NodeIndex;
 use super::rules::{DomainKind, PlacementRule};
-use super::{ClusterSnapshot, NodeIndex};
 use crate::reasons::Rejection;
 use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::requirements::predicates;
@@ -101,7 +103,7 @@ impl ClusterSnapshot {
     /// A topology count over single nodes, on the target.
     fn here(&self, topology_count: TopologyCountId, target: NodeOrTemplate) -> u32 {
         match target {
-            NodeOrTemplate::Node(node) => super::change::count_of(&self.nodes[node], topology_count),
+            NodeOrTemplate::Node(node) => count_of(&self.nodes[node], topology_count),
             NodeOrTemplate::Template(_) => self.brought(topology_count, target),
         }
     }
@@ -109,7 +111,7 @@ impl ClusterSnapshot {
     /// What a new node adds to a topology count by itself, because daemons run on it.
     fn brought(&self, topology_count: TopologyCountId, target: NodeOrTemplate) -> u32 {
         let NodeOrTemplate::Template(pool) = target else { return 0 };
-        let increments = |t: &super::Template| {
+        let increments = |t: &Template| {
             let counts = self.node_classes.list[t.node_class].counts(topology_count);
             if counts { t.increments.iter().filter(|&&raised| raised == topology_count).count() } else { 0 }
         };

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::bits::{CLOSED, ClosedBy};
 use super::change::count_of;
+use super::model::{BucketId, ClusterSnapshot};
 use super::node_class::NodeClassId;
+use super::node_index::{NodeIndex, Place};
 use super::rules::{AffinityRule, PlacementRule};
-use super::{BucketId, ClusterSnapshot, NodeIndex, Place};
 use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::steps;
 

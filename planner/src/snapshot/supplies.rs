@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::NodeIndex;
 use super::node_class::NodeClassId;
+use super::node_index::NodeIndex;
 use crate::index::Indexed;
 use crate::reasons::Rejection;
 use crate::requirements::constraints::{NodeRequirement, NodeTerm, RequirementOperator};
@@ -70,7 +70,8 @@ impl Supplies {
     pub(super) fn draw(
         &mut self,
         needs: &[Need],
-        (node, node_class): (NodeIndex, NodeClassId),
+        node: NodeIndex,
+        node_class: NodeClassId,
         class: PodClassId,
     ) {
         let (supplies, _) = self.choose(needs, node_class);
@@ -192,10 +193,10 @@ mod tests {
             supplies.used_up(needs, NodeClassId(class)).is_some()
         };
         assert_eq!([0, 1, 2].map(|class| none(&supplies, &volume, class)), [false, false, true]);
-        supplies.draw(&both, (NodeIndex(7), NodeClassId(0)), PodClassId(3));
+        supplies.draw(&both, NodeIndex(7), NodeClassId(0), PodClassId(3));
         assert_eq!([0, 1].map(|class| none(&supplies, &volume, class)), [false, false]);
         assert_eq!([0, 1].map(|class| none(&supplies, &both, class)), [true, true]);
-        supplies.draw(&volume, (NodeIndex(8), NodeClassId(1)), PodClassId(3));
+        supplies.draw(&volume, NodeIndex(8), NodeClassId(1), PodClassId(3));
         assert_eq!([0, 1].map(|class| none(&supplies, &volume, class)), [true, true]);
         assert!(!none(&supplies, &[ids(&[2])], 2), "another supply");
         supplies.give_back(NodeIndex(7), PodClassId(3), 1);

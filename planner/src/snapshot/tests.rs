@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::change::UndoEntry;
+use super::journal::UndoEntry;
 use super::naive::{Naive, NaiveNode};
-use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, NodeSetup, Place, Scope, Setup, TemplateSetup};
+use super::setup::{NodeSetup, Setup, TemplateSetup};
+use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, Place, Scope};
 use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};

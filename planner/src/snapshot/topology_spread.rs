@@ -1,8 +1,8 @@
 //! Topology spread constraints: where they allow another pod, on nodes that exist and on new ones.
 
-use super::ClusterSnapshot;
 use super::bits::ClosedBy;
 use super::filters::NodeOrTemplate;
+use super::model::ClusterSnapshot;
 use super::node_class::NodeClassId;
 use super::rules::PlacementRule;
 use crate::reasons::Rejection;

@@ -12,15 +12,22 @@ use crate::schedule::RecurringWindows;
 use crate::v1alpha1::DisruptionReason;
 
 /// How many beginnings and ends of windows are looked at: those of a hundred nights.
-const MOST_CHANGES: usize = 200;
+const MOST_CHANGES: i32 = 200;
+/// How far ahead is looked, for windows that are years apart: past a leap day.
+const FARTHEST: SignedDuration = SignedDuration::from_hours(5 * 366 * 24);
 /// What lasts no longer is no contradiction: many short windows without a gap, in a week with other days.
 const SHORTEST: SignedDuration = SignedDuration::from_hours(8 * 24);
 
 /// The contradictions of an account, each with all its reasons.
 pub(super) fn contradictions(account: &Account) -> impl Iterator<Item = BudgetProblem> {
     let mut found: BTreeMap<Vec<usize>, (Vec<DisruptionReason>, Option<Zoned>)> = BTreeMap::new();
+    // Reasons that the same budgets are for have the same answer, and mostly they all are.
+    let mut searched: BTreeMap<Vec<usize>, Option<(Vec<usize>, Option<Zoned>)>> = BTreeMap::new();
     for reason in DisruptionReason::ALL {
-        if let Some((budgets, until)) = contradiction(account, reason) {
+        let concerned = account.entries.iter().filter(|entry| entry.concerns(reason));
+        let concerned = concerned.map(|entry| entry.index).collect();
+        let answer = searched.entry(concerned).or_insert_with(|| contradiction(account, reason));
+        if let Some((budgets, until)) = answer.clone() {
             found.entry(budgets).or_insert((Vec::new(), until)).0.push(reason);
         }
     }
@@ -55,18 +62,23 @@ fn contradiction(account: &Account, reason: DisruptionReason) -> Option<(Vec<usi
         let always: Vec<_> = forbidding.into_iter().filter(|(_, terms)| terms.windows.is_none()).collect();
         return (!allowing.is_empty()).then(|| (budgets(&always), None));
     }
-    let windows = |all: &[(&Entry, &'_ Terms)]| -> Vec<RecurringWindows> {
-        all.iter().filter_map(|(_, terms)| terms.windows.clone()).collect()
-    };
     let (open, shut) = (windows(&allowing), windows(&forbidding));
     let until = none_before(&open, &shut, account.now)?;
-    let zone = shut.first().or(open.first())?;
-    Some((budgets(&forbidding), Some(zone.local(until))))
+    Some((budgets(&forbidding), Some(shut.first()?.local(until))))
+}
+
+fn windows<'a>(all: &[(&'a Entry, &'a Terms)]) -> Vec<&'a RecurringWindows> {
+    all.iter().filter_map(|(_, terms)| terms.windows.as_ref()).collect()
 }
 
 /// A time before which there is no moment, from `now` on, that lies in a window of `open` (or anywhere, if there are none)
 /// and in none of `shut`. `None` if there is one, or if it could be found only after very many windows.
-fn none_before(open: &[RecurringWindows], shut: &[RecurringWindows], now: Timestamp) -> Option<Timestamp> {
+fn none_before(open: &[&RecurringWindows], shut: &[&RecurringWindows], now: Timestamp) -> Option<Timestamp> {
+    // Without any, nothing is ever closed. If nothing else has to open, each turn goes on by one of them at most.
+    let longest = shut.iter().map(|windows| windows.duration()).max()?;
+    if open.is_empty() && longest.saturating_mul(MOST_CHANGES) <= SHORTEST {
+        return None;
+    }
     let mut at = now;
     for _ in 0..MOST_CHANGES {
         let is_open = open.is_empty() || open.iter().any(|windows| windows.active(at).is_some());
@@ -76,6 +88,9 @@ fn none_before(open: &[RecurringWindows], shut: &[RecurringWindows], now: Timest
             at = ends?;
         } else {
             at = open.iter().filter_map(|windows| windows.next_beginning(at)).min()?;
+        }
+        if at.duration_since(now) > FARTHEST {
+            break;
         }
     }
     (at.duration_since(now) > SHORTEST).then_some(at)

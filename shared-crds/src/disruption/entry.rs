@@ -114,7 +114,8 @@ fn terms(budget: &DisruptionBudget, wanted: usize, now: Timestamp) -> Result<Ter
     let zone = budget.time_zone.as_deref();
     let windows = match (&budget.schedule, budget.duration_seconds) {
         (Some(schedule), Some(seconds)) => {
-            Some(RecurringWindows::parse(schedule, zone, seconds).map_err(|problem| problem.to_string())?)
+            let windows = RecurringWindows::parse(schedule, zone, seconds);
+            Some(windows.map_err(|problem| problem.to_string())?.around(now))
         }
         (None, None) if zone.is_none() => None,
         _ => return Err("schedule and durationSeconds belong together, and timeZone to them".to_owned()),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::schedule::conversions;
 use crate::v1alpha1::DisruptionReason::{Expiry, Repair, Rollout, ScaleDown};
 
 /// A quiet day: noon in UTC, 13:00 in Berlin, a Thursday.
@@ -261,6 +262,51 @@ fn budgets_that_leave_no_moment_are_named_once() {
         said[0]
             .starts_with("spec.disruption.budgets[0] cannot be followed, so it holds Rollout and Expiry: ")
     );
+}
+
+#[test]
+fn as_many_budgets_as_there_may_be_cost_few_conversions_of_times() {
+    let of = |effect: &str, nodes: i32, schedule: &str, seconds: i32| json!({ "effect": effect, "nodes": nodes, "reasons": [], "schedule": schedule, "durationSeconds": seconds, "timeZone": "Europe/Berlin" });
+    // With one for each reason, so that each reason is looked at for itself.
+    let all = |budget: Value| -> Value {
+        let own = ["ScaleDown", "Rollout", "Repair", "Expiry"].map(|reason| {
+            let mut own = budget.clone();
+            own["reasons"] = json!([reason]);
+            own
+        });
+        own.into_iter().chain(vec![budget; 28]).collect()
+    };
+    let and = |budgets: Value, last: Value| -> Value {
+        let Value::Array(mut budgets) = budgets else { panic!() };
+        budgets[31] = last;
+        budgets.into()
+    };
+    for (what, budgets) in [
+        ("a limit at every minute", all(of("Limit", 1, "* * * * *", 60))),
+        ("of an hour", all(of("Limit", 1, "* * * * *", 3600))),
+        ("that forbids", all(of("Limit", 0, "* * * * *", 60))),
+        ("that forbids for hours", all(of("Limit", 0, "* * * * *", 7200))),
+        ("allowed at every minute", all(of("AllowOnly", 1, "* * * * *", 60))),
+        (
+            "allowed at every minute, and never",
+            and(all(of("AllowOnly", 1, "* * * * *", 30)), of("Limit", 0, "* * * * *", 60)),
+        ),
+        (
+            "allowed at night, and never then",
+            and(all(of("AllowOnly", 1, "0 22 * * *", 3600)), of("Limit", 0, "0 20 * * *", 36_000)),
+        ),
+        ("on leap days", and(all(of("AllowOnly", 1, "0 0 29 2 *", 60)), of("Limit", 0, "0 0 29 2 *", 90))),
+    ] {
+        let budgets = self::budgets(budgets);
+        // Also in the hours in which clocks change.
+        for now in [NOON, "2026-03-28T22:00:00Z", "2026-03-29T01:30:00Z", "2026-10-25T00:30:00Z"] {
+            let before = conversions();
+            let account = Account::new(&budgets, 10, [], at(now));
+            let problems = account.problems();
+            let cost = conversions() - before;
+            assert!(cost < 10_000, "{what}: {cost} at {now}, {problems:?}");
+        }
+    }
 }
 
 #[test]

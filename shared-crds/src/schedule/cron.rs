@@ -3,7 +3,7 @@
 //! Syntax and meaning are those of `CronJob`: numbers, names of months and days of the week, `*`, `?`, ranges, lists,
 //! steps; 7 is Sunday too; if day of month and day of week are both restricted, either suffices.
 
-use k8s_openapi::jiff::civil::{Date, Time, Weekday};
+use k8s_openapi::jiff::civil::{Date, DateTime, Time, Weekday};
 
 /// The values of a field, one bit for each.
 type Set = u64;
@@ -80,18 +80,71 @@ impl Cron {
 
     /// Whether it matches the day.
     pub(super) fn on(&self, date: Date) -> bool {
-        let day = holds(self.days, date.day().unsigned_abs().into());
+        let day = holds(self.days, value(date.day()));
         let weekday = holds(self.weekdays, weekday(date.weekday()));
         let either = match self.restricts {
             (true, true) => day || weekday,
             _ => day && weekday,
         };
-        either && holds(self.months, date.month().unsigned_abs().into())
+        either && holds(self.months, value(date.month()))
+    }
+
+    /// The first minute that it matches of those that begin from `from` to `to`, both included.
+    pub(super) fn first_within(&self, from: DateTime, to: DateTime) -> Option<DateTime> {
+        let (mut date, mut earliest) = (from.date(), from.time());
+        while date <= to.date() {
+            if self.on(date)
+                && let Some(time) = self.first_time(earliest)
+            {
+                return Some(date.to_datetime(time)).filter(|found| *found <= to);
+            }
+            (date, earliest) = (date.tomorrow().ok()?, Time::MIN);
+        }
+        None
+    }
+
+    /// The last minute that it matches of those that begin from `from` to `to`, both included.
+    pub(super) fn last_within(&self, from: DateTime, to: DateTime) -> Option<DateTime> {
+        let (mut date, mut latest) = (to.date(), to.time());
+        while from.date() <= date {
+            if self.on(date)
+                && let Some(time) = self.last_time(latest)
+            {
+                return Some(date.to_datetime(time)).filter(|found| from <= *found);
+            }
+            (date, latest) = (date.yesterday().ok()?, Time::MAX);
+        }
+        None
+    }
+
+    /// The first time of a day that it matches, from `from` on.
+    fn first_time(&self, from: Time) -> Option<Time> {
+        let (hour, minute) = (value(from.hour()), value(from.minute()));
+        let has_begun = from.second() != 0 || from.subsec_nanosecond() != 0;
+        let minutes = self.minutes & from_on(if has_begun { minute + 1 } else { minute });
+        if holds(self.hours, hour)
+            && let Some(minute) = least(minutes)
+        {
+            return time(hour, minute);
+        }
+        time(least(self.hours & from_on(hour + 1))?, least(self.minutes)?)
+    }
+
+    /// The last time of a day that it matches, up to `to`.
+    fn last_time(&self, to: Time) -> Option<Time> {
+        let (hour, minute) = (value(to.hour()), value(to.minute()));
+        if holds(self.hours, hour)
+            && let Some(minute) = most(self.minutes & !from_on(minute + 1))
+        {
+            return time(hour, minute);
+        }
+        time(most(self.hours & !from_on(hour))?, most(self.minutes)?)
     }
 
     /// The times of a day that it matches, in order.
+    #[cfg(test)]
     pub(super) fn times(&self) -> impl Iterator<Item = Time> + '_ {
-        let has = |set: Set, value: i8| holds(set, value.unsigned_abs().into());
+        let has = |set: Set, number: i8| holds(set, value(number));
         let hours = (0..24_i8).filter(move |hour| has(self.hours, *hour));
         let minutes = move || (0..60_i8).filter(move |minute| has(self.minutes, *minute));
         hours.flat_map(move |hour| minutes().map(move |minute| Time::constant(hour, minute, 0, 0)))
@@ -104,12 +157,34 @@ impl Cron {
 }
 
 fn weekday(day: Weekday) -> u32 {
-    day.to_sunday_zero_offset().unsigned_abs().into()
+    value(day.to_sunday_zero_offset())
 }
 
 /// A star with a step is a restriction, as it is in `CronJob`.
 fn is_restricted(field: &str) -> bool {
     !field.split(',').any(|part| matches!(part, "*" | "?" | "*/1" | "?/1"))
+}
+
+/// A part of a date or of a time.
+fn value(part: i8) -> u32 {
+    part.unsigned_abs().into()
+}
+
+fn time(hour: u32, minute: u32) -> Option<Time> {
+    Time::new(i8::try_from(hour).ok()?, i8::try_from(minute).ok()?, 0, 0).ok()
+}
+
+/// All values from `value` on.
+const fn from_on(value: u32) -> Set {
+    Set::MAX << value
+}
+
+fn least(set: Set) -> Option<u32> {
+    (set != 0).then(|| set.trailing_zeros())
+}
+
+fn most(set: Set) -> Option<u32> {
+    set.checked_ilog2()
 }
 
 const fn bit(value: u32) -> Set {
@@ -176,6 +251,7 @@ fn number(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::SignedDuration;
     use k8s_openapi::jiff::civil::date;
 
     use super::*;
@@ -221,6 +297,41 @@ mod tests {
             let times: Vec<_> = cron.times().map(|t| (t.hour(), t.minute())).collect();
             assert_eq!((times.len(), times[0], *times.last().unwrap()), (count, first, last), "{text}");
         }
+    }
+
+    #[test]
+    fn the_nearest_minute_is_that_which_all_minutes_of_the_day_show() {
+        let day = date(2026, 1, 1);
+        let minutes = || (0..1440).map(|minute| day.at(0, 0, 0, 0) + SignedDuration::from_mins(minute));
+        for text in
+            ["* * * * *", "30 8 * * *", "*/25 9-17 * * *", "0,59 0,23 * * *", "59 23 * * *", "0 0 * * *"]
+        {
+            let cron = Cron::parse(text).unwrap();
+            let all: Vec<_> = cron.times().map(|time| day.to_datetime(time)).collect();
+            let (begin, end) = (day.at(0, 0, 0, 0), day.at(23, 59, 59, 999_999_999));
+            for at in minutes().flat_map(|at| [at, at + SignedDuration::from_nanos(1)]) {
+                let first = all.iter().copied().find(|time| *time >= at);
+                let last = all.iter().copied().rfind(|time| *time <= at);
+                assert_eq!(
+                    (cron.first_within(at, end), cron.last_within(begin, at)),
+                    (first, last),
+                    "{text} {at}"
+                );
+            }
+        }
+        let cron = Cron::parse("30 8 * * 1").unwrap();
+        let (monday, next) = (date(2026, 1, 5).at(8, 30, 0, 0), date(2026, 1, 12).at(8, 30, 0, 0));
+        let (before, after) = (date(2026, 1, 5).at(8, 30, 1, 0), date(2026, 1, 12).at(8, 29, 59, 0));
+        assert_eq!(
+            (cron.first_within(monday, next), cron.last_within(monday, next)),
+            (Some(monday), Some(next))
+        );
+        assert_eq!(
+            (cron.first_within(before, next), cron.last_within(monday, after)),
+            (Some(next), Some(monday))
+        );
+        assert_eq!((cron.first_within(before, after), cron.last_within(before, after)), (None, None));
+        assert_eq!((cron.first_within(next, monday), cron.last_within(next, monday)), (None, None));
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! Windows of time that begin again and again: a cron expression, the time zone it is read in, and how long a window
 //! lasts. The schedules of a `NodePoolAutoscaler` and the budgets of `spec.disruption` are both made of these.
 
+mod beginnings;
+mod clock;
 mod cron;
 mod zone;
 
 use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Zoned};
 
+use self::clock::Clock;
+#[cfg(test)]
+pub(crate) use self::clock::conversions;
 use self::cron::Cron;
 
 /// Why windows cannot be followed, and what to write instead. The text is for the user.
@@ -27,7 +32,7 @@ pub enum InvalidSchedule {
 #[derive(Clone, Debug)]
 pub struct RecurringWindows {
     cron: Cron,
-    zone: TimeZone,
+    clock: Clock,
     duration: SignedDuration,
 }
 
@@ -57,19 +62,31 @@ impl RecurringWindows {
         if duration_seconds < 1 {
             return Err(InvalidSchedule::Duration(duration_seconds));
         }
-        Ok(Self { cron, zone, duration: SignedDuration::from_secs(duration_seconds.into()) })
+        let duration = SignedDuration::from_secs(duration_seconds.into());
+        Ok(Self { cron, clock: Clock::new(zone), duration })
+    }
+
+    /// The same windows, for many questions about times near `now`: when clocks change within a year of it is looked up once.
+    #[must_use]
+    pub fn around(self, now: Timestamp) -> Self {
+        Self { clock: self.clock.around(now), ..self }
+    }
+
+    /// How long a window lasts.
+    pub fn duration(&self) -> SignedDuration {
+        self.duration
     }
 
     /// The window that `now` is in; where several overlap, the one that ends last.
     pub fn active(&self, now: Timestamp) -> Option<Window> {
         let earliest = now.checked_sub(self.duration).unwrap_or(Timestamp::MIN);
-        let began = zone::last(&self.cron, &self.zone, earliest, now)?;
+        let began = beginnings::last(&self.cron, &self.clock, earliest, now)?;
         Some(Window { began, ends: began.checked_add(self.duration).unwrap_or(Timestamp::MAX) })
     }
 
     /// When the next window begins, after `now`; `None` if none ever does.
     pub fn next_beginning(&self, now: Timestamp) -> Option<Timestamp> {
-        zone::next(&self.cron, &self.zone, now)
+        beginnings::next(&self.cron, &self.clock, now)
     }
 
     /// The time after `now` until which [`active`](Self::active) stays the same: the end of its window, or the beginning
@@ -80,9 +97,11 @@ impl RecurringWindows {
 
     /// `time` on the clock of the windows' time zone, as people read it.
     pub fn local(&self, time: Timestamp) -> Zoned {
-        time.to_zoned(self.zone.clone())
+        self.clock.local(time)
     }
 }
 
+#[cfg(test)]
+mod property_tests;
 #[cfg(test)]
 mod tests;

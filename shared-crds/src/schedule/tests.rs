@@ -10,11 +10,11 @@ fn at(time: &str) -> Timestamp {
 
 /// The beginnings of a schedule between two times.
 fn beginnings(cron: &str, zone: &str, from: &str, to: &str) -> Vec<String> {
-    let (cron, zone) = (Cron::parse(cron).unwrap(), zone::zone(zone).unwrap());
+    let (cron, clock) = (Cron::parse(cron).unwrap(), Clock::new(zone::zone(zone).unwrap()));
     let mut all = Vec::new();
     let mut moment = at(from);
-    while let Some(next) = zone::next(&cron, &zone, moment).filter(|&next| next < at(to)) {
-        assert_eq!(zone::last(&cron, &zone, moment, next), Some(next), "both ways give the same");
+    while let Some(next) = beginnings::next(&cron, &clock, moment).filter(|&next| next < at(to)) {
+        assert_eq!(beginnings::last(&cron, &clock, moment, next), Some(next), "both ways give the same");
         all.push(next.to_string());
         moment = next;
     }

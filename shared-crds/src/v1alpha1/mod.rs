@@ -33,3 +33,4 @@ pub use status::{
     RolloutStatus, ScaleEvent, UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};
+pub use template_hash::PLACE_LABELS;

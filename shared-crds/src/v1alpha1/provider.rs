@@ -210,7 +210,7 @@ pub struct MachineRequirement {
 }
 
 /// How a requirement compares a label.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum MachineRequirementOperator {
     /// It has one of the values.
     #[default]

@@ -9,12 +9,25 @@ use serde::Serialize;
 
 use super::node_pool::NodePoolSpec;
 use super::provider::{KarpenterProvider, ProviderSpec};
-use super::template::NodeTaint;
+use super::template::{NodeTaint, TaintEffect};
 use crate::quantity::Exact;
 
-/// Comes before the hash and says what is in it. Another one means that it says nothing about the present template: nodes are
-/// not replaced because a new version of the operator counts other fields in.
-const VERSION: &str = "v2-";
+/// Comes before the hash and says what is in it. One that is unknown says nothing about the present template: nodes are not replaced
+/// because another version of the operator counts other fields in.
+const VERSION: &str = "v3-";
+/// That of a template with nothing in it that version 3 hashes and version 2 does not, so that its nodes keep their hash. The version
+/// is another one where a difference is possible: an operator that is rolled back does not know that, and so replaces no nodes.
+const EARLIER_VERSION: &str = "v2-";
+
+/// The well-known labels that say where a machine is and what it is: <https://kubernetes.io/docs/reference/labels-annotations-taints/>.
+/// Another value is another machine, so nodes are replaced for it, and it is not written to a node that exists.
+pub const PLACE_LABELS: [&str; 5] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+];
 
 /// What a node gets when it is made and cannot get later. Maps are sorted and absent fields are left out, so that a new optional
 /// field of a later version does not make every node look out of date.
@@ -29,33 +42,91 @@ struct Unchangeable<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     exec_parameters: Option<&'a BTreeMap<String, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    karpenter: Option<&'a KarpenterProvider>,
+    karpenter: Option<KarpenterProvider>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    places: BTreeMap<&'a str, &'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    no_execute: Vec<NodeTaint>,
 }
 
 impl NodePoolSpec {
-    /// Hash of what a node cannot get while it lives: capacity, startup taints, and what the provider makes its machine from.
-    /// The same amount written in another way, and another order of taints, make no difference. `None` when the spec cannot be
-    /// written as JSON.
+    /// Hash of what a node cannot get while it lives: capacity, startup taints, what the provider makes its machine from, where
+    /// and what the machine is, and taints that end pods. The same amount written in another way, and another order of taints
+    /// or requirements, make no difference. `None` when the spec cannot be written as JSON.
     pub fn template_hash(&self) -> Option<String> {
+        let mut no_execute: Vec<NodeTaint> = self.no_execute().cloned().collect();
+        for taint in &mut no_execute {
+            taint.value = taint.value.take().filter(|value| !value.is_empty());
+        }
+        no_execute.sort();
+        let earlier = self.unchangeable();
+        let has_order = earlier.karpenter.as_ref().is_some_and(has_order);
+        let karpenter = earlier.karpenter.map(sorted);
+        let all = Unchangeable { karpenter, places: self.places().collect(), no_execute, ..earlier };
+        let is_more = has_order || !all.places.is_empty() || !all.no_execute.is_empty();
+        versioned(if is_more { VERSION } else { EARLIER_VERSION }, &all)
+    }
+
+    /// The hash of the same template by versions that left out places and taints that end pods, and took requirements in their
+    /// order. A node that has it and [`places`](Self::places) and [`no_execute`](Self::no_execute) is of the present template.
+    pub fn earlier_template_hash(&self) -> Option<String> {
+        versioned(EARLIER_VERSION, &self.unchangeable())
+    }
+
+    /// Where and what the template says that machines are: those of [`PLACE_LABELS`] that it has.
+    pub fn places(&self) -> impl Iterator<Item = (&str, &str)> {
+        let labels = self.template.metadata.iter().flat_map(|metadata| &metadata.labels);
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+        labels.filter(|(key, _)| PLACE_LABELS.contains(key))
+    }
+
+    /// The template's taints that end pods which do not tolerate them, past every budget.
+    pub fn no_execute(&self) -> impl Iterator<Item = &NodeTaint> {
+        self.template.spec.taints.iter().filter(|taint| taint.effect == TaintEffect::NoExecute)
+    }
+
+    fn unchangeable(&self) -> Unchangeable<'_> {
         let Self { template, provider, .. } = self;
         let ProviderSpec { simulated: _, exec, karpenter, cluster_api: _ } = provider;
         let mut startup_taints: Vec<&NodeTaint> = template.spec.startup_taints.iter().collect();
         startup_taints.sort();
-        let unchangeable = Unchangeable {
+        Unchangeable {
             capacity: amounts(&template.spec.capacity),
             reserved: amounts(&template.spec.reserved),
             startup_taints,
             exec_parameters: exec.as_ref().map(|exec| &exec.parameters).filter(|all| !all.is_empty()),
-            karpenter: karpenter.as_ref(),
-        };
-        Some(format!("{VERSION}{}", hash(&unchangeable)?))
+            karpenter: karpenter.clone(),
+            places: BTreeMap::new(),
+            no_execute: Vec::new(),
+        }
     }
 
     /// Whether the hash can be compared with [`template_hash`](Self::template_hash): another version of the operator may have
     /// hashed other fields, and then a difference means nothing.
     pub fn knows_template_hash(hash: &str) -> bool {
-        hash.starts_with(VERSION)
+        [VERSION, EARLIER_VERSION].iter().any(|version| hash.starts_with(version))
     }
+}
+
+/// With its requirements in one order: all of them have to be met, and any of their values will do.
+fn sorted(mut karpenter: KarpenterProvider) -> KarpenterProvider {
+    for requirement in &mut karpenter.requirements {
+        requirement.values.sort();
+    }
+    karpenter.requirements.sort_by(|one, other| {
+        (&one.key, one.operator, &one.values).cmp(&(&other.key, other.operator, &other.values))
+    });
+    karpenter
+}
+
+/// Whether the same requirements can be written in more than one order.
+fn has_order(karpenter: &KarpenterProvider) -> bool {
+    let all = &karpenter.requirements;
+    all.len() > 1 || all.iter().any(|requirement| requirement.values.len() > 1)
+}
+
+fn versioned(version: &str, unchangeable: &Unchangeable<'_>) -> Option<String> {
+    Some(format!("{version}{}", hash(unchangeable)?))
 }
 
 fn amounts(of: &BTreeMap<String, Quantity>) -> BTreeMap<&str, String> {
@@ -112,7 +183,13 @@ mod tests {
         for (number, change) in same.into_iter().enumerate() {
             assert_eq!(spec(change).template_hash(), own, "{number}");
         }
-        let other: [fn(&mut serde_json::Value); 5] = [
+        let other: [fn(&mut serde_json::Value); 11] = [
+            |it| it["template"]["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"),
+            |it| it["template"]["metadata"]["labels"]["topology.kubernetes.io/region"] = json!("r"),
+            |it| it["template"]["metadata"]["labels"]["node.kubernetes.io/instance-type"] = json!("large"),
+            |it| it["template"]["metadata"]["labels"]["kubernetes.io/os"] = json!("linux"),
+            |it| it["template"]["metadata"]["labels"]["kubernetes.io/arch"] = json!("arm64"),
+            |it| it["template"]["spec"]["taints"][0]["effect"] = json!("NoExecute"),
             |it| it["template"]["spec"]["capacity"]["cpu"] = json!("5"),
             |it| it["template"]["spec"]["reserved"] = json!({}),
             |it| it["template"]["spec"]["startupTaints"] = json!([]),
@@ -131,6 +208,90 @@ mod tests {
     fn how_machines_of_the_simulated_provider_behave_is_not_part_of_the_template() {
         let simulated = |quota: i32| spec(|it| it["provider"] = json!({ "simulated": { "quota": quota } }));
         assert_eq!(simulated(1).template_hash(), simulated(2).template_hash());
+    }
+
+    /// With all that the hash covers, and with this provider.
+    fn full(provider: &serde_json::Value) -> serde_json::Value {
+        let spec = spec(|it| {
+            it["template"]["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z");
+            let taint = json!({ "key": "e", "value": "1", "effect": "NoExecute" });
+            it["template"]["spec"]["taints"].as_array_mut().unwrap().push(taint);
+            it["provider"] = provider.clone();
+        });
+        serde_json::to_value(spec).unwrap()
+    }
+
+    fn read(spec: serde_json::Value) -> NodePoolSpec {
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn the_hash_stays_what_it_is_with_each_provider() {
+        // Another value would replace every node of the pools of that provider when the operator is updated; another earlier
+        // one would do so for nodes of versions that left out places. Those versions replace nothing for a hash of version 3.
+        let requirements = json!([{ "key": "b", "operator": "In", "values": ["y", "x"] }, { "key": "a", "operator": "Exists" }]);
+        let node_class = json!({ "group": "g", "kind": "K", "name": "n" });
+        for (provider, hash, earlier) in [
+            (json!({ "simulated": {} }), "v3-9dbad5aff4306de4", "v2-2ea1d7353bc73f46"),
+            (
+                json!({ "exec": { "name": "x", "parameters": { "size": "large" } } }),
+                "v3-6ec5e98ab60f619a",
+                "v2-2ef266b15ceb7700",
+            ),
+            (
+                json!({ "karpenter": { "nodeClassRef": node_class, "requirements": requirements } }),
+                "v3-22055faa5183f0f4",
+                "v2-4d99ce8f0db22c1a",
+            ),
+            (
+                json!({ "clusterApi": { "machineDeploymentRef": { "name": "md" } } }),
+                "v3-9dbad5aff4306de4",
+                "v2-2ea1d7353bc73f46",
+            ),
+        ] {
+            let spec = read(full(&provider));
+            assert_eq!(spec.template_hash().as_deref(), Some(hash), "{provider}");
+            assert_eq!(spec.earlier_template_hash().as_deref(), Some(earlier), "{provider}");
+        }
+    }
+
+    #[test]
+    fn a_template_without_places_and_taints_that_end_pods_has_the_hash_of_earlier_versions() {
+        let spec = spec(|_| {});
+        assert_eq!(spec.template_hash(), spec.earlier_template_hash());
+        assert!(["v2-0", "v3-0"].into_iter().all(NodePoolSpec::knows_template_hash));
+        assert!(!["v1-0", "v4-0", "0"].into_iter().any(NodePoolSpec::knows_template_hash));
+    }
+
+    #[test]
+    fn the_order_of_requirements_of_their_values_and_of_taints_is_no_change() {
+        let of = |requirements: serde_json::Value, taints: serde_json::Value| {
+            let node_class = json!({ "group": "g", "kind": "K", "name": "n" });
+            let provider =
+                json!({ "karpenter": { "nodeClassRef": node_class, "requirements": requirements } });
+            let mut spec = full(&provider);
+            spec["template"]["spec"]["taints"] = taints;
+            read(spec).template_hash().unwrap()
+        };
+        let ends =
+            |key: &str, value: Option<&str>| json!({ "key": key, "value": value, "effect": "NoExecute" });
+        let one = of(
+            json!([
+                { "key": "a", "operator": "In", "values": ["x", "y"] },
+                { "key": "a", "operator": "NotIn", "values": ["z"] },
+                { "key": "b", "operator": "Exists" },
+            ]),
+            json!([ends("e", None), ends("f", Some("1"))]),
+        );
+        let other = of(
+            json!([
+                { "key": "b", "operator": "Exists" },
+                { "key": "a", "operator": "NotIn", "values": ["z"] },
+                { "key": "a", "operator": "In", "values": ["y", "x"] },
+            ]),
+            json!([ends("f", Some("1")), ends("e", Some(""))]),
+        );
+        assert_eq!(one, other);
     }
 
     #[test]

@@ -27,7 +27,11 @@ pub(super) fn add(
     let name = title(file);
     let no_pods = |problem: String| EditError::NoPods { file: name.clone(), problem };
     let mut notes = Vec::new();
-    let mut taken: BTreeSet<(String, String)> = observed.pods.iter().map(|pod| owned(pod.key())).collect();
+    let key = |pod: &Arc<PodInfo>| {
+        let (namespace, name) = pod.key();
+        (namespace.to_owned(), name.to_owned())
+    };
+    let mut taken: BTreeSet<(String, String)> = observed.pods.iter().map(key).collect();
     let mut others = BTreeSet::new();
     for (index, document) in documents(file).map_err(EditError::Input)?.iter().enumerate() {
         for (item, value) in items(document) {
@@ -70,10 +74,6 @@ fn items(document: &Value) -> Vec<(Option<usize>, &Value)> {
         Some(items) => items.iter().enumerate().map(|(at, item)| (Some(at), item)).collect(),
         None => vec![(None, document)],
     }
-}
-
-fn owned((namespace, name): (&str, &str)) -> (String, String) {
-    (namespace.to_owned(), name.to_owned())
 }
 
 /// The pod or pod template, with its origin.

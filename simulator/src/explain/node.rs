@@ -101,7 +101,11 @@ fn pods(picture: &Picture<'_>, node: &str) -> Result<Vec<PodResult>, ExplainErro
     let mut results: Vec<PodResult> = removal
         .displaced
         .iter()
-        .map(|pod| match result_of(&planned, pod.split_once('/').unwrap_or(("", pod))) {
+        .map(|pod| {
+            let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
+            (pod, result_of(&planned, namespace, name))
+        })
+        .map(|(pod, result)| match result {
             Some(SchedulingResult::Fits { pool, node }) if node.is_empty() => {
                 entry(pod, "Moves", pool, node, format!("to a node that NodePool {pool} is making already"))
             }

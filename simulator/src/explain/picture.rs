@@ -46,15 +46,16 @@ impl<'a> Picture<'a> {
     }
 
     /// The result for a pending pod.
-    pub(super) fn result_of(&self, pod: (&str, &str)) -> Option<&SchedulingResult> {
-        result_of(&self.plan, pod)
+    pub(super) fn result_of(&self, namespace: &str, name: &str) -> Option<&SchedulingResult> {
+        result_of(&self.plan, namespace, name)
     }
 }
 
 /// The result for a pending pod in `plan`.
 pub(super) fn result_of<'p>(
     plan: &'p ScalingPlan,
-    (namespace, name): (&str, &str),
+    namespace: &str,
+    name: &str,
 ) -> Option<&'p SchedulingResult> {
     plan.pods.iter().find(|pod| pod.namespace == namespace && pod.name == name).map(|pod| &pod.result)
 }

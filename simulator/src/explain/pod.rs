@@ -49,7 +49,7 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PodFacts, E
     let pod = picture.observed.pods.iter().find(|pod| pod.key() == (namespace, name));
     let nominations = Nominations::of(&picture.observed.nodes, &picture.observed.pods);
     let state = pod.map_or(PodState::Unmarked, |pod| PodState::of(pod, &nominations));
-    let result = picture.result_of((namespace, name));
+    let result = picture.result_of(namespace, name);
     let facts = PodFacts {
         kind: "Pod",
         namespace: namespace.to_owned(),
@@ -116,7 +116,8 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &SchedulingResult) -
         }
         SchedulingResult::Unschedulable { reasons } => {
             let pools = answers(picture, pod, decided);
-            let advised = picture.advice.as_ref().and_then(|advice| result_of(advice, pod));
+            let advised =
+                picture.advice.as_ref().and_then(|advice| result_of(advice, &facts.namespace, &facts.name));
             let message = match advised {
                 Some(SchedulingResult::TriggersScaleUp { pool } | SchedulingResult::Fits { pool, .. }) => {
                     format!(
@@ -185,6 +186,7 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
         reason: String::new(),
         message: picture.decision(chosen).map(|decision| decision.message.clone()).unwrap_or_default(),
     }];
+    let (namespace, name) = pod;
     let mut trial = alone(picture, pod);
     let mut next = chosen.to_owned();
     for _ in 0..MOST_ALTERNATIVES {
@@ -192,7 +194,7 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
             break;
         }
         let planned = plan(&trial);
-        match result_of(&planned, pod) {
+        match result_of(&planned, namespace, name) {
             Some(SchedulingResult::TriggersScaleUp { pool })
                 if answers.iter().all(|answer| answer.node_pool != *pool) =>
             {

@@ -14,6 +14,7 @@ use shared_crds::v1alpha1::NodePoolStatus;
 use toolbox::messages::inform;
 
 use super::objects::{self, POOL};
+use super::report::SoakPhase;
 use crate::audit::Event;
 use crate::test_env::{TestEnv, is_ready};
 use crate::wait::eventually;
@@ -27,26 +28,29 @@ const UNNEEDED_SECONDS: i32 = 10;
 /// How long a kubelet is silent before that is noticed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Tells all of it, and returns how long each part took.
-pub(super) async fn tell(env: &TestEnv, nodes: usize) -> Result<Vec<(&'static str, Duration)>> {
+/// Tells all of it. Each part is in `phases` as soon as it begins, and what it took when it is over.
+pub(super) async fn tell(env: &TestEnv, nodes: usize, phases: &mut Vec<SoakPhase>) -> Result<()> {
     let deployments = objects::deployments(nodes);
-    Ok(vec![
-        phase("filled by pending pods", fill(env, nodes, &deployments)).await?,
-        phase("rolled, while kubelets died", roll(env, nodes, &deployments)).await?,
-        phase("repaired after more kubelets died", repair(env, nodes)).await?,
-        phase("emptied to a tenth", shrink(env, nodes, &deployments)).await?,
-    ])
+    phase(phases, "filled by pending pods", fill(env, nodes, &deployments)).await?;
+    phase(phases, "rolled, while kubelets died", roll(env, nodes, &deployments)).await?;
+    phase(phases, "repaired after more kubelets died", repair(env, nodes)).await?;
+    phase(phases, "emptied to a tenth", shrink(env, nodes, &deployments)).await
 }
 
 async fn phase(
+    phases: &mut Vec<SoakPhase>,
     name: &'static str,
     work: impl Future<Output = Result<()>>,
-) -> Result<(&'static str, Duration)> {
-    let began = Instant::now();
+) -> Result<()> {
+    let (start, began) = (Instant::now(), Timestamp::now());
+    phases.push(SoakPhase { name, began, took: Duration::ZERO });
     work.await.with_context(|| format!("not {name}"))?;
-    let took = began.elapsed();
+    let took = start.elapsed();
     inform(&format!("{name}: {:.1} s", took.as_secs_f64()));
-    Ok((name, took))
+    if let Some(phase) = phases.last_mut() {
+        phase.took = took;
+    }
+    Ok(())
 }
 
 /// Pods come, and the Autoscaler scales the pool for them.

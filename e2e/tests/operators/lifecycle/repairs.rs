@@ -3,7 +3,6 @@
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use shared_crds::names::OUT_OF_SERVICE_TAINT;
@@ -20,21 +19,6 @@ async fn watched_pool(env: &TestEnv, pool: &str, replicas: i32) {
     object.spec.repair = Some(RepairSpec { conditions: vec![silent], ..RepairSpec::default() });
     env.create(&object).await.unwrap();
     env.settles(pool, replicas).await.unwrap();
-}
-
-/// Reports what the node lifecycle controller reports of a node whose kubelet is silent, or lets kwok simulate it again.
-pub(super) async fn set_silent(env: &TestEnv, node: &str, is_silent: bool) {
-    let nodes = Api::<Node>::all(env.client.clone());
-    let simulated = if is_silent { json!(null) } else { json!("fake") };
-    let simulation = Patch::Merge(json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": simulated}}}));
-    nodes.patch(node, &PatchParams::default(), &simulation).await.unwrap();
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).unwrap().to_string();
-    let status = if is_silent { "Unknown" } else { "True" };
-    let condition = Patch::Strategic(json!({"status": {"conditions": [{
-        "type": "Ready", "status": status, "reason": "NodeStatusUnknown", "message": "a test says so",
-        "lastHeartbeatTime": now, "lastTransitionTime": now,
-    }]}}));
-    nodes.patch_status(node, &PatchParams::default(), &condition).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +46,7 @@ async fn the_pods_of_a_dead_node_move_when_its_machine_is_confirmed_to_be_off() 
     let before = env.api::<Pod>().get("db-0").await.unwrap();
     let dead = before.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap();
     let uid = Api::<Node>::all(env.client.clone()).get(&dead).await.unwrap().uid();
-    set_silent(&env, &dead, true).await;
+    env.set_silent(&dead, true).await.unwrap();
 
     eventually(PATIENCE, "the pod runs elsewhere", async || {
         let pod = env.api::<Pod>().get_opt("db-0").await?.context("no pod")?;
@@ -98,14 +82,14 @@ async fn no_node_is_replaced_while_more_are_unhealthy_than_may_be() {
     };
     let before = uids().await.unwrap();
     for name in &names[..2] {
-        set_silent(&env, name, true).await;
+        env.set_silent(name, true).await.unwrap();
     }
     let why = "2 nodes are unhealthy, and with 4 nodes wanted spec.repair.maxUnhealthy allows 1";
     env.says("many", "Ready", ("False", "NodesNotReady", why)).await.unwrap();
     assert_eq!(uids().await.unwrap(), before);
 
     // One comes back, so the other one may go.
-    set_silent(&env, &names[0], false).await;
+    env.set_silent(&names[0], false).await.unwrap();
     eventually(PATIENCE, "the other one is replaced", async || {
         let now = uids().await?;
         let kept = before.iter().filter(|uid| now.contains(uid)).count();

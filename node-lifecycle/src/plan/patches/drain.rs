@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 
-use super::{
+use super::operations::{
     add_label, add_taints, annotate, annotation, is_same_object, label, label_path, later_second,
     remove_annotation,
 };
@@ -46,7 +46,7 @@ pub fn cordon(node: &Node, now: Timestamp, cause: Option<DisruptionReason>) -> V
     Value::Array(patch)
 }
 
-/// Cancels the drain, or removes what is left of one that somebody else has cancelled: undoes [`cordon`], except for what
+/// Cancels the drain, or removes what is left of one that another client has cancelled: undoes [`cordon`], except for what
 /// another writer had done before it. The API server's `test` refuses it if the node was deleted meanwhile.
 pub fn uncordon(node: &Node) -> Value {
     let mut patch = cancelled(node);
@@ -78,7 +78,7 @@ fn cancelled(node: &Node) -> Vec<Value> {
         patch.push(json!({ "op": "test", "path": place, "value": value }));
         patch.push(json!({ "op": "remove", "path": place }));
     }
-    // A node whose drain somebody else has cancelled is as they left it.
+    // A node whose drain another client has cancelled is as that left it.
     if has(&names::DRAIN_STARTED_ANNOTATION) && !has(&names::WAS_CORDONED_ANNOTATION) {
         patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": false }));
     }
@@ -232,7 +232,7 @@ mod tests {
             let excluded =
                 |node: &Node| label(&node.metadata, names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL).is_some();
             assert!(excluded(&draining));
-            // Also when it is cordoned again, and when somebody adds a taint meanwhile.
+            // Also when it is cordoned again, and when another client adds a taint meanwhile.
             let mut again = patched(&draining, cordon(&draining, at(6), None));
             again.spec.as_mut().unwrap().taints.as_mut().unwrap().insert(0, taint("first"));
             let after = patched(&again, uncordon(&again));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_version_0_1_left_to_its_user_stays_when_its_drain_is_cancelled() {
+    fn a_label_of_a_node_without_the_taint_is_its_users_and_stays_when_its_drain_is_cancelled() {
         let mut old = patched(&node(0), cordon(&node(0), at(5), None));
         old.spec.as_mut().unwrap().taints = None;
         let after = patched(&old, uncordon(&old));

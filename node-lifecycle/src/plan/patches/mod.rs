@@ -5,17 +5,20 @@
 //! `test` with `null` holds where the field is absent (measured on kube-apiserver 1.36).
 
 mod drain;
+mod operations;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
 use shared_crds::{NodePool, names};
 
 pub use self::drain::{cordon, drain_waits, give_back, note_cause, out_of_service, uncordon};
-use crate::template::Marks;
+use self::operations::{add_taints, annotate, annotation, second};
+pub(crate) use self::operations::{annotation_path, is_same_object, label_path};
+use crate::template::NodeMetadata;
 use crate::template::applied_template::KUBELETS_LABELS;
 
 /// Adds the pool's finalizer.
@@ -56,10 +59,10 @@ pub fn mark_ready(node: &Node, now: Timestamp) -> Value {
     Value::Array(patch)
 }
 
-/// Makes a Node that registered itself a node of the pool with these `marks`, as the one of `machine`: labels,
-/// annotations, taints and the finalizer in one write, provided that it is in no pool and has not been deleted. Taints
+/// Makes a Node that registered itself a node of the pool, as the one of `machine`: what it should carry of labels,
+/// annotations and taints, and the finalizer, in one write, provided that it is in no pool and has not been deleted. Taints
 /// that others set stay.
-pub(crate) fn join(node: &Node, machine: &str, marks: &Marks) -> Value {
+pub(crate) fn join(node: &Node, machine: &str, wanted: &NodeMetadata) -> Value {
     let metadata = &node.metadata;
     let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
     let mut patch = is_same_object(metadata);
@@ -67,7 +70,7 @@ pub(crate) fn join(node: &Node, machine: &str, marks: &Marks) -> Value {
     patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
     let own = |(key, _): &(&String, &String)| !KUBELETS_LABELS.contains(&key.as_str());
     let mut labels: BTreeMap<&str, &str> =
-        marks.labels.iter().filter(own).map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        wanted.labels.iter().filter(own).map(|(key, value)| (key.as_str(), value.as_str())).collect();
     labels.insert(names::MACHINE_LABEL, machine);
     if metadata.labels.is_some() {
         patch.push(json!({ "op": "test", "path": label_path(names::MEMBER_LABEL), "value": null }));
@@ -83,118 +86,16 @@ pub(crate) fn join(node: &Node, machine: &str, marks: &Marks) -> Value {
             |key: &str| key == names::TEMPLATE_APPLIED_ANNOTATION && annotation(metadata, key).is_some();
         let add =
             |(key, value): (&String, _)| json!({ "op": "add", "path": annotation_path(key), "value": value });
-        patch.extend(marks.annotations.iter().filter(|(key, _)| !is_noted(key)).map(add));
+        patch.extend(wanted.annotations.iter().filter(|(key, _)| !is_noted(key)).map(add));
     } else {
         patch.push(json!({ "op": "test", "path": "/metadata/annotations", "value": null }));
-        patch.push(json!({ "op": "add", "path": "/metadata/annotations", "value": marks.annotations }));
+        patch.push(json!({ "op": "add", "path": "/metadata/annotations", "value": wanted.annotations }));
     }
-    patch.extend(add_taints(node, &marks.taints));
+    patch.extend(add_taints(node, &wanted.taints));
     if !metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER) {
         patch.extend(with_finalizer(metadata, names::NODE_FINALIZER));
     }
     Value::Array(patch)
-}
-
-/// Adds the taints that the node lacks. One of the same key and effect keeps its value: the API server accepts no second
-/// one.
-fn add_taints(node: &Node, taints: &[Taint]) -> Vec<Value> {
-    let present = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
-    let is_present = |taint: &&Taint| {
-        present.iter().any(|other| (&other.key, &other.effect) == (&taint.key, &taint.effect))
-    };
-    let missing: Vec<&Taint> = taints.iter().filter(|taint| !is_present(taint)).collect();
-    if present.is_empty() && !missing.is_empty() {
-        return vec![
-            json!({ "op": "test", "path": "/spec/taints", "value": null }),
-            json!({ "op": "add", "path": "/spec/taints", "value": missing }),
-        ];
-    }
-    missing
-        .into_iter()
-        .map(|taint| json!({ "op": "add", "path": "/spec/taints/-", "value": taint }))
-        .collect()
-}
-
-pub(crate) fn is_same_object(metadata: &ObjectMeta) -> Vec<Value> {
-    vec![json!({ "op": "test", "path": "/metadata/uid", "value": metadata.uid })]
-}
-
-fn label<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a String> {
-    metadata.labels.as_ref().and_then(|all| all.get(name))
-}
-
-/// Adds a label that the object does not have.
-fn add_label(metadata: &ObjectMeta, name: &str, value: &str) -> [Value; 2] {
-    if metadata.labels.is_none() {
-        let mut all = Map::new();
-        all.insert(name.to_owned(), json!(value));
-        return [
-            json!({ "op": "test", "path": "/metadata/labels", "value": null }),
-            json!({ "op": "add", "path": "/metadata/labels", "value": all }),
-        ];
-    }
-    let path = label_path(name);
-    [
-        json!({ "op": "test", "path": path, "value": null }),
-        json!({ "op": "add", "path": path, "value": value }),
-    ]
-}
-
-fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a String> {
-    metadata.annotations.as_ref().and_then(|all| all.get(name))
-}
-
-/// Writes annotations, provided that their old values are unchanged.
-fn annotate(metadata: &ObjectMeta, notes: &[(&str, String)]) -> Vec<Value> {
-    if metadata.annotations.is_none() {
-        let all: Map<String, Value> =
-            notes.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-        return vec![
-            json!({ "op": "test", "path": "/metadata/annotations", "value": null }),
-            json!({ "op": "add", "path": "/metadata/annotations", "value": all }),
-        ];
-    }
-    let write = |(name, value): &(&str, String)| {
-        let path = annotation_path(name);
-        [
-            json!({ "op": "test", "path": path, "value": annotation(metadata, name) }),
-            json!({ "op": "add", "path": path, "value": value }),
-        ]
-    };
-    notes.iter().flat_map(write).collect()
-}
-
-/// Removes an annotation, provided that its value is unchanged.
-fn remove_annotation(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
-    let path = annotation_path(name);
-    [
-        json!({ "op": "test", "path": path, "value": annotation(metadata, name) }),
-        json!({ "op": "remove", "path": path }),
-    ]
-}
-
-pub(crate) fn annotation_path(name: &str) -> String {
-    format!("/metadata/annotations/{}", escaped(name))
-}
-
-pub(crate) fn label_path(name: &str) -> String {
-    format!("/metadata/labels/{}", escaped(name))
-}
-
-/// `name` as one part of a JSON Pointer (RFC 6901).
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
-}
-
-/// `now` rounded down to a second. Kubernetes writes times as whole seconds.
-fn second(now: Timestamp) -> Timestamp {
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
-/// `now` rounded up to a second, so that nothing that counts from it comes too early.
-fn later_second(now: Timestamp) -> Timestamp {
-    let begun = second(now);
-    if begun == now { now } else { begun.checked_add(SignedDuration::from_secs(1)).unwrap_or(now) }
 }
 
 // Why not `conflict_retry::add_finalizer` and `remove_finalizer`: they guard with the resourceVersion, so every write in
@@ -237,7 +138,7 @@ mod tests {
     use shared_crds::v1alpha1::DisruptionReason;
 
     use super::*;
-    use crate::testing::{self, at, node};
+    use crate::testing::{self, node};
 
     #[test]
     fn why_a_node_leaves_is_noted_once_and_only_in_the_version_that_was_observed() {
@@ -251,12 +152,5 @@ mod tests {
         testing::annotate(&mut node, names::DISRUPTION_REASON_ANNOTATION, "Repair");
         assert_eq!(note_cause(&node, DisruptionReason::Repair), None);
         assert!(note_cause(&node, DisruptionReason::Rollout).is_some());
-    }
-
-    #[test]
-    fn the_annotation_of_a_drain_is_never_earlier_than_its_start() {
-        let half = Timestamp::from_millisecond(5_500).unwrap();
-        assert_eq!((later_second(half), later_second(at(5))), (at(6), at(5)));
-        assert_eq!(second(half), at(5));
     }
 }

@@ -1,18 +1,16 @@
 //! What the caches keep of nodes and pods: only what the planner reads, because these objects are the most numerous of
 //! a cluster.
 
+mod annotations;
 mod others;
 mod pod;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use others::{budget, daemon_set, namespace, storage_class};
 pub use pod::{pod, pods};
 
-/// Prefixes of the annotations that the planner reads.
-const READ_ANNOTATIONS: [&str; 4] =
-    ["tandem.dev/", "kubernetes.io/config.mirror", "cluster-autoscaler.kubernetes.io/", "karpenter.sh/"];
+use self::annotations::keep_read;
 
 /// Drops what the planner does not read of a node; on a real node the list of images is most of the object.
 pub fn node(node: &mut Node) {
@@ -29,14 +27,6 @@ pub fn node(node: &mut Node) {
         status.volumes_attached = None;
         status.volumes_in_use = None;
         status.conditions.iter_mut().flatten().for_each(|c| c.message = None);
-    }
-}
-
-/// Drops the annotations that the planner does not read.
-fn keep_read(metadata: &mut ObjectMeta) {
-    let is_read = |key: &str| READ_ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix));
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.retain(|key, _| is_read(key));
     }
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::keep_read;
+use super::annotations::keep_read;
 use crate::input::pod_info::{PodInfo, PodShapes};
 use crate::input::pods;
 use crate::requirements::requests;

@@ -5,6 +5,7 @@
 //! temporary ones; if the plan stays within all limits it is used, otherwise the pass is planned again with them.
 //! Status remembers what the first plan wanted.
 
+mod direction;
 pub(crate) mod history;
 mod rate;
 
@@ -12,6 +13,8 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::{
     AutoscalingStatus, Recommendation, ScaleEvent, ScalingBehavior, ScalingRules, SelectPolicy,
 };
+
+pub(crate) use self::direction::Direction;
 
 use super::bounds::Bounds;
 use super::contested::ReplicasWriter;
@@ -27,15 +30,6 @@ pub(crate) enum BehaviorStage {
     Wanted,
     /// All limits.
     Limited,
-}
-
-/// The direction of scaling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Scale-up.
-    Up,
-    /// Scale-down.
-    Down,
 }
 
 /// How far a pool may scale in one direction, and why no further.
@@ -118,7 +112,8 @@ impl BehaviorLimits {
         status: Option<&AutoscalingStatus>,
         behavior: &ScalingBehavior,
         bounds: &Bounds,
-        (replicas_writer, scheduled): (ReplicasWriter, ScheduledBounds),
+        replicas_writer: ReplicasWriter,
+        scheduled: ScheduledBounds,
         current: usize,
         now: Timestamp,
     ) -> Self {

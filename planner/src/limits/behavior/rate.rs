@@ -7,7 +7,7 @@
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::{ScaleEvent, ScalingPolicy, ScalingPolicyType, ScalingRules, SelectPolicy};
 
-use super::Direction;
+use super::direction::Direction;
 use crate::time::later;
 
 /// What the policies allow.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Volume;
 
-use super::{Blocker, BlockingPodReason};
+use super::blockers::{Blocker, BlockingPodReason};
 use crate::input::pod_info::PodInfo;
 
 /// Cluster Autoscaler's annotation: names of local volumes that may be lost, separated by commas without spaces.

@@ -4,13 +4,15 @@
 //! Only called for pods that keep a node: those of a `DaemonSet`, mirror pods, finished pods and those that should have
 //! terminated long ago never block.
 
+mod blockers;
 mod local_storage;
 #[cfg(test)]
 mod tests;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::protection::{self, DO_NOT_DISRUPT, SAFE_TO_EVICT};
 
-use shared_crds::protection::{self, DO_NOT_DISRUPT, PodProtection, SAFE_TO_EVICT};
+pub(crate) use self::blockers::{Blocker, BlockingPodReason};
 
 use super::budgets::{Budgets, EvictionCost};
 use crate::input::pod_info::PodInfo;
@@ -18,64 +20,6 @@ use crate::input::pods;
 
 /// The namespace of the pods that the cluster itself needs.
 const SYSTEM_NAMESPACE: &str = "kube-system";
-
-/// Why a pod blocks. Names are those of Cluster Autoscaler's `BlockingPodReason` if it has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum BlockingPodReason {
-    /// It has no controller that would recreate it.
-    NotReplicated,
-    /// It runs in `kube-system`, and no `PodDisruptionBudget` covers it.
-    UnmovableKubeSystemPod,
-    /// Its annotation `cluster-autoscaler.kubernetes.io/safe-to-evict` forbids eviction, permanently or until the pod
-    /// completes.
-    NotSafeToEvictAnnotation,
-    /// Its annotation `karpenter.sh/do-not-disrupt` forbids eviction.
-    DoNotDisruptAnnotation,
-    /// It keeps data on the node.
-    LocalStorageRequested,
-    /// Its `PodDisruptionBudget` allows no more disruptions, or two of them match it.
-    NotEnoughPdb,
-    /// Its requests cannot be read, so no place can be found for it.
-    UnexpectedError,
-}
-
-impl BlockingPodReason {
-    /// The rule's name.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotReplicated => "NotReplicated",
-            Self::UnmovableKubeSystemPod => "UnmovableKubeSystemPod",
-            Self::NotSafeToEvictAnnotation => "NotSafeToEvictAnnotation",
-            Self::DoNotDisruptAnnotation => "DoNotDisruptAnnotation",
-            Self::LocalStorageRequested => "LocalStorageRequested",
-            Self::NotEnoughPdb => "NotEnoughPdb",
-            Self::UnexpectedError => "UnexpectedError",
-        }
-    }
-}
-
-/// What prevents the eviction of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Blocker {
-    /// The rule.
-    pub rule: BlockingPodReason,
-    /// Why, as the end of a sentence about the pod.
-    pub why: String,
-    /// When it stops blocking, if that only takes time; `None` if time alone does not lift it.
-    pub until: Option<Timestamp>,
-}
-
-impl Blocker {
-    /// A blocker that time alone does not lift.
-    pub(crate) fn lasting(rule: BlockingPodReason, why: impl Into<String>) -> Self {
-        Self { rule, why: why.into(), until: None }
-    }
-
-    /// What the pod's annotations ask for.
-    fn asked(rule: BlockingPodReason, PodProtection { why, until }: PodProtection) -> Self {
-        Self { rule, why, until }
-    }
-}
 
 /// What prevents the eviction of `pod`, which keeps its node, at `now`. The first rule that applies is named.
 pub(crate) fn blocker(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {

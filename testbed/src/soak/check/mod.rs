@@ -59,6 +59,10 @@ pub struct PoolSize {
     pub all: usize,
     /// Those that are Ready and that nobody has begun to remove.
     pub usable: usize,
+    /// Those with a kubelet that are not Ready, and that nobody has begun to remove.
+    pub starting: usize,
+    /// Those with a kubelet that somebody has begun to remove.
+    pub leaving: usize,
     /// Those without a kubelet.
     pub dead: usize,
     /// Those from the last template that any node was made from.
@@ -71,6 +75,28 @@ pub struct PoolSize {
     pub most: usize,
     /// The least that there should be to use.
     pub least: usize,
+}
+
+impl PoolSize {
+    /// The nodes in no other state: with a kubelet, Ready, and not about to go.
+    pub fn in_use(&self) -> usize {
+        self.all.saturating_sub(self.starting + self.leaving + self.dead)
+    }
+
+    #[cfg(test)]
+    pub(super) const EMPTY: Self = Self {
+        at: Timestamp::UNIX_EPOCH,
+        all: 0,
+        usable: 0,
+        starting: 0,
+        leaving: 0,
+        dead: 0,
+        current: 0,
+        rolls: false,
+        wanted: 0,
+        most: 0,
+        least: 0,
+    };
 }
 
 /// What a log shows.
@@ -175,6 +201,8 @@ impl Checker<'_> {
             at,
             all: self.nodes.all(),
             usable: self.nodes.usable(),
+            starting: self.nodes.starting(),
+            leaving: self.nodes.leaving(),
             dead: self.nodes.dead(),
             current: self.nodes.current(),
             rolls,

@@ -157,6 +157,16 @@ impl PoolNodes {
         self.nodes.values().filter(|node| node.is_usable()).count()
     }
 
+    /// Those that are not Ready yet, and stay.
+    pub(super) fn starting(&self) -> usize {
+        self.nodes.values().filter(|node| node.has_kubelet && node.stays() && !node.is_ready).count()
+    }
+
+    /// Those that are about to go while their kubelets run.
+    pub(super) fn leaving(&self) -> usize {
+        self.nodes.values().filter(|node| node.has_kubelet && !node.stays()).count()
+    }
+
     /// The nodes that count towards the upper bound. In a rollout a node counts until it is gone, but for one whose machine is
     /// off and whose Node is deleted already; otherwise until somebody begins to remove it.
     pub(super) fn counted(&self, rolls: bool) -> usize {

@@ -22,7 +22,7 @@ pub struct CrashPoints<'a> {
 impl CrashPoints<'_> {
     async fn machine_changed(&self) {
         match self.machines {
-            Some(machines) => machines.changed().await,
+            Some(machines) => machines.changed(1).await,
             None => std::future::pending().await,
         }
     }
@@ -88,7 +88,7 @@ pub async fn crashing<T>(
     let gate = proxy.writes();
     let mut lives = Lives::default();
     gate.executed();
-    points.machines.map_or(Ok(()), Machines::answer_no_changes)?;
+    points.machines.map_or(Ok(()), |machines| machines.answer_changes_before(1))?;
     gate.allow(Some(points.writes));
     let mut work = std::pin::pin!(work);
     loop {

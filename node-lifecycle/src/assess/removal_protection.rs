@@ -1,4 +1,4 @@
-//! Whether a node may be removed, as far as it and its pods say.
+//! Whether a node or its pods ask to be left alone, so that the node is not removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use crate::assess::membership::Member;
 use crate::input::pods::blocks_removal;
 use crate::{Observed, ObservedPods, PodName};
 
-/// What is known about whether a node may be removed.
+/// What is known about whether something protects a node from its removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Consent {
+pub(crate) enum RemovalProtection {
     /// Nothing on it asks to be left alone.
-    Free,
+    Unprotected,
     /// It asks to be left alone, and why, as the end of a sentence about it.
     Protected(String),
     /// Its pods were to be listed and could not be.
     Unread,
     /// Its pods have not been listed yet.
-    NotAsked,
+    NotListed,
 }
 
-impl Consent {
+impl RemovalProtection {
     /// What the node's annotations, its pods and what was found a moment ago say. `asked` are the nodes whose pods were
     /// to be listed.
     pub(crate) fn of(
@@ -40,22 +40,22 @@ impl Consent {
                 Some((PodName::of(pod), asked.why))
             });
             let first = asks.min().map(|(pod, why)| format!("has pod {pod}, which {why}"));
-            return first.map_or(Self::Free, Self::Protected);
+            return first.map_or(Self::Unprotected, Self::Protected);
         }
         match observed.protected.get(member.name()) {
             Some(why) => Self::Protected(why.clone()),
             None if asked.contains(member.name()) && !pods.deferred.contains(member.name()) => Self::Unread,
-            None => Self::NotAsked,
+            None => Self::NotListed,
         }
     }
 
     /// Why the node may not be removed now, as the end of a sentence about it; `None` when it may.
     pub(crate) fn why_not(&self) -> Option<String> {
         match self {
-            Self::Free => None,
+            Self::Unprotected => None,
             Self::Protected(why) => Some(why.clone()),
             Self::Unread => Some("has pods that cannot be listed".to_owned()),
-            Self::NotAsked => Some("has pods that are listed after those of other nodes".to_owned()),
+            Self::NotListed => Some("has pods that are listed after those of other nodes".to_owned()),
         }
     }
 }
@@ -71,9 +71,9 @@ pub(crate) fn protected<'a>(
     if !DrainLimits::of(pool).holds_protected {
         return BTreeMap::new();
     }
-    let why = |member: &Member| match Consent::of(member, observed, &BTreeSet::new(), pods) {
-        Consent::Protected(why) => Some((member.name().to_owned(), why)),
-        Consent::Free | Consent::Unread | Consent::NotAsked => None,
+    let why = |member: &Member| match RemovalProtection::of(member, observed, &BTreeSet::new(), pods) {
+        RemovalProtection::Protected(why) => Some((member.name().to_owned(), why)),
+        RemovalProtection::Unprotected | RemovalProtection::Unread | RemovalProtection::NotListed => None,
     };
     nodes.into_iter().filter_map(why).collect()
 }

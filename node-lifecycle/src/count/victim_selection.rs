@@ -1,0 +1,252 @@
+//! Which of the nodes that `sizing` has found to be candidates go now: as far as budgets allow, and the nodes and their pods do
+//! not ask to be left alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shared_crds::disruption::Account;
+use shared_crds::protection;
+use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
+
+use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::removal_protection::RemovalProtection;
+use crate::count::rollout::MayGo;
+use crate::count::sizing::Sizing;
+use crate::count::victims;
+use crate::{Observed, ObservedPods};
+
+/// Maximum number of nodes whose pods are listed in one pass to choose victims, one request each. Further ones are looked
+/// at in the next pass.
+const MAX_UNDECIDED: usize = 50;
+
+/// The nodes that are drained because they are too many or out of date.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Victims {
+    /// Why each of them is, by name.
+    pub reasons: BTreeMap<String, DisruptionReason>,
+    /// The nodes that would be removed and stay for now, by name, and why.
+    pub held: Vec<(String, String)>,
+    /// The same because of a budget of `spec.disruption`.
+    pub refused: Vec<(String, String)>,
+    /// The nodes that ask to be left alone, as far as their pods were listed in this pass, by name, and why.
+    pub protected: Vec<(String, String)>,
+    /// There are nodes whose pods are to be listed in the next pass, because too few of the others may go.
+    pub is_undecided: bool,
+}
+
+impl Sizing {
+    /// The nodes to remove, as far as budgets allow. Which of the candidates these are may depend on their pods.
+    pub(crate) fn victims(
+        &self,
+        observed: &Observed,
+        members: &[Member],
+        pods: &ObservedPods,
+        account: &mut Account,
+    ) -> Victims {
+        let mut selection = Selection {
+            sizing: self,
+            observed,
+            pods,
+            asked: self.undecided(observed, members, account),
+            account,
+            rest: self.excess,
+            may_go: self.rollout.may_go,
+            victims: Victims::default(),
+        };
+        selection.choose_named(members);
+        selection.choose_candidates(members);
+        selection.victims
+    }
+
+    /// The nodes whose pods help to choose the victims, or may protect them, without those that are known to be protected, or
+    /// kept by a budget.
+    pub(crate) fn undecided(
+        &self,
+        observed: &Observed,
+        members: &[Member],
+        account: &Account,
+    ) -> BTreeSet<String> {
+        let Some(policy) = self.protected else { return BTreeSet::new() };
+        let has_room: Vec<DisruptionReason> =
+            DisruptionReason::ALL.into_iter().filter(|reason| account.room(*reason) > 0).collect();
+        let is_open = |member: &&Member| {
+            let too_many = Some(DisruptionReason::ScaleDown).filter(|_| self.excess + self.named.len() > 0);
+            let mut reasons = too_many.into_iter().chain(self.rollout.reason(member.name()));
+            let is_free = member.readiness == NodeReadiness::Starting
+                || reasons.any(|reason| has_room.contains(&reason));
+            is_free
+                && protection::of_node(&member.node.metadata).is_none()
+                && !observed.protected.contains_key(member.name())
+        };
+        let with_name = |names: &BTreeSet<String>| -> Vec<&Member> {
+            members.iter().filter(|member| names.contains(member.name())).filter(is_open).collect()
+        };
+        let named = if policy == ProtectedNodes::Wait { with_name(&self.named) } else { Vec::new() };
+        let candidates = with_name(&self.candidates);
+        let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
+        let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
+        all.map(|member| member.name().to_owned()).collect()
+    }
+}
+
+/// A selection of victims that is being made.
+struct Selection<'a> {
+    sizing: &'a Sizing,
+    observed: &'a Observed,
+    pods: &'a ObservedPods,
+    /// The nodes whose pods were to be listed.
+    asked: BTreeSet<String>,
+    /// How many nodes may be disrupted. Those that go are taken out of it.
+    account: &'a mut Account,
+    /// How many nodes are still too many, without those that the Autoscaler has named.
+    rest: usize,
+    /// How many of those that are out of date may still go.
+    may_go: MayGo,
+    victims: Victims,
+}
+
+/// The candidates that would go and are kept by something, in the order of removal.
+#[derive(Default)]
+struct Kept<'a> {
+    /// Those that ask to be left alone or whose pods cannot be listed, and why.
+    protected: Vec<(&'a Member, String)>,
+    /// Those that a budget keeps, by name, and why.
+    refused: Vec<(String, String)>,
+    /// Number of those whose pods have not been listed yet.
+    not_listed: usize,
+}
+
+impl Selection<'_> {
+    /// Takes the nodes that the Autoscaler has named. It chose them: no other node goes in the place of one that stays.
+    fn choose_named(&mut self, members: &[Member]) {
+        let (sizing, waits) = (self.sizing, self.protected_nodes_wait());
+        for member in members.iter().filter(|member| sizing.named.contains(member.name())) {
+            let reason = DisruptionReason::ScaleDown;
+            if let Some(refusal) = self.refusal(member, reason) {
+                self.victims.refused.push((member.name().to_owned(), refusal));
+                continue;
+            }
+            let protection = self.look_at(member);
+            self.victims.is_undecided |= waits && protection == RemovalProtection::NotListed;
+            if let Some(why) = protection.why_not().filter(|_| waits) {
+                self.victims.held.push((member.name().to_owned(), why));
+            } else {
+                let outdated = sizing.rollout.outdated.get(member.name());
+                self.may_go.take(outdated.map(|outdated| outdated.state));
+                self.take(member, reason);
+            }
+        }
+    }
+
+    /// Takes so many of the candidates as are too many, or out of date and not needed any more.
+    fn choose_candidates(&mut self, members: &[Member]) {
+        let sizing = self.sizing;
+        let candidates = members.iter().filter(|member| sizing.candidates.contains(member.name())).collect();
+        let in_order =
+            victims::in_order(candidates, &self.pods.by_node, &sizing.rollout.outdated, &sizing.first);
+        let Kept { protected, mut refused, not_listed } = self.choose_unprotected(in_order);
+        let left = self.left();
+        let is_undecided = left > 0 && not_listed > 0;
+        self.victims.is_undecided |= is_undecided;
+        let mut held = 0;
+        if self.protected_nodes_wait() {
+            held = protected.len().min(left);
+            let first = protected.into_iter().take(left);
+            self.victims.held.extend(first.map(|(member, why)| (member.name().to_owned(), why)));
+        } else if !is_undecided {
+            refused.extend(self.choose_protected(&protected));
+        }
+        let left = self.left() - held;
+        self.victims.refused.extend(refused.into_iter().take(left));
+    }
+
+    /// Takes those of the `candidates`, which are in the order of removal, that nothing keeps.
+    fn choose_unprotected<'m>(&mut self, candidates: Vec<&'m Member>) -> Kept<'m> {
+        let mut kept = Kept::default();
+        for member in candidates {
+            let Some(reason) = self.reason(member) else {
+                self.look_at(member);
+                continue;
+            };
+            if let Some(refusal) = self.refusal(member, reason) {
+                kept.refused.push((member.name().to_owned(), refusal));
+                continue;
+            }
+            let protection = self.look_at(member);
+            match protection.why_not() {
+                None => self.take_candidate(member, reason),
+                Some(_) if protection == RemovalProtection::NotListed => kept.not_listed += 1,
+                Some(why) => kept.protected.push((member, why)),
+            }
+        }
+        kept
+    }
+
+    /// Takes as many of the `protected` nodes as are still too many. Returns those that a budget keeps, and why.
+    fn choose_protected(&mut self, protected: &[(&Member, String)]) -> Vec<(String, String)> {
+        let mut refused = Vec::new();
+        for (member, _) in protected {
+            let Some(reason) = self.reason(member) else { continue };
+            if let Some(refusal) = self.refusal(member, reason) {
+                refused.push((member.name().to_owned(), refusal));
+                continue;
+            }
+            self.take_candidate(member, reason);
+        }
+        refused
+    }
+
+    /// How many of the candidates should still go.
+    fn left(&self) -> usize {
+        self.rest.max(self.may_go.count())
+    }
+
+    /// Whether nodes that ask to be left alone stay as long as they do.
+    fn protected_nodes_wait(&self) -> bool {
+        self.sizing.protected == Some(ProtectedNodes::Wait)
+    }
+
+    /// Whether the node asks to be left alone, which is recorded if its pods were to be listed.
+    fn look_at(&mut self, member: &Member) -> RemovalProtection {
+        let protection = match self.sizing.protected {
+            Some(_) => RemovalProtection::of(member, self.observed, &self.asked, self.pods),
+            None => RemovalProtection::Unprotected,
+        };
+        if let (RemovalProtection::Protected(why), true) = (&protection, self.asked.contains(member.name())) {
+            self.victims.protected.push((member.name().to_owned(), why.clone()));
+        }
+        protection
+    }
+
+    /// Why a candidate would be drained now; `None` when it would not be.
+    fn reason(&self, member: &Member) -> Option<DisruptionReason> {
+        if self.rest > 0 {
+            return Some(DisruptionReason::ScaleDown);
+        }
+        let outdated = self.sizing.rollout.outdated.get(member.name());
+        outdated.filter(|outdated| self.may_go.has(outdated.state)).map(|outdated| outdated.reason)
+    }
+
+    /// Why a budget keeps the node now; `None` when none does, as for a node that has never run pods, or when all go.
+    fn refusal(&self, member: &Member, reason: DisruptionReason) -> Option<String> {
+        let asks = self.sizing.protected.is_some() && member.readiness != NodeReadiness::Starting;
+        let refusal = self.account.refusal(reason).filter(|_| asks)?;
+        Some(format!("has to wait: {refusal}"))
+    }
+
+    /// The candidate goes, where [`Self::refusal`] has found nothing against it.
+    fn take_candidate(&mut self, member: &Member, reason: DisruptionReason) {
+        let outdated = self.sizing.rollout.outdated.get(member.name());
+        self.rest = self.rest.saturating_sub(1);
+        self.may_go.take(outdated.map(|outdated| outdated.state));
+        self.take(member, reason);
+    }
+
+    /// The node goes, where [`Self::refusal`] has found nothing against it.
+    fn take(&mut self, member: &Member, reason: DisruptionReason) {
+        if member.readiness != NodeReadiness::Starting {
+            // The budgets of a pool that is deleted do not hold.
+            let _ = self.account.take(reason);
+        }
+        self.victims.reasons.insert(member.name().to_owned(), reason);
+    }
+}

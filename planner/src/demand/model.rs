@@ -1,0 +1,65 @@
+//! All pods that matter for a pass, as the later steps read them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::daemons::Daemons;
+use crate::index::Indexed;
+use crate::reasons::Rejection;
+use crate::requirements::pod_class::{
+    ConstraintSets, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
+};
+
+/// Pending pods that are equal to the planner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PendingGroup {
+    /// Index into [`Demand::classes`].
+    pub class: PodClassId,
+    /// Their priority.
+    pub priority: i32,
+    /// The pods, as indexes into the pass's pods, by namespace and name.
+    pub pods: Vec<usize>,
+}
+
+/// All pods that matter for a pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// The different constraints on nodes.
+    pub constraint_sets: ConstraintSets,
+    /// The different pod classes.
+    pub classes: PodClasses,
+    /// The topology counts that the constraints need.
+    pub topology_counts: TopologyCounts,
+    /// What the pending pods compete for.
+    pub supplies: Indexed<SupplyId, Supply>,
+    /// The pending pods, in the order in which they are placed: by priority, then the larger share of a node first,
+    /// which packs better; then by name, so that the order is deterministic.
+    pub groups: Vec<PendingGroup>,
+    /// For each pod of the pass that occupies a node, its class and the index of the node.
+    pub placed: Vec<Option<(PodClassId, usize)>>,
+    /// The headroom: how many virtual pods of which class are placed after all pending pods.
+    pub headroom: Vec<(PodClassId, usize)>,
+    /// What the `DaemonSet`s run on new nodes.
+    pub daemon_sets: Daemons,
+    /// The topology counts that a pod of each `DaemonSet` raises, by its namespace and name.
+    pub daemons: BTreeMap<(String, String), Vec<TopologyCountId>>,
+    /// Pending pods whose requests or selectors cannot be read, with the problem.
+    pub unreadable: Vec<(usize, String)>,
+    /// Pending pods that no node can help, because of one of their `PersistentVolumeClaim`s.
+    pub waiting: Vec<(usize, Rejection)>,
+    /// Bound pods whose requests cannot be read; they count as requesting nothing. By index.
+    pub unmeasured: Vec<usize>,
+    /// When the first of the pending pods that pools do not grow for yet is old enough; `None` without any.
+    pub delayed_until: Option<Timestamp>,
+    /// Problems of pods, headroom and `DaemonSet`s, as messages for users.
+    pub warnings: Vec<String>,
+}
+
+impl Demand {
+    /// How many pods of which class wait for a place, in the order in which they are placed: pending pods, then headroom.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (PodClassId, usize)> {
+        let pods = self.groups.iter().map(|group| (group.class, group.pods.len()));
+        pods.chain(self.headroom.iter().copied())
+    }
+}

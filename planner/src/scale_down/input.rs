@@ -1,0 +1,49 @@
+//! The input of the scale-down of a pass, and what its steps read from it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::QualifiedName;
+
+use super::budgets::Budgets;
+use super::reserve::Reserve;
+use super::usage::Usage;
+use super::workload_pods::WorkloadPods;
+use crate::input::pod_info::PodInfo;
+use crate::input::pods;
+use crate::steps;
+
+/// The input of the scale-down of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScaleDownInput<'a> {
+    /// The time.
+    pub now: Timestamp,
+    /// All nodes, by name.
+    pub nodes: &'a [Arc<Node>],
+    /// All pods, by namespace and name.
+    pub pods: &'a [Arc<PodInfo>],
+    /// The pods on each node that are a reason to keep it.
+    pub workload_pods: &'a [WorkloadPods],
+    /// All `PodDisruptionBudget`s.
+    pub budgets: &'a Budgets,
+    /// The usage of each node, or why it cannot be read.
+    pub usage: &'a [Usage],
+    /// How many pending pods this pass planned onto each node.
+    pub planned: &'a [usize],
+    /// Whether each pool scales up in this pass.
+    pub growing: &'a [bool],
+    /// The nodes that each pool keeps for pending pods.
+    pub reserves: &'a [Reserve],
+}
+
+/// The pods of a node that need a place when it is removed.
+pub(super) fn moving(input: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
+    let workload_pods = steps::counted(input.workload_pods[node].pods.iter().copied());
+    workload_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()
+}
+
+/// `namespace/name` of a pod.
+pub(super) fn pod_name(input: &ScaleDownInput<'_>, pod: usize) -> String {
+    QualifiedName::from(input.pods[pod].key()).to_string()
+}
