@@ -36,6 +36,7 @@ mod tests;
 
 pub use self::after::{facts, outcome};
 pub use self::assess::{contested, elsewhere, health, membership};
+pub use self::count::rollout::RolloutWait;
 pub use self::drain::blocker::Blocker;
 pub use self::drain::step::{DrainStep, NodeAction, NodeStep, PoolStep};
 pub use self::input::keys::{ClusterId, PoolKey};

@@ -110,6 +110,8 @@ api_names! {
         RollingOut,
         /// Nodes are out of date, and the budgets of `spec.disruption` let none of them go now.
         WaitsForBudget,
+        /// Nodes are out of date, and all of them ask to be left alone.
+        WaitsForProtected,
         /// A rollout has made no progress for `spec.rollout.progressDeadlineSeconds`.
         ProgressDeadlineExceeded,
         /// No node is out of date.

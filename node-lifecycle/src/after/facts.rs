@@ -3,23 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::conditions::Statement;
 use shared_crds::disruption::Account;
-use shared_crds::v1alpha1::{
-    DisruptedNodes, DisruptionReason, ProvisioningStatus, RolloutStatus, RolloutType,
-};
+use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason, ProvisioningStatus};
 
 use crate::after::outcome::Applied;
+pub use crate::after::rollout::RolloutFacts;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::membership::{Leaving, Member, NodeReadiness};
 use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::count::budgets;
-use crate::count::rollout;
 use crate::count::sizing;
-use crate::input::numbers::number;
 use crate::input::observed_time::NodeTime;
 use crate::input::supply::ProvisioningFailure;
 use crate::{NodeAction, NodeStep, Observed, Plan, RepairWait, Stall};
@@ -87,82 +83,6 @@ pub struct Facts {
     pub given_back: Vec<String>,
     /// What to say about an installed definition that lacks fields; `None` when it has all.
     pub outdated_crd: Option<Statement>,
-}
-
-/// How far a rollout has come.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RolloutFacts {
-    /// Number of nodes that are out of date, those included that are drained because of it.
-    pub outdated: usize,
-    /// Number of staying nodes that are out of date.
-    pub staying: usize,
-    /// Whether they are replaced.
-    pub is_active: bool,
-    /// What `status.rollout` says; `None` where no rollout makes progress.
-    pub record: Option<RolloutStatus>,
-    /// Which budget of `spec.disruption` lets no node go for it; `None` while one goes, or may.
-    pub waits: Option<String>,
-    /// It has made no progress for as long as `spec.rollout.progressDeadlineSeconds`.
-    pub is_stuck: bool,
-}
-
-impl RolloutFacts {
-    /// Counts the nodes of `pool` after a pass with this `plan`: those that stay, and the number of those that are drained because
-    /// they were out of date. All that are being disrupted are in the `account`.
-    fn count(
-        pool: &NodePool,
-        plan: &Plan,
-        staying: &[&Member],
-        drained: usize,
-        account: &Account,
-        now: Timestamp,
-    ) -> Option<Self> {
-        let criteria = OutdatedCriteria::of(pool, now);
-        let (old, new): (Vec<&Member>, Vec<&Member>) =
-            staying.iter().partition(|member| criteria.outdated(member).is_some());
-        let outdated = old.len() + drained;
-        if outdated == 0 {
-            return None;
-        }
-        let available = new.into_iter().filter(|member| criteria.is_available(member)).count();
-        let spec = pool.spec.rollout.clone().unwrap_or_default();
-        let is_active = pool.metadata.deletion_timestamp.is_none() && spec.type_ != RolloutType::OnDelete;
-        let before = pool.status.as_ref().and_then(|status| status.rollout.as_ref());
-        let waits = if is_active && !pool.spec.paused {
-            rollout::waits(old.iter().filter_map(|member| criteria.outdated_node(member)), drained, account)
-        } else {
-            None
-        };
-        // The time begins anew when the wait ends.
-        let is_due = is_active && !pool.spec.paused && waits.is_none();
-        let record = plan.template_hash.as_ref().filter(|_| is_due).map(|hash| {
-            let (outdated_nodes, available_nodes) = (number(outdated), number(available));
-            let begins = RolloutStatus {
-                template_hash: hash.clone(),
-                outdated_nodes,
-                available_nodes,
-                progress_time: Time(second(now)),
-            };
-            before.filter(|before| before.template_hash == *hash).map_or(begins.clone(), |before| {
-                let progressed =
-                    outdated_nodes < before.outdated_nodes || available_nodes > before.available_nodes;
-                RolloutStatus {
-                    available_nodes: available_nodes.max(before.available_nodes),
-                    progress_time: if progressed {
-                        begins.progress_time
-                    } else {
-                        before.progress_time.clone()
-                    },
-                    ..begins
-                }
-            })
-        });
-        let is_stuck = record.as_ref().is_some_and(|record| {
-            let patience = SignedDuration::from_secs(i64::from(spec.progress_deadline_seconds));
-            record.progress_time.0.checked_add(patience).is_ok_and(|deadline| deadline <= now)
-        });
-        Some(Self { outdated, staying: old.len(), is_active, record, waits, is_stuck })
-    }
 }
 
 /// Why each of the `leaving` nodes leaves as far as the next pass finds it noted, with those that were `chosen` in this one.
@@ -240,11 +160,6 @@ fn waits_for_place(step: &NodeStep) -> bool {
     matches!(&step.action, NodeAction::Drain(step) if step.waits_for_place())
 }
 
-/// Kubernetes writes times as whole seconds.
-fn second(now: Timestamp) -> Timestamp {
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
-}
-
 impl Facts {
     /// Counts nodes and requests after a pass: what was observed, changed by what was acknowledged. Of the plan, only
     /// what it found counts, so that the next pass finds what this one reported.
@@ -271,11 +186,12 @@ impl Facts {
             named(&[&applied.replaced, &applied.lost, &applied.repaired]),
         );
         let causes = causes(plan, &leaving, &chosen);
-        let drained = causes.iter().filter(|(_, cause)| outdated::is_for_rollout(*cause)).count();
+        let drained = causes.iter().filter(|(_, cause)| outdated::is_for_rollout(*cause));
+        let drained: Vec<&Member> = drained.map(|(member, _)| *member).collect();
         let reasons = reasons(pool, causes, &deleted);
         let account =
             Account::new(pool.spec.disruption_budgets(), plan.wanted, reasons.iter().copied(), observed.now);
-        let rollout = RolloutFacts::count(pool, plan, &all, drained, &account, observed.now);
+        let rollout = RolloutFacts::count(observed, pool, plan, &all, &drained, &account);
         let criteria = OutdatedCriteria::of(pool, observed.now);
         let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &criteria);
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);

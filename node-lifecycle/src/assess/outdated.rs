@@ -1,7 +1,9 @@
 //! Which nodes are out of date: those that were made from another template, are too old, or that a user wants replaced.
 
 use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::{DisruptionReason, NodePoolSpec, RolloutSpec, RolloutType};
 use shared_crds::{NodePool, names};
 
@@ -80,8 +82,8 @@ impl<'a> OutdatedCriteria<'a> {
         member.created.checked_add(age).ok()
     }
 
-    /// Since when the node has been available; `None` while it is not Ready or has a startup taint. A time to come is when it
-    /// will be.
+    /// Since when the node has been available; `None` while it is not Ready, has a startup taint or lacks a device of the
+    /// template. A time to come is when it will be.
     fn available_from(&self, member: &Member) -> Option<Timestamp> {
         let spec = member.node.spec.as_ref();
         let taints: Vec<&Taint> = spec.iter().flat_map(|spec| spec.taints.iter().flatten()).collect();
@@ -89,7 +91,7 @@ impl<'a> OutdatedCriteria<'a> {
         let is_starting = startup.iter().any(|startup| {
             taints.iter().any(|taint| taint.key == startup.key && taint.effect == startup.effect.as_str())
         });
-        if member.readiness != NodeReadiness::Ready || is_starting {
+        if member.readiness != NodeReadiness::Ready || is_starting || self.lacks_devices(member) {
             return None;
         }
         let Some(rest) = self.spec.min_ready_seconds.filter(|rest| *rest > 0) else {
@@ -102,6 +104,21 @@ impl<'a> OutdatedCriteria<'a> {
         // A time to come is from a node whose clock is ahead: since when this operator has known it to be Ready counts then.
         let since = since.filter(|since| *since <= self.now).or_else(|| ready_time(member));
         Some(since.unwrap_or(Timestamp::MIN).checked_add(seconds(rest)).unwrap_or(Timestamp::MAX))
+    }
+
+    /// Whether the node has nothing yet of an extended resource that it should have: a kubelet reports Ready before the plugins
+    /// of its devices have registered. Those are the names with a domain, as Kubernetes has it; huge pages are there from the
+    /// kubelet's start. A node of another template has been promised something else.
+    fn lacks_devices(&self, member: &Member) -> bool {
+        let template = &self.pool.spec.template.spec;
+        let given = member.node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+        let is_of_template = self.hash.is_some() && member.template_hash == self.hash;
+        let lacks = |(name, whole): (&String, &Quantity)| {
+            let kept = amount(template.reserved.get(name));
+            let is_promised = name.contains('/') && amount(Some(whole)) > kept;
+            is_promised && amount(given.and_then(|given| given.get(name))) <= Exact::ZERO
+        };
+        is_of_template && template.capacity.iter().any(lacks)
     }
 
     /// Whether pods can be placed on the node, and have been able to for `minReadySeconds`.
@@ -128,6 +145,11 @@ pub(crate) fn deadline(pool: &NodePool) -> Option<Timestamp> {
 /// When the operator first saw the node Ready, as its annotation says.
 fn ready_time(member: &Member) -> Option<Timestamp> {
     member.node.metadata.annotations.as_ref()?.get(names::READY_TIME_ANNOTATION)?.parse().ok()
+}
+
+/// One that cannot be read is nothing.
+fn amount(quantity: Option<&Quantity>) -> Exact {
+    quantity.and_then(|quantity| Exact::parse(&quantity.0).ok()).unwrap_or_default()
 }
 
 fn seconds(seconds: i32) -> SignedDuration {

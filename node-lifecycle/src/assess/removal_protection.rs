@@ -1,9 +1,10 @@
 //! Whether a node or its pods ask to be left alone, so that the node is not removed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use shared_crds::protection;
+use shared_crds::{NodePool, protection};
 
+use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
 use crate::input::pods::blocks_removal;
 use crate::{Observed, ObservedPods, PodName};
@@ -57,4 +58,22 @@ impl RemovalProtection {
             Self::NotListed => Some("has pods that are listed after those of other nodes".to_owned()),
         }
     }
+}
+
+/// Which of the nodes stay because they are known to ask to be left alone, by name, and why: by their annotations, by their `pods`
+/// where those were listed, and by what was found a moment ago. None where such nodes are the last to go.
+pub(crate) fn protected<'a>(
+    observed: &Observed,
+    pool: &NodePool,
+    nodes: impl IntoIterator<Item = &'a Member>,
+    pods: &ObservedPods,
+) -> BTreeMap<String, String> {
+    if !DrainLimits::of(pool).holds_protected {
+        return BTreeMap::new();
+    }
+    let why = |member: &Member| match RemovalProtection::of(member, observed, &BTreeSet::new(), pods) {
+        RemovalProtection::Protected(why) => Some((member.name().to_owned(), why)),
+        RemovalProtection::Unprotected | RemovalProtection::Unread | RemovalProtection::NotListed => None,
+    };
+    nodes.into_iter().filter_map(why).collect()
 }

@@ -163,7 +163,7 @@ fn budgets_that_cannot_be_followed_are_reported() {
 }
 
 fn rollout_waits(observed: &Observed) -> Option<String> {
-    facts(observed).rollout.and_then(|rollout| rollout.waits)
+    facts(observed).rollout.and_then(|rollout| rollout.waits).map(|waits| waits.why)
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_crds::disruption::Account;
@@ -14,7 +14,13 @@ use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
 use crate::Observed;
 use crate::assess::membership::Member;
 use crate::assess::outdated::{OutdatedCriteria, OutdatedNode, OutdatedState, is_for_rollout};
+use crate::input::observed_time::due;
+use crate::input::pods::blocks_removal;
 use crate::template::Blueprint;
+
+/// How long a node may be drained before a rollout no longer waits for its place or its budget: twice the usual grace period of a
+/// pod.
+const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// How many nodes that are out of date may go, by state: the place of a broken one is none for a working one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,8 +78,15 @@ pub(crate) struct Rollout {
     pub draining: usize,
     /// Number of nodes that are being drained for it, or because they are too many.
     leaving: usize,
-    /// Which budget of `spec.disruption` lets no node go for it while none is being drained; `None` where none does.
-    pub waits: Option<String>,
+}
+
+/// Why no node that is out of date may go now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolloutWait {
+    /// Machine-readable reason.
+    pub reason: Reason,
+    /// The budget, or the node that asks to be left alone, in words for the user.
+    pub why: String,
 }
 
 /// How many nodes there are for a rollout to decide about, and should be.
@@ -87,8 +100,18 @@ pub(crate) struct Counts {
     pub named: usize,
 }
 
+/// What may keep the nodes that are out of date.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusals<'a> {
+    /// How many may be disrupted.
+    pub account: &'a Account,
+    /// Those that are known to ask to be left alone, by name, and why.
+    pub protected: &'a BTreeMap<String, String>,
+}
+
 impl Rollout {
-    /// Decides with what is left in the `account`. Of the `staying` nodes, those called `resting` are not drained now.
+    /// Decides with what the budgets and the nodes themselves refuse. Of the `staying` nodes, those called `resting` are not
+    /// drained now.
     pub(crate) fn of(
         observed: &Observed,
         pool: &NodePool,
@@ -96,7 +119,7 @@ impl Rollout {
         staying: &[&Member],
         resting: &[(&str, Timestamp)],
         Counts { wanted, others, named }: Counts,
-        account: &Account,
+        Refusals { account, protected }: Refusals<'_>,
     ) -> Self {
         let criteria = OutdatedCriteria::of(pool, observed.now);
         let outdated: BTreeMap<String, OutdatedNode> = staying
@@ -121,10 +144,14 @@ impl Rollout {
             has_no_quota && (backs_off || draining > 0) && staying.len() + others + draining <= wanted;
         let room = usize::try_from(pool.spec.max_replicas).unwrap_or_default().saturating_sub(wanted);
         let most_surge = if is_full || wanted == 0 { 0 } else { criteria.spec.surge(wanted).min(room) };
+        // Those that are too many and do not go use the places of new nodes, which are then as good as none.
+        let is_too_many = |member: &&Member| member.cause == Some(DisruptionReason::ScaleDown);
+        let stuck = members.iter().filter(is_too_many).filter(|member| is_stuck(observed, member)).count();
+        let is_used_up = stuck >= most_surge && staying.len() + others <= wanted;
         let unavailable = match criteria.spec.unavailable(wanted).min(wanted) {
             // Nothing is taken away while nothing can be made in its place, unless only its going makes room.
             _ if backs_off && !has_no_quota => 0,
-            0 if most_surge == 0 => 1,
+            0 if most_surge == 0 || is_used_up => 1,
             unavailable => unavailable,
         };
         let can_make = Blueprint::of(&observed.key, pool, &observed.supply.source).is_ok();
@@ -136,14 +163,12 @@ impl Rollout {
             let least = wanted.saturating_sub(unavailable);
             may_go(&criteria, &outdated, current.copied(), is_resting, least)
         };
-        let allowed = allowed(outdated.values().copied(), account);
-        // Those that were made for it stay while a budget keeps the others.
+        let allowed = may_go_now(&outdated, account, protected);
+        // Those that were made for it stay while budgets or protection keep the others.
         let too_many = (staying.len() + others).saturating_sub(wanted + named);
         let made = too_many.min(staying.len() + others - outdated.len());
         let surge = most_surge.min(outdated.len()).min(made.max(allowed + draining));
-        let rollout = Self { outdated, is_active, surge, most_surge, may_go, draining, leaving, waits: None };
-        let waits = waits(rollout.outdated.values().copied(), draining, account);
-        Self { waits, ..rollout }
+        Self { outdated, is_active, surge, most_surge, may_go, draining, leaving }
     }
 
     /// Why the node would be replaced; `None` for one that is not out of date, or is not replaced now.
@@ -162,28 +187,58 @@ impl Rollout {
     }
 }
 
-/// Which budget lets none of the staying `outdated` nodes go, while none is being drained for the same rollout; `None` where
-/// none does.
-pub(crate) fn waits(
-    mut outdated: impl Iterator<Item = OutdatedNode> + Clone,
-    draining: usize,
-    account: &Account,
-) -> Option<String> {
-    let is_held = draining == 0 && allowed(outdated.clone(), account) == 0;
-    let first = outdated.next().filter(|_| is_held)?;
-    Some(account.refusal(first.reason)?.to_string())
+/// Whether the node has been drained for so long that it may stay for ever. It is not stuck while nothing keeps it but pods that
+/// are ending.
+pub(crate) fn is_stuck(observed: &Observed, member: &Member) -> bool {
+    let Some(leaving) = member.leaving else { return false };
+    let now = observed.now;
+    let is_late =
+        leaving.draining_since().is_some_and(|since| due(since, STUCK_AFTER, leaving.observed, now) <= now);
+    let pods = observed.recent.of(member.name()).unwrap_or_default();
+    let mut keeping = pods.iter().filter(|pod| blocks_removal(pod)).peekable();
+    let is_ending = keeping.peek().is_some() && keeping.all(|pod| pod.metadata.deletion_timestamp.is_some());
+    is_late && !is_ending
 }
 
-/// How many of the `outdated` nodes the budgets let go. One that has never run pods is not asked about.
-fn allowed(outdated: impl Iterator<Item = OutdatedNode>, account: &Account) -> usize {
+/// How many of the staying `outdated` nodes may go now: those that are not known to be `protected`, and that the budgets let go.
+/// One whose pods have not been listed lately may, so that nothing changes when what was found is forgotten. One that has never
+/// run pods is in no budget. How many others are available is not looked at.
+pub(crate) fn may_go_now(
+    outdated: &BTreeMap<String, OutdatedNode>,
+    account: &Account,
+    protected: &BTreeMap<String, String>,
+) -> usize {
     let mut account = account.clone();
     let goes =
         |node: &OutdatedNode| node.state == OutdatedState::NeverReady || account.take(node.reason).is_ok();
-    outdated.filter(goes).count()
+    let open = outdated.iter().filter(|(name, _)| !protected.contains_key(*name)).map(|(_, node)| *node);
+    open.filter(goes).count()
+}
+
+/// Why none of the staying `outdated` nodes may go now, where [`may_go_now`] finds none; `None` where there are none.
+pub(crate) fn waits(
+    outdated: &BTreeMap<String, OutdatedNode>,
+    account: &Account,
+    protected: &BTreeMap<String, String>,
+) -> Option<RolloutWait> {
+    let open = outdated.iter().find(|(name, _)| !protected.contains_key(*name));
+    if let Some((_, node)) = open {
+        let why = account.refusal(node.reason)?.to_string();
+        return Some(RolloutWait { reason: Reason::WaitsForBudget, why });
+    }
+    let (first, _) = outdated.first_key_value()?;
+    let more = match outdated.len() - 1 {
+        0 => String::new(),
+        1 => ", and 1 more node asks to be left alone".to_owned(),
+        more => format!(", and {more} more nodes ask to be left alone"),
+    };
+    let why = format!("node {first} {}{more}", protected.get(first)?);
+    Some(RolloutWait { reason: Reason::WaitsForProtected, why })
 }
 
 /// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many
-/// as there are now.
+/// as there are now. One that was given back keeps its place among them while it rests: otherwise pods that nothing can evict
+/// would have every node drained in turn.
 fn may_go<'a>(
     criteria: &OutdatedCriteria<'_>,
     outdated: &BTreeMap<String, OutdatedNode>,
@@ -197,10 +252,11 @@ fn may_go<'a>(
     let candidates = |state: OutdatedState| of(state).filter(|(name, _)| !is_resting(name)).count();
     let never_ready = of(OutdatedState::NeverReady).count();
     let staying = outdated.len() + available.len() + unavailable.len();
-    let room = (staying - never_ready).saturating_sub(least);
+    let kept = least + outdated.keys().filter(|name| is_resting(name)).count();
+    let room = (staying - never_ready).saturating_sub(kept);
     // If new nodes do not become available either, something else is wrong than old nodes.
     let broken = if unavailable.is_empty() { candidates(OutdatedState::Broken).min(room) } else { 0 };
-    let too_many = (of(OutdatedState::Working).count() + available.len()).saturating_sub(least);
+    let too_many = (of(OutdatedState::Working).count() + available.len()).saturating_sub(kept);
     let working = candidates(OutdatedState::Working).min(too_many).min(room - broken);
     MayGo { never_ready: candidates(OutdatedState::NeverReady), broken, working }
 }

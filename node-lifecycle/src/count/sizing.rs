@@ -5,7 +5,7 @@
 //! apart from a node that `drain` gives back, and one that has recovered while it was drained to be repaired.
 //! A node that cannot be read is treated as staying; an excess is computed from the readable nodes alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
@@ -18,7 +18,7 @@ use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{Member, NodeReadiness, start_timeout};
 use crate::assess::outdated::{self, OutdatedCriteria};
-use crate::count::rollout::{Counts, MayGo, Rollout};
+use crate::count::rollout::{Counts, MayGo, Refusals, Rollout};
 use crate::count::victims;
 use crate::input::numbers::number;
 use crate::input::slots::Slots;
@@ -45,6 +45,8 @@ pub(crate) struct Sizing {
     pub rollout: Rollout,
     /// Nodes to remove that the Autoscaler named.
     pub(super) named: BTreeSet<String>,
+    /// All that it named: where more may go, or others for another reason, they are the first of their kind.
+    pub(super) first: BTreeSet<String>,
     /// Number of nodes to remove besides the named ones.
     pub(super) excess: usize,
     /// The nodes from which the excess is chosen; empty without an excess.
@@ -69,13 +71,15 @@ pub(crate) fn wanted(observed: &Observed, pool: &NodePool, members: &[Member]) -
     usize::try_from(wanted).unwrap_or_default()
 }
 
-/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more, and are in the `account`.
+/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more, and are in the `account`. Of those in
+/// `protected` it is known that they ask to be left alone, and why.
 pub(crate) fn size(
     observed: &Observed,
     pool: &NodePool,
     members: &[Member],
     replaced: &BTreeSet<String>,
     account: &Account,
+    protected: &BTreeMap<String, String>,
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let staying: Vec<&Member> = members.iter().filter(counts).collect();
@@ -96,7 +100,8 @@ pub(crate) fn size(
         others: machines.count(),
         named: if is_in_force { named.len() } else { 0 },
     };
-    sizing.rollout = Rollout::of(observed, pool, members, &staying, &resting, counts, account);
+    let refusals = Refusals { account, protected };
+    sizing.rollout = Rollout::of(observed, pool, members, &staying, &resting, counts, refusals);
     let mut present = Present { observed, staying, machines, resting };
     present.remove_excess(&mut sizing, named, is_in_force);
     present.add_missing(&mut sizing, pool, members, replaced);
@@ -150,10 +155,10 @@ impl Present<'_> {
         let excess = if removals_wait { 0 } else { excess };
         let resting = &self.resting;
         let is_rested = |member: &Member| resting.iter().all(|(name, _)| *name != member.name());
-        // While nodes are replaced, those go that are out of date.
         let is_rolling = sizing.rollout.is_active && !sizing.rollout.outdated.is_empty();
-        let named = if is_rolling && sizing.rollout.waits.is_none() { Vec::new() } else { named };
-        let named: Vec<&Member> = named.into_iter().filter(|member| is_rested(member)).collect();
+        sizing.first = named.iter().map(|member| member.name().to_owned()).collect();
+        let mut named: Vec<&Member> = named.into_iter().filter(|member| is_rested(member)).collect();
+        named.sort_by_key(|member| !sizing.rollout.outdated.contains_key(member.name()));
         // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
         let now_due = if is_in_force { excess } else { 0 };
         let machines_too_many = excess - named.len().min(now_due);

@@ -82,7 +82,7 @@ impl Sizing {
         };
         let named = if policy == ProtectedNodes::Wait { with_name(&self.named) } else { Vec::new() };
         let candidates = with_name(&self.candidates);
-        let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated);
+        let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
         let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
         all.map(|member| member.name().to_owned()).collect()
     }
@@ -130,6 +130,8 @@ impl Selection<'_> {
             if let Some(why) = protection.why_not().filter(|_| waits) {
                 self.victims.held.push((member.name().to_owned(), why));
             } else {
+                let outdated = sizing.rollout.outdated.get(member.name());
+                self.may_go.take(outdated.map(|outdated| outdated.state));
                 self.take(member, reason);
             }
         }
@@ -139,7 +141,8 @@ impl Selection<'_> {
     fn choose_candidates(&mut self, members: &[Member]) {
         let sizing = self.sizing;
         let candidates = members.iter().filter(|member| sizing.candidates.contains(member.name())).collect();
-        let in_order = victims::in_order(candidates, &self.pods.by_node, &sizing.rollout.outdated);
+        let in_order =
+            victims::in_order(candidates, &self.pods.by_node, &sizing.rollout.outdated, &sizing.first);
         let Kept { protected, mut refused, not_listed } = self.choose_unprotected(in_order);
         let left = self.left();
         let is_undecided = left > 0 && not_listed > 0;

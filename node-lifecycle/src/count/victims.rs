@@ -2,7 +2,7 @@
 //! this very spec, for the next; then by an order that costs the least.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shared_crds::NodePool;
 
@@ -22,13 +22,15 @@ pub(crate) fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Memb
     named.filter(|member| plan.means(&member.node)).collect()
 }
 
-/// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones, then cordoned ones, then empty before busy (where the
+/// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones (of these, those whose last drain took too
+/// long come last, so that another one has its turn), then `named` ones, then cordoned ones, then empty before busy (where the
 /// pods are known), then newest first, then the highest slot: among nodes of the same second, that is the one that was
 /// asked for last, or that was not asked for.
 pub(crate) fn in_order<'a>(
     mut candidates: Vec<&'a Member>,
     pods: &BTreeMap<String, Pods>,
     outdated: &BTreeMap<String, OutdatedNode>,
+    named: &BTreeSet<String>,
 ) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
         let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(|pod| blocks_removal(pod)));
@@ -38,6 +40,8 @@ pub(crate) fn in_order<'a>(
         (
             member.readiness == NodeReadiness::Ready,
             current,
+            member.given_back.map(|(at, _)| at).filter(|_| !current),
+            !named.contains(member.name()),
             !member.cordoned,
             busy,
             Reverse(member.created),

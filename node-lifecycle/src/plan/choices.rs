@@ -5,6 +5,7 @@ use shared_crds::NodePool;
 use shared_crds::disruption::Account;
 
 use crate::assess::membership::Member;
+use crate::assess::removal_protection;
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
 use crate::count::victim_selection::Victims;
@@ -47,11 +48,16 @@ pub(crate) fn choose(
     let mut removals = Removals::default();
     removals.ask(&remove::FAILED, &mut question, members);
     let replaced = removals.names();
+    let staying = || members.iter().filter(|member| member.stays());
+    let known = removal_protection::protected(observed, pool, staying(), &ObservedPods::default());
+    let protected = removal_protection::protected(observed, pool, staying(), pods);
+    // For a node that turns out to ask to be left alone, none is made.
+    let is_as_known = !sizing.rollout.is_active || known.keys().eq(protected.keys());
     // Without such nodes the number of nodes is what it was before the pods were read.
-    let sizing = if replaced.is_empty() {
+    let sizing = if replaced.is_empty() && is_as_known {
         sizing
     } else {
-        sizing::size(observed, pool, members, &replaced, question.account)
+        sizing::size(observed, pool, members, &replaced, question.account, &protected)
     };
     let victims = sizing.victims(observed, members, pods, question.account);
     question.choice = Choice {

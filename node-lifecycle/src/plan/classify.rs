@@ -7,6 +7,7 @@ use crate::assess::absence;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{self, Leaving, Member};
+use crate::assess::removal_protection;
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
@@ -52,7 +53,8 @@ pub fn classify(observed: &Observed) -> Classified {
         Some(pool) => {
             let account =
                 budgets::account(observed, pool, &members, sizing::wanted(observed, pool, &members));
-            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account);
+            let protected = removal_protection::protected(observed, pool, &members, &ObservedPods::default());
+            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account, &protected);
             let leaving =
                 members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));
             let start_timeout = membership::start_timeout(pool);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use shared_crds::protection::DO_NOT_DISRUPT;
@@ -126,6 +127,34 @@ fn requests_are_withdrawn_before_nodes_that_are_named_for_the_next_count_only() 
         assert_eq!(with_action(&plan, &NodeAction::Cordon), gone, "at {replicas}");
         assert_eq!(plan.withdraw.is_empty(), !gone.is_empty(), "at {replicas}");
     }
+}
+
+#[test]
+fn while_the_pool_rolls_named_nodes_go_first_and_those_of_them_that_are_out_of_date_before_the_others() {
+    use DisruptionReason::{Rollout, ScaleDown};
+    let gone = |named: &[&str], old: usize, new: &[usize]| {
+        let mut pool = named_victims(3, named);
+        pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+        let hash = pool.spec.template_hash().unwrap();
+        let fresh = |index: &usize| {
+            let mut node = node(*index);
+            annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &hash);
+            node
+        };
+        let plan = plan(&observed(pool, nodes(old).into_iter().chain(new.iter().map(fresh))));
+        assert!(plan.request.is_empty());
+        let causes = plan.nodes.iter().filter_map(|step| Some((step.member.name().to_owned(), step.cause?)));
+        causes.collect::<Vec<_>>()
+    };
+    let expected = |all: &[(&str, DisruptionReason)]| -> Vec<_> {
+        all.iter().map(|(name, reason)| ((*name).to_owned(), *reason)).collect()
+    };
+    // Three and one more may be there: what is above that is too many, and another one goes for the rollout.
+    let both = ["n-010", "n-001"];
+    assert_eq!(gone(&both, 4, &[10]), expected(&[("n-001", ScaleDown), ("n-003", Rollout)]));
+    let all = [("n-001", ScaleDown), ("n-003", Rollout), ("n-010", ScaleDown)];
+    assert_eq!(gone(&both, 4, &[10, 11]), expected(&all), "three stay");
+    assert_eq!(gone(&["n-000"], 4, &[]), expected(&[("n-000", Rollout)]), "none is too many");
 }
 
 #[test]

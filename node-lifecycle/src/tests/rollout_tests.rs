@@ -6,13 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use shared_crds::names;
 use shared_crds::v1alpha1::{
-    ClusterApiProvider, DrainSpec, DrainTimeoutAction, NodeTaint, ProviderSpec, TaintEffect,
+    ClusterApiProvider, DrainSpec, DrainTimeoutAction, NodeTaint, ProtectedNodes, ProviderSpec, TaintEffect,
 };
 
 use super::*;
 use crate::testing::{
     ALWAYS, SOON, actions, annotate, at, draining, facts, machine, node, observed, plan, plan_with, pod,
-    pods, pool, set_ready, starting, with_action,
+    pods, pool, protect_pod, set_ready, starting, with_action,
 };
 use crate::{NodeAction, Plan};
 
@@ -115,6 +115,42 @@ fn without_room_for_one_more_one_goes_first() {
 }
 
 #[test]
+fn a_node_that_is_too_many_and_does_not_go_holds_up_no_rollout_after_a_minute() {
+    let too_many = |since: i64| leaves(draining(9, since), DisruptionReason::ScaleDown);
+    for (what, surge, nodes, expected) in [
+        ("a minute has passed", surge(1, 0), vec![node(0), node(1), too_many(40)], (0, 1)),
+        ("not yet", surge(1, 0), vec![node(0), node(1), too_many(41)], (0, 0)),
+        ("there is one more place", surge(2, 0), vec![node(0), node(1), too_many(40)], (1, 0)),
+        ("the other one is gone", surge(1, 0), vec![node(0), too_many(40)], (1, 0)),
+        ("its successor starts", surge(1, 0), vec![node(0), new(starting(1)), too_many(40)], (0, 0)),
+        ("its successor is Ready", surge(1, 0), vec![node(0), new(node(1)), too_many(40)], (0, 1)),
+        (
+            "one is being replaced",
+            surge(1, 0),
+            vec![node(0), leaves(draining(1, 90), DisruptionReason::Rollout), too_many(40)],
+            (0, 0),
+        ),
+        (
+            "there is one more already",
+            surge(1, 0),
+            vec![node(0), node(1), new(node(2)), too_many(40)],
+            (0, 1),
+        ),
+    ] {
+        assert_eq!(step(changed(2, surge), nodes), expected, "{what}");
+    }
+    // Pods that end as they should are waited for, however long that takes.
+    let with_pods = |is_ending: bool| {
+        let mut pod = pod("a");
+        pod.metadata.deletion_timestamp = is_ending.then(|| Time(at(500)));
+        let mut seen = observed(changed(2, surge(1, 0)), [node(0), node(1), too_many(0)]);
+        seen.recent = pods([("n-009", vec![pod])]);
+        cordoned(&plan(&seen))
+    };
+    assert_eq!((with_pods(true), with_pods(false)), (0, 1));
+}
+
+#[test]
 fn nothing_is_taken_away_for_a_rollout_while_none_can_be_made() {
     let mut seen = observed(changed(3, surge(0, 1)), (0..3).map(node));
     seen.supply.is_unknown = true;
@@ -165,6 +201,38 @@ fn a_new_node_is_available_after_its_time_and_without_startup_taints() {
         0,
         "it is not let in yet"
     );
+}
+
+#[test]
+fn a_new_node_is_available_when_its_devices_are_there() {
+    let mut pool = changed(1, surge(1, 0));
+    let capacity = &mut pool.spec.template.spec.capacity;
+    for (name, amount) in [("example.com/gpu", "2"), ("example.com/none", "0"), ("example.com/kept", "1")] {
+        capacity.insert(name.into(), Quantity(amount.into()));
+    }
+    capacity.insert("hugepages-2Mi".into(), Quantity("1Gi".into()));
+    pool.spec.template.spec.reserved.insert("example.com/kept".into(), Quantity("1".into()));
+    let hash = pool.spec.template_hash().unwrap();
+    let with = |devices: &[(&str, &str)]| {
+        let mut node = node(1);
+        annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &hash);
+        let allocatable = node.status.as_mut().unwrap().allocatable.as_mut().unwrap();
+        allocatable.extend(devices.iter().map(|(name, amount)| ((*name).into(), Quantity((*amount).into()))));
+        node
+    };
+    for (what, devices, goes) in [
+        ("its plugin has not registered", &[][..], 0),
+        ("its kubelet knows the plugin and no device", &[("example.com/gpu", "0")], 0),
+        ("one of two is there", &[("example.com/gpu", "1")], 1),
+    ] {
+        assert_eq!(step(pool.clone(), vec![node(0), with(devices)]), (0, goes), "{what}");
+    }
+    // The old ones were not promised any: they work. The time since when a node is Ready does not make up for them either.
+    let criteria = OutdatedCriteria::of(&pool, at(100));
+    let state = criteria.outdated_node(&Member::read(&std::sync::Arc::new(node(0)), at(100), ALWAYS));
+    assert_eq!(state.unwrap().state, crate::assess::outdated::OutdatedState::Working);
+    pool.spec.rollout = Some(RolloutSpec { min_ready_seconds: Some(1), ..surge(1, 0) });
+    assert_eq!(step(pool, vec![node(0), with(&[])]), (0, 0));
 }
 
 #[test]
@@ -269,7 +337,7 @@ fn a_node_that_a_user_wants_replaced_is_as_one_that_is_out_of_date() {
     let none = serde_json::json!({ "budgets": [{ "nodes": 0, "reasons": ["Rollout"] }] });
     rolls.spec.disruption = Some(serde_json::from_value(none).unwrap());
     let held = facts(&observed(rolls.clone(), [asked("true"), node(1)]));
-    assert!(held.rollout.unwrap().waits.unwrap().starts_with("spec.disruption.budgets[0]"));
+    assert!(held.rollout.unwrap().waits.unwrap().why.starts_with("spec.disruption.budgets[0]"));
     // Nothing is known of the machine of a node that was not made for the pool.
     rolls.spec.disruption = None;
     let mut foreign = asked("true");
@@ -289,24 +357,98 @@ fn a_node_that_asks_to_be_left_alone_is_not_replaced_and_another_one_is() {
     assert_eq!(plan.held.len(), 1, "and it is said why");
 }
 
+/// `node` with an annotation that protects it.
+fn asks(mut node: Node) -> Node {
+    annotate(&mut node, shared_crds::protection::DO_NOT_DISRUPT, "true");
+    node
+}
+
 #[test]
-fn a_node_that_was_given_back_rests_while_others_are_replaced() {
-    let mut pool = changed(2, surge(1, 0));
-    pool.spec.drain = Some(DrainSpec {
-        timeout_seconds: Some(60),
-        on_timeout: DrainTimeoutAction::GiveBack,
-        ..DrainSpec::default()
-    });
-    let mut rests = node(0);
-    annotate(&mut rests, names::GIVEN_BACK_ANNOTATION, &at(90).to_string());
-    let mut seen = observed(pool, [rests, node(1), new(node(2))]);
-    seen.times = crate::input::observed_time::NodeTimes::default();
-    let plan = plan(&seen);
-    assert_eq!(with_action(&plan, &NodeAction::Cordon), ["n-001"]);
+fn no_node_is_made_for_one_that_asks_to_be_left_alone() {
+    let two = || changed(2, surge(2, 0));
+    assert_eq!(step(two(), vec![asks(node(0)), asks(node(1))]), (0, 0));
+    assert_eq!(step(two(), vec![asks(node(0)), node(1)]), (1, 0));
+    let mut last = two();
+    last.spec.drain = Some(DrainSpec { protected_nodes: ProtectedNodes::Last, ..DrainSpec::default() });
+    assert_eq!(step(last, vec![asks(node(0)), asks(node(1))]), (2, 0), "they go in the end");
+    // What pods ask for is known while it is remembered.
+    let why = || "has pod default/a, which asks".to_owned();
+    let mut seen = observed(two(), [node(0), node(1)]);
+    assert_eq!(plan(&seen).request.len(), 2);
+    seen.protected = ["n-000", "n-001"].map(|node| (node.to_owned(), why())).into();
+    assert_eq!(plan(&seen).request.len(), 0);
+    // Or found in the very pass.
+    let mut asking = pod("a");
+    protect_pod(&mut asking);
+    let seen = observed(two(), [node(0), node(1), new(node(2))]);
+    let found = plan_with(&seen, &pods([("n-000", vec![asking.clone()]), ("n-001", vec![asking])]));
+    assert_eq!((found.request.len(), cordoned(&found), found.protected.len()), (0, 0, 2));
+    let free = plan_with(&seen, &pods([("n-000", vec![pod("a")]), ("n-001", vec![pod("b")])]));
+    assert_eq!((free.request.len(), cordoned(&free)), (1, 1));
+}
+
+#[test]
+fn the_facts_say_how_many_nodes_may_go_and_why_none_may() {
+    let of = |nodes: Vec<Node>| {
+        let rollout = facts(&observed(changed(2, surge(1, 0)), nodes)).rollout.unwrap();
+        (rollout.record.unwrap().may_go_nodes.unwrap(), rollout.waits)
+    };
+    assert_eq!(of(vec![node(0), node(1)]), (2, None));
+    assert_eq!(of(vec![asks(node(0)), node(1)]), (1, None));
+    let (none, waits) = of(vec![asks(node(0)), asks(node(1))]);
+    let waits = waits.unwrap();
+    assert_eq!((none, waits.reason), (0, Reason::WaitsForProtected));
+    let why = "node n-000 has the annotation karpenter.sh/do-not-disrupt";
+    assert!(waits.why.starts_with(why) && waits.why.ends_with(", and 1 more node asks to be left alone"));
+    // One that is being drained goes, for a minute.
+    let going = |since: i64| leaves(draining(1, since), DisruptionReason::Rollout);
+    assert_eq!(of(vec![asks(node(0)), going(41)]), (1, None));
+    assert_eq!(of(vec![asks(node(0)), going(40)]).0, 0);
+    assert_eq!(of(vec![going(40)]), (0, None), "nothing is refused");
+}
+
+#[test]
+fn a_node_that_was_given_back_rests_and_keeps_its_place_in_the_rollout() {
+    let plan_with = |spec: RolloutSpec| {
+        let mut pool = changed(2, spec);
+        pool.spec.drain = Some(DrainSpec {
+            timeout_seconds: Some(60),
+            on_timeout: DrainTimeoutAction::GiveBack,
+            ..DrainSpec::default()
+        });
+        let mut rests = node(0);
+        annotate(&mut rests, names::GIVEN_BACK_ANNOTATION, &at(90).to_string());
+        let mut seen = observed(pool, [rests, node(1), new(node(2))]);
+        seen.times = crate::input::observed_time::NodeTimes::default();
+        plan(&seen)
+    };
+    assert_eq!(cordoned(&plan_with(surge(1, 0))), 0, "one at a time");
+    let two = plan_with(surge(1, 1));
+    assert_eq!(with_action(&two, &NodeAction::Cordon), ["n-001"]);
     assert!(
-        !actions(&plan).iter().any(|(_, action)| *action == NodeAction::Tidy),
+        !actions(&two).iter().any(|(_, action)| *action == NodeAction::Tidy),
         "it is not drained at once again"
     );
+}
+
+#[test]
+fn after_its_rest_a_node_that_was_given_back_lets_another_one_go_first() {
+    let given_back = |index: usize, second: i64| {
+        let mut node = node(index);
+        annotate(&mut node, names::GIVEN_BACK_ANNOTATION, &at(second).to_string());
+        node
+    };
+    let of = |nodes: Vec<Node>| {
+        let mut pool = changed(3, surge(0, 1));
+        pool.spec.drain = Some(DrainSpec {
+            timeout_seconds: Some(10),
+            on_timeout: DrainTimeoutAction::GiveBack,
+            ..DrainSpec::default()
+        });
+        with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon)
+    };
+    assert_eq!(of(vec![node(0), given_back(1, 30), given_back(2, 40)]), ["n-000"]);
+    assert_eq!(of(vec![given_back(0, 50), given_back(1, 30), given_back(2, 40)]), ["n-001"]);
 }
 
 #[test]
@@ -442,6 +584,7 @@ fn a_rollout_to_another_template_has_its_time_again() {
     let stuck = shared_crds::v1alpha1::RolloutStatus {
         template_hash: "v2-before".into(),
         outdated_nodes: 1,
+        may_go_nodes: None,
         available_nodes: 0,
         progress_time: Time(at(-5000)),
     };
@@ -457,6 +600,8 @@ fn a_rollout_to_another_template_has_its_time_again() {
     assert_eq!(found(same.clone()), (true, at(-5000)));
     let fewer = shared_crds::v1alpha1::RolloutStatus { outdated_nodes: 2, ..same.clone() };
     assert_eq!(found(fewer), (false, at(100)));
+    let waited = shared_crds::v1alpha1::RolloutStatus { may_go_nodes: Some(0), ..same.clone() };
+    assert_eq!(found(waited), (false, at(100)), "what waited begins anew");
     let more = shared_crds::v1alpha1::RolloutStatus { outdated_nodes: 0, ..same };
     assert_eq!(found(more), (true, at(-5000)), "one that has become too old is no progress");
 }

@@ -142,11 +142,9 @@ fn all_ready(facts: &Facts) -> String {
 }
 
 fn why_not_ready(facts: &Facts) -> Reason {
-    match &facts.failure {
-        Some(failure) if facts.too_few() => failure.reason,
-        _ if rollout::waits(facts) && facts.not_updated == 0 && facts.has_enough_ready() => {
-            Reason::WaitsForBudget
-        }
+    match (&facts.failure, rollout::waits(facts)) {
+        (Some(failure), _) if facts.too_few() => failure.reason,
+        (_, Some(waits)) if facts.not_updated == 0 && facts.has_enough_ready() => waits,
         _ if facts.is_changing() && facts.not_ready == 0 => Reason::RollingOut,
         _ if facts.too_few() || facts.starting > 0 => Reason::Provisioning,
         _ if facts.not_ready > 0 => Reason::NodesNotReady,
@@ -194,9 +192,8 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         return say(true, Reason::Deleting, waiting(facts));
     }
     if facts.is_changing() {
-        let waits = rollout::waits(facts) && facts.not_updated == 0 && facts.leaving == 0;
-        let reason = if waits { Reason::WaitsForBudget } else { Reason::RollingOut };
-        return say(true, reason, waiting(facts));
+        let waits = rollout::waits(facts).filter(|_| facts.not_updated == 0 && facts.leaving == 0);
+        return say(true, waits.unwrap_or(Reason::RollingOut), waiting(facts));
     }
     if facts.leaving > 0 || facts.staying > facts.wanted {
         return say(true, Reason::Draining, waiting(facts));

@@ -32,8 +32,8 @@ pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
             Reason::OnDelete,
             format!("{outdated} until a user removes them: spec.rollout.type is OnDelete"),
         )
-    } else if let Some(why) = &rollout.waits {
-        say(false, Reason::WaitsForBudget, format!("{outdated}; {why}"))
+    } else if let Some(waits) = &rollout.waits {
+        say(false, waits.reason, format!("{outdated}; {}", waits.why))
     } else if let Some(why) = stuck(facts) {
         say(true, Reason::ProgressDeadlineExceeded, why)
     } else {
@@ -62,15 +62,15 @@ pub(super) fn progress(facts: &Facts) -> Option<String> {
     };
     let not_updated = Some(facts.not_updated).filter(|count| *count > 0).map(lack);
     let active = facts.rollout.as_ref().filter(|rollout| rollout.is_active);
-    let waits = active.and_then(|rollout| rollout.waits.clone());
+    let waits = active.and_then(|rollout| rollout.waits.as_ref()).map(|waits| waits.why.clone());
     let active = facts.rolling.clone().or(active.map(number_of));
     let parts: Vec<String> = active.into_iter().chain(waits).chain(not_updated).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Whether a rollout goes on only when a budget lets it.
-pub(super) fn waits(facts: &Facts) -> bool {
-    facts.rollout.as_ref().is_some_and(|rollout| rollout.waits.is_some())
+/// Why a rollout waits, where budgets or nodes that ask to be left alone let nothing go.
+pub(super) fn waits(facts: &Facts) -> Option<Reason> {
+    Some(facts.rollout.as_ref()?.waits.as_ref()?.reason)
 }
 
 /// Why a rollout is said to be stuck; `None` while it makes progress.
@@ -97,7 +97,7 @@ mod tests {
     use node_lifecycle::Observed;
     use node_lifecycle::outcome::Applied;
     use node_lifecycle::testing::{self, at, node, observed, pool, supply};
-    use shared_crds::v1alpha1::{RolloutSpec, RolloutStatus, RolloutType};
+    use shared_crds::v1alpha1::{DisruptionReason, RolloutSpec, RolloutStatus, RolloutType};
 
     use super::*;
     use crate::status::statements;
@@ -151,11 +151,46 @@ mod tests {
         stuck.status.get_or_insert_default().rollout = Some(RolloutStatus {
             template_hash: stuck.spec.template_hash().unwrap(),
             outdated_nodes: 2,
+            may_go_nodes: None,
             available_nodes: 0,
             progress_time: Time(at(-1800)),
         });
         let late = (yes, Reason::ProgressDeadlineExceeded);
         let not_reconciling = (no, Reason::ProgressDeadlineExceeded);
         assert_eq!(said(&stuck, None, two()), [late, not_ready, all_ready, not_reconciling, late]);
+        let all_ask = || two().into_iter().map(asks).collect();
+        let (waits, reconciling) = ((no, Reason::WaitsForProtected), (yes, Reason::WaitsForProtected));
+        for pool in [changed(2), stuck] {
+            assert_eq!(said(&pool, None, all_ask()), [waits, waits, all_ready, reconciling, settled]);
+        }
+    }
+
+    /// `node` with an annotation that protects it.
+    fn asks(mut node: Node) -> Node {
+        testing::annotate(&mut node, shared_crds::protection::DO_NOT_DISRUPT, "true");
+        node
+    }
+
+    #[test]
+    fn a_rollout_waits_while_its_only_drain_is_stuck_and_a_budget_or_the_other_nodes_let_nothing_else_go() {
+        let going = |since: i64| {
+            let mut node = testing::draining(1, since);
+            let reason = DisruptionReason::Rollout.as_str();
+            testing::annotate(&mut node, shared_crds::names::DISRUPTION_REASON_ANNOTATION, reason);
+            node
+        };
+        let mut limited = changed(2);
+        limited.spec.disruption =
+            serde_json::from_value(serde_json::json!({ "budgets": [{ "nodes": 1 }] })).unwrap();
+        let (rolling, waits) = ((Some(true), Reason::RollingOut), |reason| (Some(false), reason));
+        for (what, pool, nodes, expected) in [
+            ("its drain is young", &limited, vec![node(0), going(41)], rolling),
+            ("its drain is stuck", &limited, vec![node(0), going(40)], waits(Reason::WaitsForBudget)),
+            ("no budget", &changed(2), vec![node(0), going(40)], rolling),
+            ("asks", &changed(2), vec![asks(node(0)), going(40)], waits(Reason::WaitsForProtected)),
+            ("one does not ask", &limited, vec![asks(node(0)), node(2)], rolling),
+        ] {
+            assert_eq!(said(pool, None, nodes)[0], expected, "{what}");
+        }
     }
 }

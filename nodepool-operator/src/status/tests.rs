@@ -80,6 +80,7 @@ fn a_rollout_that_no_budget_allows_waits_and_is_not_stuck() {
     let rollout = RolloutStatus {
         template_hash: hash,
         outdated_nodes: 1,
+        may_go_nodes: None,
         available_nodes: 0,
         progress_time: Time(at(-100_000)),
     };
@@ -87,11 +88,11 @@ fn a_rollout_that_no_budget_allows_waits_and_is_not_stuck() {
     let reasons = |pool: &NodePool| {
         let facts = facts(pool, vec![old.clone()], supply());
         let one = |type_| one(pool, &facts, &Applied::default(), type_);
-        let record = facts.rollout.as_ref().unwrap().record.is_some();
-        (one(ConditionType::RollingOut), one(ConditionType::Ready), one(ConditionType::Stalled).0, record)
+        let may_go = facts.rollout.as_ref().unwrap().record.as_ref().unwrap().may_go_nodes;
+        (one(ConditionType::RollingOut), one(ConditionType::Ready), one(ConditionType::Stalled).0, may_go)
     };
     let waits = (Some(false), Reason::WaitsForBudget);
-    assert_eq!(reasons(&pool), (waits, waits, Some(false), false));
+    assert_eq!(reasons(&pool), (waits, waits, Some(false), Some(0)));
     let message = statements(&pool, &facts(&pool, vec![old.clone()], supply()), &Applied::default())
         .into_iter()
         .find(|it| it.type_ == ConditionType::RollingOut);
@@ -99,7 +100,7 @@ fn a_rollout_that_no_budget_allows_waits_and_is_not_stuck() {
     // Without the budget it has made no progress for too long.
     pool.spec.disruption = None;
     let late = Reason::ProgressDeadlineExceeded;
-    assert_eq!(reasons(&pool), ((Some(true), late), (Some(false), Reason::RollingOut), Some(true), true));
+    assert_eq!(reasons(&pool), ((Some(true), late), (Some(false), Reason::RollingOut), Some(true), Some(1)));
 }
 
 #[test]

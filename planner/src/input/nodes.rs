@@ -66,15 +66,27 @@ pub(crate) fn is_protected(node: &Node) -> bool {
 }
 
 /// Whether the pool's nodes are being replaced, or may be: as the pool's condition reports, or until it is about the present
-/// spec.
+/// spec. A rollout that budgets, or nodes that ask to be left alone, let take no node now waits, however long.
 pub(crate) fn is_rolling_out(pool: &NodePool) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     let found = conditions.into_iter().find(|condition| condition.type_ == ROLLING_OUT);
     found.is_some_and(|condition| {
         let is_earlier =
             condition.observed_generation.is_some_and(|seen| Some(seen) < pool.metadata.generation);
-        condition.status != "False" || is_earlier
+        is_earlier
+            || !(condition.status == "False" || (condition.status == "True" && waits_with_rollout(pool)))
     })
+}
+
+/// Whether nodes of the pool are out of date and none of them may go now, as the `NodePool` operator has counted them.
+fn waits_with_rollout(pool: &NodePool) -> bool {
+    let rollout = pool.status.as_ref().and_then(|status| status.rollout.as_ref());
+    rollout.is_some_and(|rollout| rollout.may_go_nodes == Some(0))
+}
+
+/// How many of the pool's nodes beyond its count a rollout has made that waits: they stay as long as it does.
+pub(crate) fn kept_by_rollout(pool: &NodePool, count: usize) -> usize {
+    if waits_with_rollout(pool) { pool.spec.rollout.clone().unwrap_or_default().surge(count) } else { 0 }
 }
 
 /// When the node was created; `None` for objects that were never on an API server.

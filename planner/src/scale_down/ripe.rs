@@ -37,7 +37,7 @@ pub(super) fn ripe(
         } else if input.growing[pool] || pools[pool].missing() > 0 {
             // Also while nodes are upcoming: the two operators count missing nodes in different ways.
             NodeReason::ScaleUpInProgress
-        } else if pools[pool].staying.len() > pools[pool].bounds.base {
+        } else if has_excess(&pools[pool]) {
             NodeReason::ScaleDownInProgress
         } else {
             ripe.push(candidate);
@@ -49,4 +49,10 @@ pub(super) fn ripe(
         of_pool.sort_by(|a, b| a.name.cmp(&b.name));
     }
     ripe
+}
+
+/// Whether the pool has nodes that are about to be removed. Those that a rollout keeps while it waits are not.
+fn has_excess(pool: &Pool) -> bool {
+    let base = pool.bounds.base;
+    pool.staying.len() > base + nodes::kept_by_rollout(&pool.object, base)
 }

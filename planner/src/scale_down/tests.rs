@@ -430,6 +430,33 @@ fn nothing_goes_while_nodes_are_replaced() {
 }
 
 #[test]
+fn nodes_go_while_a_rollout_waits_whatever_it_has_made() {
+    let waits = |status: &str, may_go: Option<i32>| {
+        let mut rollout = json!({ "templateHash": "h", "outdatedNodes": 1, "availableNodes": 0, "progressTime": "2026-01-01T11:00:00Z" });
+        rollout.as_object_mut().unwrap().extend(may_go.map(|count| ("mayGoNodes".to_owned(), count.into())));
+        json!({ "status": { "rollout": rollout, "conditions": [{ "type": "RollingOut", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z" }] } })
+    };
+    let plan = |pool: Value, nodes: i32| {
+        let cluster = TestCluster::eager().pool("a", merged(replicas(1), pool));
+        let cluster =
+            (1..=nodes).fold(cluster, |cluster, number| cluster.node("a", &format!("n{number}"), none()));
+        cluster.plan().desired("a")
+    };
+    for (status, may_go, desired) in [
+        ("True", None, 1),
+        ("True", Some(1), 1),
+        ("True", Some(0), 0),
+        ("False", Some(0), 0),
+        ("Unknown", Some(0), 1),
+    ] {
+        assert_eq!(plan(waits(status, may_go), 1), desired, "{status} {may_go:?}");
+    }
+    // One more than asked for: it is about to go, unless a rollout has made it that waits.
+    assert_eq!((plan(waits("False", None), 2), plan(waits("False", Some(0)), 2)), (1, 0));
+    assert_eq!(plan(waits("False", Some(0)), 3), 1, "it makes no more than one");
+}
+
+#[test]
 fn a_pod_on_its_way_out_needs_no_place_unless_its_successor_waits_for_it() {
     let going = |class: &str| {
         json!({ "metadata": { "deletionTimestamp": "2026-01-01T12:00:00Z", "ownerReferences": [

@@ -155,6 +155,12 @@ pub struct RolloutStatus {
     /// outdatedNodes is the number of nodes that are out of date, those included that are being drained.
     #[schemars(range(min = 0))]
     pub outdated_nodes: i32,
+    /// mayGoNodes is how many nodes that are out of date may go now, by the budgets of spec.disruption and by what asks to be left
+    /// alone; those that are being drained and are not stuck are included. With 0 the rollout waits, and the Autoscaler may lower
+    /// the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub may_go_nodes: Option<i32>,
     /// availableNodes is the largest number of available nodes that are up to date, since the rollout began.
     #[schemars(range(min = 0))]
     pub available_nodes: i32,
