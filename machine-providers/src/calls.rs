@@ -1,4 +1,4 @@
-//! Every call to a provider goes through here: it ends in time, and whoever counts calls hears of it.
+//! Every call to a provider goes through here: it ends in time, and is told to what counts calls.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -92,7 +92,8 @@ impl RecentLists {
         &self,
         key: &PoolKey,
         reference: &str,
-        (listing, may_be_kept): (&Listing, bool),
+        listing: &Listing,
+        may_be_kept: bool,
         now: Timestamp,
     ) {
         let mut pools = self.pools();
@@ -193,7 +194,7 @@ mod tests {
         lists.failed(&key(), "a", &unreachable(), at(20));
         assert!(is_paused("a", 20) && !is_paused("a", 21), "it is the first again");
         lists.failed(&key(), "a", &unreachable(), at(21));
-        lists.listed(&key(), "a", (&Listing::default(), true), at(22));
+        lists.listed(&key(), "a", &Listing::default(), true, at(22));
         assert!(!is_paused("a", 22));
     }
 
@@ -213,7 +214,7 @@ mod tests {
         let lists = RecentLists::default();
         let is_kept = |second| lists.good(&key(), "a", at(second)).is_some();
         let list = |listing: &Listing, may_be_kept| {
-            lists.listed(&key(), "a", (listing, may_be_kept), at(10));
+            lists.listed(&key(), "a", listing, may_be_kept, at(10));
         };
         list(&Listing::default(), true);
         assert_eq!([9, 10, 24, 25].map(is_kept), [false, true, true, false]);

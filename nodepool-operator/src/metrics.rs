@@ -155,16 +155,20 @@ impl NodePoolMetrics {
                 &["provider", "call"],
             )?,
         };
-        metrics.register(all.nodes.clone())?;
-        metrics.register(all.draining.clone())?;
-        metrics.register(all.evictions.clone())?;
-        metrics.register(all.deleted_pods.clone())?;
-        metrics.register(all.failures.clone())?;
-        metrics.register(all.unread.clone())?;
-        metrics.register(all.attachments_unread.clone())?;
-        metrics.register(all.calls.clone())?;
-        metrics.register(all.call_seconds.clone())?;
+        all.register(metrics)?;
         Ok(all)
+    }
+
+    fn register(&self, metrics: &Metrics) -> Result<(), MetricsError> {
+        metrics.register(self.nodes.clone())?;
+        metrics.register(self.draining.clone())?;
+        metrics.register(self.evictions.clone())?;
+        metrics.register(self.deleted_pods.clone())?;
+        metrics.register(self.failures.clone())?;
+        metrics.register(self.unread.clone())?;
+        metrics.register(self.attachments_unread.clone())?;
+        metrics.register(self.calls.clone())?;
+        metrics.register(self.call_seconds.clone())
     }
 
     /// Counts the result of a plan.

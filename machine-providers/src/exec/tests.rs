@@ -126,6 +126,8 @@ impl Visit for Log {
 #[tokio::test]
 async fn what_a_program_writes_to_standard_error_is_in_the_log_and_in_no_message() {
     let log = Log::default();
+    // While there is one subscriber alone, a message that another thread comes to first is off for all.
+    let _second = tracing::Dispatch::new(Log::default());
     let _logging = tracing::subscriber::set_default(log.clone());
     for answer in ["exit 3", r#"echo '{"error": {"message": "m"}}'; exit 3"#, "echo garbage", "echo '{}'"] {
         let error = listed(&format!("echo '+ TOKEN=hidden  curl\nfailed' >&2; {answer}")).await.unwrap_err();

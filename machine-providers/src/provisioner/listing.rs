@@ -66,7 +66,7 @@ impl Provisioner {
         let begun = Instant::now();
         let answer = provider.list(&self.calls, &self.cluster, key, spec, now).await;
         match &answer {
-            Ok(listing) => self.lists.listed(key, reference, (listing, !lister.is_former), now),
+            Ok(listing) => self.lists.listed(key, reference, listing, !lister.is_former, now),
             Err(error) => {
                 // A call that was not answered took long, and the pause comes after it.
                 let ended = now.checked_add(begun.elapsed()).unwrap_or(now);

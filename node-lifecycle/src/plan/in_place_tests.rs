@@ -165,7 +165,8 @@ fn the_note_of_an_earlier_version_changes_no_place() {
             [("the same", at("x"), false), ("changed", at("y"), true), ("taken off", first(), true)]
         {
             let labels = |node: &Node| node.metadata.labels.clone().unwrap();
-            let written = update_of(&node, &pool, is_outdated).map_or(String::new(), |patch| patch.to_string());
+            let written =
+                update_of(&node, &pool, is_outdated).map_or(String::new(), |patch| patch.to_string());
             let path = patches::label_path(label);
             assert!(!written.contains(&path), "{label} {what}: {written}");
             if !is_outdated {
