@@ -168,11 +168,14 @@ impl Failures {
         });
     }
 
-    /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
-    pub(super) fn node_created(&self, key: &PoolKey) {
+    /// Records at `now` that the provider made a node. That says nothing about nodes that are made and never become Ready, nor
+    /// does it end the time for which the provider asked for no further request.
+    pub(super) fn node_created(&self, key: &PoolKey, now: Timestamp) {
         let mut pools = self.pools();
         let Some(state) = pools.get_mut(key) else { return };
-        if state.failure.as_ref().is_some_and(|failure| failure.reason != Reason::ProvisioningTimedOut) {
+        let is_asked_to_wait = state.not_before.is_some_and(|until| until > now);
+        let is_over = |failure: &ProvisioningFailure| failure.reason != Reason::ProvisioningTimedOut;
+        if !is_asked_to_wait && state.failure.as_ref().is_some_and(is_over) {
             state.reset();
         }
     }
@@ -280,7 +283,9 @@ impl PoolState {
     /// When to try again after so many failures in a row, the last at `now`.
     fn retry_at(&self, failures: u32, now: Timestamp) -> Timestamp {
         let of_backoff = now.checked_add(backoff(failures)).unwrap_or(Timestamp::MAX);
-        self.not_before.map_or(of_backoff, |asked_for| asked_for.max(of_backoff))
+        // No provider asks for more than this: a later time was computed by a clock that has been set back since.
+        let latest = now.checked_add(MAX_BACKOFF).unwrap_or(Timestamp::MAX);
+        self.not_before.map_or(of_backoff, |asked_for| asked_for.min(latest).max(of_backoff))
     }
 
     fn reset(&mut self) {
@@ -335,14 +340,35 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_joins_does_not_end_the_time_that_the_provider_asked_for() {
+        let failures = Failures::default();
+        failures.not_before(&key(), at(60));
+        failures.record(&key(), Some(1), Reason::ProvisioningFailed, String::new(), at(0));
+        failures.node_created(&key(), at(59));
+        assert_eq!(failures.last(&key()).unwrap().retry_at, at(60));
+        failures.node_created(&key(), at(60));
+        assert_eq!(failures.last(&key()), None);
+    }
+
+    #[test]
+    fn a_time_of_a_clock_that_was_set_back_is_not_waited_for() {
+        let failures = Failures::default();
+        failures.not_before(&key(), at(3600));
+        let record = |second| {
+            failures.record(&key(), Some(1), Reason::ProvisioningFailed, String::new(), at(second)).retry_at
+        };
+        assert_eq!(record(0), at(300));
+    }
+
+    #[test]
     fn a_created_node_ends_the_backoff_unless_nodes_never_become_ready() {
         let failures = Failures::default();
         let fail = |reason| failures.record(&key(), Some(1), reason, String::new(), at(0));
         fail(Reason::ProvisioningFailed);
-        failures.node_created(&key());
+        failures.node_created(&key(), at(0));
         assert_eq!(failures.last(&key()), None);
         fail(Reason::ProvisioningTimedOut);
-        failures.node_created(&key());
+        failures.node_created(&key(), at(0));
         assert!(failures.last(&key()).is_some());
         assert_eq!(fail(Reason::ProvisioningTimedOut).retry_at, at(10));
         failures.pool_complete(&key());

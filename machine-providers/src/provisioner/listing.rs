@@ -71,7 +71,7 @@ impl Provisioner {
                 // A call that was not answered took long, and the pause comes after it.
                 let ended = now.checked_add(begun.elapsed()).unwrap_or(now);
                 self.lists.failed(key, reference, error, ended);
-                if let Some(after) = error.retry_after() {
+                if let Some(after) = error.retry_after().filter(|_| !lister.is_former) {
                     self.failures.not_before(key, ended.checked_add(after).unwrap_or(ended));
                 }
             }

@@ -32,8 +32,8 @@ impl Provisioner {
     }
 
     /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
-    pub fn node_created(&self, key: &PoolKey) {
-        self.failures.node_created(key);
+    pub fn node_created(&self, key: &PoolKey, now: Timestamp) {
+        self.failures.node_created(key, now);
     }
 
     /// What the pool's status should remember about its providers.

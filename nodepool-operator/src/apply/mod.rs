@@ -178,15 +178,17 @@ fn record_provisioning(
     result: &mut PassResult,
 ) {
     let observed = &seen.observed;
-    for error in &result.failures {
+    // A list that was not repeated stands at the end: it failed, and was counted and told, in an earlier pass.
+    let new = result.failures.len().saturating_sub(seen.findings.repeated.len());
+    for error in &result.failures[..new] {
         ctx.metrics.failed(error.reason());
     }
-    if !result.failures.is_empty() {
+    if new > 0 {
         result.failure = found;
     }
     let has_new = !result.applied.created.is_empty() || !result.applied.joined.is_empty();
     if has_new && result.failures.is_empty() {
-        ctx.provisioner.node_created(&observed.key);
+        ctx.provisioner.node_created(&observed.key, observed.now);
     }
 }
 

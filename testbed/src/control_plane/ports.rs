@@ -86,6 +86,10 @@ mod tests {
     #[test]
     fn the_kernel_gives_a_free_port_to_no_other_program() {
         let kernel = first_of_the_kernel();
+        if kernel <= BELOW.start {
+            // This machine's kernel gives away every port, so that there is none to choose.
+            return;
+        }
         for _ in 0..100 {
             let port = free_port().unwrap();
             assert!(port < kernel, "{port} is one of those from {kernel}");
