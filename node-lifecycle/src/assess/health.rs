@@ -10,6 +10,7 @@ use shared_crds::{NodePool, names};
 use crate::Observed;
 use crate::assess::membership::Member;
 use crate::input::observed_time::{ConditionKey, due};
+use crate::input::ready::is_silent;
 
 /// Whether the node was made for the pool, so that its provider knows its machine: of any other, the answer that there is no
 /// such machine would mean nothing.
@@ -42,7 +43,7 @@ pub(crate) fn unhealthy<'a>(
 pub(crate) fn has_recovered(pool: &NodePool, member: &Member) -> bool {
     let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
     let is_kept = || names::asks_for(names::SKIP_REPAIR_ANNOTATION, &member.node.metadata);
-    let is_well = || holding(&spec(pool).conditions, &member.node).is_empty();
+    let is_well = || holding(&spec(pool).conditions, &member.node).is_empty() && !is_silent(&member.node);
     is_drained && member.cause == Some(DisruptionReason::Repair) && (is_kept() || is_well())
 }
 
@@ -52,13 +53,16 @@ pub(crate) fn spec(pool: &NodePool) -> RepairSpec {
 }
 
 /// The conditions by which the node would be repaired. One that leaves goes anyway, unless no kubelet is there to end its pods: of
-/// it only a silent kubelet counts.
+/// it only a silent kubelet counts, whatever the spec names where it is drained to be repaired.
 pub(crate) fn of_repair(pool: &NodePool, member: &Member) -> Vec<RepairCondition> {
-    let mut conditions = spec(pool).conditions;
-    if !member.stays() {
-        conditions.retain(is_silence);
+    let spec = spec(pool);
+    if member.stays() {
+        return spec.conditions;
     }
-    conditions
+    if member.cause == Some(DisruptionReason::Repair) {
+        return vec![silence(&spec)];
+    }
+    spec.conditions.into_iter().filter(is_silence).collect()
 }
 
 /// The condition of a node whose kubelet is silent: as the spec has it, or as it is by default.

@@ -21,6 +21,9 @@ use crate::template::Blueprint;
 /// How long a node may be drained before a rollout no longer waits for its place or its budget: twice the usual grace period of a
 /// pod.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(60);
+/// The same of a node without pods, whose volumes are detached and whose machine ends: clouds take a minute or two for that, and the
+/// controller that detaches volumes waits up to six.
+const MACHINE_STUCK_AFTER: SignedDuration = SignedDuration::from_secs(300);
 
 /// How many nodes that are out of date may go, by state: the place of a broken one is none for a working one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -192,11 +195,13 @@ impl Rollout {
 pub(crate) fn is_stuck(observed: &Observed, member: &Member) -> bool {
     let Some(leaving) = member.leaving else { return false };
     let now = observed.now;
-    let is_late =
-        leaving.draining_since().is_some_and(|since| due(since, STUCK_AFTER, leaving.observed, now) <= now);
-    let pods = observed.recent.of(member.name()).unwrap_or_default();
-    let mut keeping = pods.iter().filter(|pod| blocks_removal(pod)).peekable();
+    let pods = observed.recent.of(member.name());
+    let mut keeping = pods.unwrap_or_default().iter().filter(|pod| blocks_removal(pod)).peekable();
+    let is_empty = leaving.deleting || (pods.is_some() && keeping.peek().is_none());
     let is_ending = keeping.peek().is_some() && keeping.all(|pod| pod.metadata.deletion_timestamp.is_some());
+    let after = if is_empty { MACHINE_STUCK_AFTER } else { STUCK_AFTER };
+    let is_late =
+        leaving.draining_since().is_some_and(|since| due(since, after, leaving.observed, now) <= now);
     is_late && !is_ending
 }
 

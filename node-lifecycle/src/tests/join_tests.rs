@@ -347,3 +347,19 @@ fn the_node_of_a_machine_of_an_earlier_template_is_out_of_date() {
     observed.nodes = vec![Arc::new(node)];
     assert_eq!(testing::facts(&observed).rollout.map(|rollout| rollout.outdated), Some(1));
 }
+
+#[test]
+fn a_node_that_says_where_it_is_keeps_that_when_it_joins() {
+    let zone = "topology.kubernetes.io/zone";
+    for (own, expected) in [(Some("b"), "b"), (None, "a")] {
+        let mut observed = pool_of(1, &["m"]);
+        let pool = Arc::make_mut(observed.pool.as_mut().unwrap());
+        let labels = &mut pool.spec.template.metadata.get_or_insert_default().labels;
+        labels.insert(zone.to_owned(), "a".to_owned());
+        let mut node = registered("host-7", "m");
+        let labels = Arc::make_mut(&mut node).metadata.labels.as_mut().unwrap();
+        labels.extend(own.map(|own| (zone.to_owned(), own.to_owned())));
+        observed.registered = vec![node];
+        assert_eq!(joined(&plan(&observed)).metadata.labels.unwrap()[zone], expected);
+    }
+}

@@ -376,6 +376,18 @@ fn the_drain_of_an_unhealthy_node_ends_when_it_recovers_or_a_user_keeps_it() {
 }
 
 #[test]
+fn a_node_that_falls_silent_while_it_is_repaired_does_not_come_back_whatever_the_spec_names() {
+    let not_ready = RepairCondition { type_: "Ready".into(), status: ConditionStatus::False, seconds: 300 };
+    for named in [not_ready, of_agent()] {
+        let mut silent = drained(unhealthy_node(0, "Unknown"), [node(1), node(2)]);
+        let repair = RepairSpec { conditions: vec![named], ..RepairSpec::default() };
+        Arc::make_mut(silent.pool.as_mut().unwrap()).spec.repair = Some(repair);
+        assert!(with_action(&plan(&silent), &NodeAction::Uncordon).is_empty());
+        assert_eq!(action(&silent, vec![pod("db")]), NodeAction::Repair, "no kubelet ends its pods");
+    }
+}
+
+#[test]
 fn the_drain_of_an_unhealthy_node_has_the_time_of_every_drain_and_is_not_repeated_at_once() {
     let with = |mut observed: Observed, on_timeout: DrainTimeoutAction| {
         let drain = DrainSpec { timeout_seconds: Some(60), on_timeout, ..DrainSpec::default() };

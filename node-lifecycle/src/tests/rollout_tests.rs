@@ -405,6 +405,10 @@ fn the_facts_say_how_many_nodes_may_go_and_why_none_may() {
     assert_eq!(of(vec![asks(node(0)), going(41)]), (1, None));
     assert_eq!(of(vec![asks(node(0)), going(40)]).0, 0);
     assert_eq!(of(vec![going(40)]), (0, None), "nothing is refused");
+    // The machine of one that is empty has longer to end.
+    let mut ending = going(40);
+    ending.metadata.deletion_timestamp = Some(Time(at(50)));
+    assert_eq!(of(vec![asks(node(0)), ending]), (1, None));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub use self::drain::{cordon, drain_waits, give_back, note_cause, out_of_service
 use self::operations::{add_taints, annotate, annotation, second};
 pub(crate) use self::operations::{annotation_path, is_same_object, label_path};
 use crate::template::NodeMetadata;
-use crate::template::applied_template::KUBELETS_LABELS;
+use crate::template::applied_template::{KUBELETS_LABELS, LOCATION_LABELS};
 
 /// Adds the pool's finalizer.
 pub fn add_pool_finalizer(pool: &NodePool) -> Value {
@@ -68,7 +68,13 @@ pub(crate) fn join(node: &Node, machine: &str, wanted: &NodeMetadata) -> Value {
     let mut patch = is_same_object(metadata);
     patch.push(json!({ "op": "test", "path": "/spec/providerID", "value": id }));
     patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
-    let own = |(key, _): &(&String, &String)| !KUBELETS_LABELS.contains(&key.as_str());
+    // Where the node is, its own label says: the machine may have been requested with another template.
+    let is_known = |key: &str| {
+        LOCATION_LABELS.contains(&key)
+            && metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key))
+    };
+    let own =
+        |(key, _): &(&String, &String)| !KUBELETS_LABELS.contains(&key.as_str()) && !is_known(key.as_str());
     let mut labels: BTreeMap<&str, &str> =
         wanted.labels.iter().filter(own).map(|(key, value)| (key.as_str(), value.as_str())).collect();
     labels.insert(names::MACHINE_LABEL, machine);
