@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
+use shared_crds::NodePool;
+use shared_crds::names::{MEMBER_LABEL, TEMPLATE_HASH_ANNOTATION};
 
 use super::*;
 
@@ -97,7 +98,10 @@ fn a_large_cluster_keeps_the_constraints_of_the_pods_that_come() {
     assert_eq!(cluster.daemon_sets[0].metadata.name.as_deref(), Some("node-agent"));
     for node in &cluster.nodes {
         let annotations = node.metadata.annotations.as_ref().unwrap();
-        assert_eq!(annotations.get(TEMPLATE_HASH_ANNOTATION), cluster.pools[0].spec.template_hash().as_ref());
+        let labels = node.metadata.labels.as_ref().unwrap();
+        let is_its = |pool: &&NodePool| pool.metadata.name.as_ref() == labels.get(MEMBER_LABEL);
+        let pool = cluster.pools.iter().find(is_its).unwrap();
+        assert_eq!(annotations.get(TEMPLATE_HASH_ANNOTATION), pool.spec.template_hash().as_ref());
     }
     let zone_of = |name: &str| {
         let node = cluster.nodes.iter().find(|n| n.metadata.name.as_deref() == Some(name)).unwrap();
