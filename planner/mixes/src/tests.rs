@@ -99,7 +99,7 @@ fn a_large_cluster_keeps_the_constraints_of_the_pods_that_come() {
     for node in &cluster.nodes {
         let annotations = node.metadata.annotations.as_ref().unwrap();
         let labels = node.metadata.labels.as_ref().unwrap();
-        let is_its = |pool: &&NodePool| pool.metadata.name.as_ref() == labels.get(MEMBER_LABEL);
+        let is_its = |pool: &&Arc<NodePool>| pool.metadata.name.as_ref() == labels.get(MEMBER_LABEL);
         let pool = cluster.pools.iter().find(is_its).unwrap();
         assert_eq!(annotations.get(TEMPLATE_HASH_ANNOTATION), pool.spec.template_hash().as_ref());
     }
