@@ -6,6 +6,7 @@ mod chromium;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -29,7 +30,12 @@ pub struct Page {
     /// Exceptions, errors on the console, and requests to the network.
     complaints: Vec<String>,
     profile: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
+
+/// One browser at a time in a test program: several would take the machine from the tests beside them, whose operators then lose
+/// their leases.
+static TURN: Mutex<()> = Mutex::new(());
 
 impl Page {
     /// Opens an address (`file:///…`) in a window of this width, in light or dark, and waits until it is loaded.
@@ -49,6 +55,7 @@ impl Page {
 
     /// An empty page.
     fn start(width: u32, scheme: &str) -> Result<Self> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let profile = tempfile::tempdir()?;
         let mut browser = Command::new("sh")
             .args(["-c", JOIN])
@@ -82,8 +89,16 @@ impl Page {
                 message.clear();
             }
         });
-        let mut page =
-            Self { browser, sends, hears, session: None, number: 0, complaints: Vec::new(), profile };
+        let mut page = Self {
+            browser,
+            sends,
+            hears,
+            session: None,
+            number: 0,
+            complaints: Vec::new(),
+            profile,
+            _turn: turn,
+        };
         let target = page.call("Target.createTarget", &json!({"url": "about:blank"}))?["targetId"].clone();
         let attached = page.call("Target.attachToTarget", &json!({"targetId": target, "flatten": true}))?;
         page.session = attached["sessionId"].as_str().map(str::to_owned);

@@ -62,12 +62,17 @@ fn pod_lists(env: &TestEnv) -> usize {
     log.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()
 }
 
-/// Waits until the pool has no nodes, for as long as they become fewer: how many pods a second are evicted is the machine's matter.
+/// Waits until the pool has no nodes, for as long as they or their pods become fewer: how many pods a second are evicted is the
+/// machine's matter, and all nodes have some left until nearly all are.
 async fn is_emptied(env: &TestEnv, pool: &str) {
-    let mut before = env.nodes(pool).await.unwrap().len();
+    let count = async || {
+        let pods = env.api::<Pod>().list_metadata(&ListParams::default().labels("app=fat")).await?;
+        anyhow::Ok(env.nodes(pool).await?.len() + pods.items.len())
+    };
+    let mut before = count().await.unwrap();
     while before > 0 {
-        before = eventually(PATIENCE, &format!("fewer than {before} nodes"), async || {
-            let left = env.nodes(pool).await?.len();
+        before = eventually(PATIENCE, &format!("fewer than {before} nodes and pods"), async || {
+            let left = count().await?;
             Ok((left < before).then_some(left))
         })
         .await
