@@ -35,7 +35,7 @@ pub mod testing;
 mod tests;
 
 pub use self::after::{facts, outcome};
-pub use self::assess::{contested, elsewhere, health, membership};
+pub use self::assess::{contested, elsewhere, health, membership, on_delete};
 pub use self::count::rollout::RolloutWait;
 pub use self::drain::blocker::Blocker;
 pub use self::drain::step::{DrainStep, NodeAction, NodeStep, PoolStep};

@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::memory::drains::Drains;
 use crate::memory::list_budget::{ListBudget, PARALLEL_LISTS};
+use crate::memory::orphans::Orphans;
 use crate::memory::places::Places;
 use crate::memory::protections::Protections;
 use crate::memory::tracker::Tracker;
@@ -68,6 +69,8 @@ pub(crate) struct Context {
     pub tracker: Tracker,
     /// Pools of whose nodes pods could not be listed a moment ago.
     pub unread_pools: UnreadPools,
+    /// Pools that are gone and have left their nodes behind.
+    pub orphans: Arc<Orphans>,
     visited: Mutex<HashSet<PoolKey>>,
 }
 
@@ -102,6 +105,7 @@ impl Context {
             protections: Protections::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
             unread_pools: UnreadPools::default(),
+            orphans: Arc::default(),
             visited: Mutex::default(),
         }
     }
@@ -145,6 +149,7 @@ impl Context {
             protections: Protections::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
             unread_pools: UnreadPools::default(),
+            orphans: Arc::default(),
             visited: Mutex::default(),
             client,
             writer,

@@ -76,6 +76,7 @@ impl PassFixture<'_> {
         Observed {
             cluster: ClusterId::from("here"),
             pool: Some(Arc::new(self.pool.clone())),
+            is_orphaned: false,
             times: always(&nodes),
             nodes,
             unreadable: BTreeSet::new(),
@@ -176,6 +177,7 @@ fn all_of(plan: &Plan) -> Applied {
         uncordoned: with(|action| *action == NodeAction::Uncordon),
         given_back: with(|action| *action == NodeAction::GiveBack),
         removed: with(|action| *action == NodeAction::Remove),
+        released: with(|action| *action == NodeAction::Release),
         replaced: with(|action| *action == NodeAction::Replace),
         lost: with(|action| *action == NodeAction::ReplaceLost),
         repaired: with(|action| *action == NodeAction::Repair),

@@ -55,6 +55,7 @@ pub use crate::check::CheckError;
 use crate::context::Context;
 use crate::error::Error;
 pub use crate::left_behind::LeftBehindError;
+use crate::memory::orphans;
 use crate::metrics::NodePoolMetrics;
 
 /// Merges a burst of node events into one pass.
@@ -237,12 +238,13 @@ async fn start(operator: Operator, options: Options) -> Result<(), Error> {
         move |node: &Node| provisioner.awaiting(node)
     };
     let namespace = operator.args.client.watch_namespace.clone();
-    let triggers = stream::select(
-        triggers::keys(pool_changes, node_changes, awaiting, namespace),
-        triggers::every_pool(operator.served.changes(), pools.clone()),
-    );
     let ctx = Context::new(&operator, cluster, pools, nodes, provisioner, metrics, max_parallel_drains);
     let ctx = Arc::new(ctx);
+    let pool_changes = orphans::recorded(pool_changes, Arc::clone(&ctx.orphans));
+    let triggers = stream::select(
+        triggers::keys(pool_changes, node_changes, awaiting, namespace),
+        triggers::every_pool(operator.served.changes(), ctx.pools.clone()),
+    );
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;

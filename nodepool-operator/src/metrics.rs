@@ -93,7 +93,7 @@ impl NodePoolMetrics {
             nodes: IntCounterVec::new(
                 Opts::new(
                     name("nodes_total"),
-                    "Nodes by what was done to them: created, joined, drained, rescued, given_back, removed, replaced, repaired.",
+                    "Nodes by what was done to them: created, joined, drained, rescued, given_back, removed, released, replaced, repaired.",
                 ),
                 &["action"],
             )?,
@@ -185,6 +185,7 @@ impl NodePoolMetrics {
         count(&self.nodes, "rescued", applied.uncordoned.len());
         count(&self.nodes, "given_back", applied.given_back.len());
         count(&self.nodes, "removed", applied.removed.len());
+        count(&self.nodes, "released", applied.released.len());
         count(&self.nodes, "replaced", applied.replaced.len() + applied.lost.len());
         count(&self.nodes, "repaired", applied.repaired.len() + applied.unhealthy.len());
         count(&self.evictions, "accepted", applied.evicted);

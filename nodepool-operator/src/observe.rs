@@ -114,10 +114,12 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
     let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
         && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
     let protected = ctx.protections.recent(&key);
+    let is_orphaned = ctx.orphans.look(&key, pool.as_deref());
     let mut observed = Observed {
         cluster: ctx.cluster.clone(),
         key,
         pool,
+        is_orphaned,
         nodes,
         unreadable,
         registered,

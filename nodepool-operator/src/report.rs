@@ -17,7 +17,7 @@ use crate::apply::node_write::written;
 use crate::context::Context;
 use crate::error::{Error, Write};
 use crate::observe::{Seen, raw_pool};
-use crate::status::events::{EventReason, events};
+use crate::status::events::{EventReason, deletion_waits, events};
 use crate::status::{self, unreadable};
 
 /// The result of writing the status.
@@ -52,7 +52,8 @@ pub(crate) async fn report(
     };
     let reference = pool.object_ref(&());
     let contest = facts.as_ref().and_then(|facts| facts.machines.contest.as_ref());
-    for event in events(pool, applied, failure.as_ref(), contest) {
+    let waits = facts.as_ref().and_then(|facts| deletion_waits(pool, facts));
+    for event in events(pool, applied, failure.as_ref(), contest).into_iter().chain(waits) {
         ctx.recorder.publish(&reference, event_kind(event.reason), event.note);
     }
     match facts {
@@ -99,6 +100,7 @@ fn log(applied: &Applied) {
         uncordoned,
         given_back,
         removed,
+        released,
         replaced,
         lost,
         repaired,
@@ -109,9 +111,9 @@ fn log(applied: &Applied) {
     let (created, joined, cordoned) = (created.len(), joined.len(), cordoned.len());
     let (uncordoned, removed) = (uncordoned.len() + given_back.len(), removed.len());
     let replaced = replaced.len() + lost.len() + repaired.len() + timed_out.len();
-    let updated = updated.len();
-    if created + joined + cordoned + uncordoned + removed + replaced + updated > 0 {
-        info!(created, joined, cordoned, uncordoned, removed, replaced, updated, "nodes changed");
+    let (released, updated) = (released.len(), updated.len());
+    if created + joined + cordoned + uncordoned + removed + released + replaced + updated > 0 {
+        info!(created, joined, cordoned, uncordoned, removed, released, replaced, updated, "nodes changed");
     }
 }
 
@@ -122,6 +124,8 @@ pub(crate) const fn event_kind(reason: EventReason) -> EventKind {
         EventReason::ScaledUp => EventKind::normal(name, "CreateNode"),
         EventReason::ScalingDown | EventReason::RollingOut => EventKind::normal(name, "DrainNode"),
         EventReason::NodeRemoved => EventKind::normal(name, "DeleteNode"),
+        EventReason::NodesReleased => EventKind::normal(name, "ReleaseNode"),
+        EventReason::DeletionWaits => EventKind::warning(name, "DeletePool"),
         EventReason::DrainCancelled => EventKind::normal(name, "UncordonNode"),
         EventReason::DrainGivenBack => EventKind::warning(name, "UncordonNode"),
         EventReason::DrainBlocked => EventKind::warning(name, "EvictPod"),

@@ -6,6 +6,7 @@ use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::reflector::Store;
 use node_lifecycle::PoolKey;
+use node_lifecycle::on_delete::OnDelete;
 use shared_crds::NodePool;
 use shared_crds::ownership::{Owner, conditions};
 use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
@@ -61,7 +62,7 @@ fn pool_of(change: &Change<NodePool>) -> PoolKey {
 fn same_pool(before: &NodePool, now: &NodePool) -> bool {
     let meta = |pool: &NodePool| {
         let meta = &pool.metadata;
-        (meta.generation, meta.deletion_timestamp.clone(), meta.finalizers.clone())
+        (meta.generation, meta.deletion_timestamp.clone(), meta.finalizers.clone(), OnDelete::of(pool))
     };
     meta(before) == meta(now) && read_part(before) == read_part(now)
 }
@@ -172,6 +173,10 @@ mod tests {
         assert!(changed(|pool| pool.metadata.generation = Some(99)));
         assert!(changed(|pool| pool.metadata.finalizers = None));
         assert!(changed(|pool| pool.metadata.deletion_timestamp = Some(Time(at(1)))));
+        assert!(changed(|pool| {
+            let orphan = (names::ON_DELETE_ANNOTATION.to_owned(), "Orphan".to_owned());
+            pool.metadata.annotations = Some([orphan].into());
+        }));
         assert!(changed(|pool| pool.status.as_mut().unwrap().replicas = Some(1)));
         assert!(changed(|pool| pool.status = None));
         assert!(changed(|pool| {

@@ -124,6 +124,8 @@ api_names! {
         OnDelete,
         /// The pool is being deleted.
         Deleting,
+        /// The annotation `tandem.dev/on-delete` is neither `Drain` nor `Orphan`, so the deletion of the pool waits.
+        UnknownOnDelete,
         /// `spec.paused` is set.
         Paused,
         /// Nodes exist that are not Ready.

@@ -47,6 +47,9 @@ pub const READY_TIME_ANNOTATION: &str = "tandem.dev/ready-time";
 pub const SKIP_REPAIR_ANNOTATION: &str = "tandem.dev/skip-repair";
 /// Annotation on a Node by which a user has it replaced, with the value `true`, as one that is out of date.
 pub const REPLACE_ANNOTATION: &str = "tandem.dev/replace";
+/// Annotation on a `NodePool`: what becomes of its nodes when it is deleted. `Drain`, as without the annotation, or `Orphan`: they keep
+/// running, in no pool. With any other value the deletion waits.
+pub const ON_DELETE_ANNOTATION: &str = "tandem.dev/on-delete";
 /// Annotation on a Node: when its drain began, RFC 3339. `spec.drain.timeoutSeconds` counts from here, also across a
 /// restart of the operator.
 pub const DRAIN_STARTED_ANNOTATION: &str = "tandem.dev/drain-start-time";

@@ -37,6 +37,7 @@ pub const NODE_POOL: &[ReportedStatus] = &[
             Reason::WaitsForProtected,
             Reason::Draining,
             Reason::Deleting,
+            Reason::UnknownOnDelete,
             Reason::Paused,
             Reason::QuotaExceeded,
             Reason::ProvisioningFailed,
@@ -71,6 +72,7 @@ pub const NODE_POOL: &[ReportedStatus] = &[
         &[
             Reason::Settled,
             Reason::Paused,
+            Reason::UnknownOnDelete,
             Reason::QuotaExceeded,
             Reason::ProgressDeadlineExceeded,
             Reason::NodeElsewhere,
@@ -86,6 +88,7 @@ pub const NODE_POOL: &[ReportedStatus] = &[
         ConditionType::Stalled,
         TRUE,
         &[
+            Reason::UnknownOnDelete,
             Reason::QuotaExceeded,
             Reason::ProgressDeadlineExceeded,
             Reason::NodeElsewhere,

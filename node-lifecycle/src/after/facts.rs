@@ -165,9 +165,9 @@ impl Facts {
     /// what it found counts, so that the next pass finds what this one reported.
     pub fn count(observed: &Observed, pool: &NodePool, plan: &Plan, applied: &Applied) -> Self {
         let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
-        let left = named(&[&applied.cordoned, &applied.replaced, &applied.lost, &applied.repaired]);
-        let (returned, removed) =
-            (named(&[&applied.uncordoned, &applied.given_back]), named(&[&applied.removed]));
+        let left = named(&applied.left());
+        let returned = named(&[&applied.uncordoned, &applied.given_back]);
+        let removed = named(&[&applied.removed, &applied.released]);
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
                 let (stayed, name) = (member.stays(), member.name());

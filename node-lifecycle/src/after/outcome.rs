@@ -83,6 +83,8 @@ pub struct Applied {
     pub given_back: Vec<String>,
     /// Names of the nodes that were deleted and whose finalizer was removed.
     pub removed: Vec<String>,
+    /// Names of the nodes that were taken out of their pool, which is deleted, and keep running.
+    pub released: Vec<String>,
     /// Names of the nodes that were deleted because they did not become Ready in time.
     pub replaced: Vec<String>,
     /// Names of the nodes that were deleted because their machine is gone.
@@ -131,6 +133,11 @@ impl Applied {
         self.rejected.as_ref().filter(is_lasting)
     }
 
+    /// The names of the nodes that do not count as replicas any more.
+    pub(crate) fn left(&self) -> [&[String]; 5] {
+        [&self.cordoned, &self.replaced, &self.lost, &self.repaired, &self.released]
+    }
+
     /// Merges the result of another part of the plan.
     pub fn absorb(&mut self, other: Self) {
         let Self {
@@ -144,6 +151,7 @@ impl Applied {
             uncordoned,
             given_back,
             removed,
+            released,
             replaced,
             lost,
             repaired,
@@ -172,6 +180,7 @@ impl Applied {
         self.uncordoned.extend(uncordoned);
         self.given_back.extend(given_back);
         self.removed.extend(removed);
+        self.released.extend(released);
         self.replaced.extend(replaced);
         self.lost.extend(lost);
         self.repaired.extend(repaired);

@@ -9,6 +9,7 @@
 //! | `drain_limits` | how long a drain may take, and what follows |
 //! | `absence` | whether a machine that its provider does not have is gone |
 //! | `elsewhere` | which machines without a Node here may have a live one |
+//! | `on_delete` | what becomes of the nodes of a pool that is deleted |
 //! | `contested` | whether another writer has set the number of machines |
 
 pub(crate) mod absence;
@@ -17,5 +18,6 @@ pub(crate) mod drain_limits;
 pub mod elsewhere;
 pub mod health;
 pub mod membership;
+pub mod on_delete;
 pub(crate) mod outdated;
 pub(crate) mod removal_protection;

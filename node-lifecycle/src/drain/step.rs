@@ -42,6 +42,8 @@ pub enum NodeAction {
     /// It is being deleted, and its kubelet has not been heard of for long, or is silent and its machine is gone: end its machine,
     /// and when that is confirmed, say so to Kubernetes, which then deletes its pods and detaches its volumes.
     EndMachine,
+    /// Its pool is deleted, and it outlives it: take it out of the pool with a drain undone, and remove the finalizer.
+    Release,
     /// It is leaving and nothing can be done about it in this pass.
     Wait,
 }
@@ -104,7 +106,8 @@ impl NodeAction {
             | Self::Replace
             | Self::ReplaceLost
             | Self::Repair
-            | Self::EndMachine => false,
+            | Self::EndMachine
+            | Self::Release => false,
         }
     }
 }
@@ -132,6 +135,6 @@ pub enum PoolStep {
     Keep,
     /// Add it, before anything is made that would outlive the pool.
     AddFinalizer,
-    /// Remove it: the pool is being deleted and its last node is gone.
+    /// Remove it: the pool is being deleted, and its last node is gone or released.
     RemoveFinalizer,
 }

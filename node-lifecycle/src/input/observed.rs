@@ -24,6 +24,8 @@ pub struct Observed {
     pub key: PoolKey,
     /// The pool; `None` when it is gone and only nodes are left.
     pub pool: Option<Arc<NodePool>>,
+    /// The pool is gone, and its nodes and machines were to outlive it: see [`OnDelete::Orphan`](crate::on_delete::OnDelete::Orphan).
+    pub is_orphaned: bool,
     /// Every Node that carries the pool's labels.
     pub nodes: Vec<Arc<Node>>,
     /// Names of nodes that seem to belong to the pool and cannot be read. Nothing is done to them, and nothing that

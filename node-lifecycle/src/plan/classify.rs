@@ -7,10 +7,12 @@ use crate::assess::absence;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{self, Leaving, Member};
+use crate::assess::on_delete;
 use crate::assess::removal_protection;
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
+use crate::plan::orphan;
 use crate::{NodeAction, Observed, ObservedPods, PodReads};
 
 /// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
@@ -25,7 +27,7 @@ pub struct Classified {
     /// Every node of the pool, by name. What pods show about a node is not in it yet.
     pub(crate) members: Vec<Member>,
     /// The number of nodes, if every node turns out to have started; `None` where it does not matter, because the pool
-    /// is paused or gone.
+    /// is paused or gone, or keeps its nodes when it is deleted.
     pub(crate) sizing: Option<Sizing>,
 }
 
@@ -44,12 +46,13 @@ pub fn classify(observed: &Observed) -> Classified {
         }
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));
+    let deleted = || members.iter().filter(|member| orphan::is_deleted(member));
     let (sizing, reads) = match observed.pool.as_deref() {
-        None => {
-            let deleting = members.iter().filter(|member| member.leaving.is_some_and(|it| it.deleting));
-            (None, of_drains(observed, deleting, DrainLimits::default()))
+        None => (None, of_drains(observed, deleted(), DrainLimits::default())),
+        Some(pool) if pool.spec.paused || on_delete::waits(pool) => (None, PodReads::default()),
+        Some(pool) if on_delete::is_orphaning(pool) => {
+            (None, of_drains(observed, deleted(), DrainLimits::of(pool)))
         }
-        Some(pool) if pool.spec.paused => (None, PodReads::default()),
         Some(pool) => {
             let account =
                 budgets::account(observed, pool, &members, sizing::wanted(observed, pool, &members));

@@ -161,6 +161,7 @@ mod tests {
             of_node(NodeAction::ReplaceLost),
             of_node(NodeAction::Repair),
             of_node(NodeAction::EndMachine),
+            of_node(NodeAction::Release),
             Plan { pool: PoolStep::AddFinalizer, ..Plan::default() },
             Plan { fill: Some(1), ..Plan::default() },
             Plan { request: names(), ..Plan::default() },

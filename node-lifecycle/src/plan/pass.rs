@@ -9,6 +9,7 @@ use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::{self, Member};
+use crate::assess::on_delete::OnDelete;
 use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::assess::{absence, health};
 use crate::count::budgets;
@@ -22,20 +23,21 @@ use crate::plan::choices::{self, Choices};
 use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
-use crate::plan::{frozen, machines, pace, pool_finalizer, visits};
+use crate::plan::{frozen, machines, orphan, pace, pool_finalizer, visits};
 use crate::remove::Ground;
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
 
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
-const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
+pub(crate) const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
 
 /// Polling interval of the pods that protect their nodes: pods are not watched.
 const PROTECTED_POLL: SignedDuration = SignedDuration::from_secs(15);
 
 /// Decides what happens to a pool. `pods` are those that [`classify`](crate::classify()) asked for, as far as they could be read.
 pub fn plan(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {
-    Plan { failed: machines::failed(observed), ..of_pool(observed, classified, pods) }
+    let failed = if observed.leaves_machines() { Vec::new() } else { machines::failed(observed) };
+    Plan { failed, ..of_pool(observed, classified, pods) }
 }
 
 fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {
@@ -46,6 +48,13 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
         }
     }
     let Some(pool) = observed.pool.as_deref() else { return without_pool(observed, members, pods) };
+    match OnDelete::due(pool).filter(|_| !pool.spec.paused) {
+        Some(OnDelete::Orphan) => return orphan::plan(observed, pool, members, pods),
+        Some(OnDelete::Unknown(value)) => {
+            return while_paused(observed, pool, members, Some(orphan::unknown(&value)));
+        }
+        Some(OnDelete::Drain) | None => {}
+    }
     let frozen = frozen::frozen(observed, pool, &members);
     // The deletion of a pool goes on: each node is deleted by the provider that made it.
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
@@ -60,8 +69,7 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
 fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) -> Plan {
     let requeue_at = visits::next(observed, &members, None);
     let action = |member: &Member| {
-        let deleting = member.leaving.is_some_and(|leaving| leaving.deleting);
-        if deleting {
+        if orphan::is_deleted(member) {
             drain::leave(member, pods, DrainLimits::default(), observed.now)
         } else {
             NodeAction::Keep
@@ -69,13 +77,17 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
     };
     Plan {
         nodes: steps(observed, members, action),
-        withdraw: observed.withdrawable().map(|machine| machine.name.clone()).collect(),
+        withdraw: if observed.leaves_machines() {
+            Vec::new()
+        } else {
+            observed.withdrawable().map(|machine| machine.name.clone()).collect()
+        },
         requeue_at,
         ..Plan::default()
     }
 }
 
-/// The pool is paused or frozen. Nothing changes but the status and the annotation that a node has been Ready, which is lost if it is not written.
+/// The pool is paused or frozen, or its deletion waits. Nothing changes but the status and the annotation that a node has been Ready, which is lost if it is not written.
 /// Nodes and pools that are being deleted wait too, kept by their finalizers.
 fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, frozen: Option<Stall>) -> Plan {
     let action = |member: &Member| match (member.stays(), member.lacks_mark()) {
@@ -253,7 +265,12 @@ fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<S
     }
 }
 
-fn steps(observed: &Observed, members: Vec<Member>, action: impl Fn(&Member) -> NodeAction) -> Vec<NodeStep> {
+/// Each node with its step.
+pub(crate) fn steps(
+    observed: &Observed,
+    members: Vec<Member>,
+    action: impl Fn(&Member) -> NodeAction,
+) -> Vec<NodeStep> {
     let all: Vec<&Member> = members.iter().collect();
     let absences: Vec<Absence> =
         members.iter().map(|member| absence::absence(observed, &all, member)).collect();

@@ -44,6 +44,7 @@ pub fn of_step(step: &NodeStep, now: Timestamp) -> Vec<PassWrite> {
         NodeAction::Update(of_template) => patch(of_template.clone()),
         NodeAction::Uncordon | NodeAction::Tidy => patch(patches::uncordon(node)),
         NodeAction::GiveBack => patch(patches::give_back(node, now)),
+        NodeAction::Release => patch(patches::release(node)),
         NodeAction::Cordon => patch(patches::cordon(node, now, step.cause)),
         NodeAction::Drain(DrainStep { evict, delete, blockers: _, awaited: _ }) => {
             let evictions = evict.iter().cloned().map(PassWrite::Evict);

@@ -130,6 +130,7 @@ impl ModelCluster {
             cluster: cluster(),
             key: key(),
             pool: (!self.is_gone).then(|| Arc::new(self.pool.clone())),
+            is_orphaned: false,
             times: self.times(&nodes),
             nodes,
             unreadable: BTreeSet::new(),

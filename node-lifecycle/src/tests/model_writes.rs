@@ -46,6 +46,7 @@ impl ModelCluster {
                 NodeAction::ReplaceLost => &mut applied.lost,
                 NodeAction::Repair => &mut applied.repaired,
                 NodeAction::Remove => &mut applied.removed,
+                NodeAction::Release => &mut applied.released,
                 NodeAction::Keep
                 | NodeAction::Wait
                 | NodeAction::Adopt

@@ -37,24 +37,7 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
         NodeAction::MarkReady => {
             patch(ctx, node, patches::mark_ready(node, ctx.clock.now()), &mut applied).await?;
         }
-        NodeAction::Cordon => {
-            // The time of the patch, not of the decision: pods that were created in between did not choose a cordoned
-            // node.
-            let now = ctx.clock.now();
-            ctx.drains.drop_list(&name());
-            if patch(ctx, node, patches::cordon(node, now, step.cause), &mut applied).await? {
-                applied.cordoned.push(name());
-                let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &node.metadata);
-                match step.cause {
-                    Some(DisruptionReason::Rollout) if is_asked => applied.asked.push(name()),
-                    Some(DisruptionReason::Rollout | DisruptionReason::Expiry) => {
-                        applied.outdated.push(name());
-                    }
-                    Some(DisruptionReason::Repair) => applied.unhealthy.push(name()),
-                    Some(DisruptionReason::ScaleDown) | None => {}
-                }
-            }
-        }
+        NodeAction::Cordon => cordon(ctx, step, &mut applied).await?,
         NodeAction::Update(of_template) => {
             if patch(ctx, node, of_template.clone(), &mut applied).await? {
                 applied.updated.push(name());
@@ -92,10 +75,36 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
                 applied.repaired.push(name());
             }
         }
+        NodeAction::Release => {
+            if patch(ctx, node, patches::release(node), &mut applied).await? {
+                ctx.drains.drop_list(&name());
+                applied.released.push(name());
+            }
+        }
         NodeAction::EndMachine => end_machine(ctx, node, &step.absence, &mut applied).await?,
         NodeAction::Remove => remove(ctx, node, &step.absence, &mut applied).await?,
     }
     Ok(applied)
+}
+
+/// Cordons the node, and records why it leaves.
+async fn cordon(ctx: &Context, step: &NodeStep, applied: &mut Applied) -> Result<(), Error> {
+    let node = &*step.member.node;
+    let name = || node.metadata.name.clone().unwrap_or_default();
+    // The time of the patch, not of the decision: pods that were created in between did not choose a cordoned node.
+    let now = ctx.clock.now();
+    ctx.drains.drop_list(&name());
+    if patch(ctx, node, patches::cordon(node, now, step.cause), applied).await? {
+        applied.cordoned.push(name());
+        let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &node.metadata);
+        match step.cause {
+            Some(DisruptionReason::Rollout) if is_asked => applied.asked.push(name()),
+            Some(DisruptionReason::Rollout | DisruptionReason::Expiry) => applied.outdated.push(name()),
+            Some(DisruptionReason::Repair) => applied.unhealthy.push(name()),
+            Some(DisruptionReason::ScaleDown) | None => {}
+        }
+    }
+    Ok(())
 }
 
 /// Deletes the node unless it is already being deleted, then its machine, and removes its finalizer. Once the Node is

@@ -1,8 +1,9 @@
-//! What the process remembers between passes. None of it is needed after a restart: it saves requests, or makes a step
-//! wait a little longer.
+//! What the process remembers between passes. None of it is needed after a restart: it saves requests, makes a step
+//! wait a little longer, or is about pools that no new process visits.
 
 pub(crate) mod drains;
 pub(crate) mod list_budget;
+pub(crate) mod orphans;
 pub(crate) mod places;
 pub(crate) mod protections;
 pub(crate) mod tracker;

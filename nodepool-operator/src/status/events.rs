@@ -1,12 +1,14 @@
 //! The events of a pass: one for each kind of change, none for what is unchanged.
 
+use node_lifecycle::Stall;
 use node_lifecycle::contested::MachinesContest;
+use node_lifecycle::facts::Facts;
 use node_lifecycle::outcome::{Applied, Rejected};
 use node_lifecycle::supply::ProvisioningFailure;
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::{NodePool, api_names};
 
-use super::provisioning;
+use super::{provisioning, unknown_on_delete};
 
 api_names! {
     /// What an event on a pool is about. `report` adds the type and the action.
@@ -19,6 +21,10 @@ api_names! {
         RollingOut,
         /// Nodes were drained and removed.
         NodeRemoved,
+        /// The pool is deleted with the annotation `tandem.dev/on-delete: Orphan`: nodes were taken out of it, and keep running.
+        NodesReleased,
+        /// The annotation `tandem.dev/on-delete` has an unknown value, so the deletion of the pool waits.
+        DeletionWaits,
         /// Nodes that were to go are kept and uncordoned: they are needed again, or healthy again.
         DrainCancelled,
         /// Drains took longer than `spec.drain.timeoutSeconds` and were cancelled.
@@ -77,6 +83,7 @@ pub(crate) fn events(
     add(EventReason::DrainCancelled, "cancelled the drain of", &applied.uncordoned);
     add(EventReason::DrainGivenBack, "the drain took too long, so given back:", &applied.given_back);
     add(EventReason::NodeRemoved, "removed", &applied.removed);
+    add(EventReason::NodesReleased, "released without a drain, and still running:", &applied.released);
     add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
     add(EventReason::ProvisioningTimedOut, "not registered in time, so deleted:", &applied.timed_out);
     add(EventReason::NodeRepaired, "unhealthy, so draining", &applied.unhealthy);
@@ -97,6 +104,16 @@ pub(crate) fn events(
         events.push(PoolEvent { reason: EventReason::WriteRejected, note: rejected.message.clone() });
     }
     events
+}
+
+/// The event of a pool whose deletion waits for its user, unless the status already says so of the same value.
+pub(crate) fn deletion_waits(pool: &NodePool, facts: &Facts) -> Option<PoolEvent> {
+    let Stall { reason: _, message } = unknown_on_delete(facts)?;
+    let mut conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    let is_said = conditions.any(|condition| {
+        condition.reason == Reason::UnknownOnDelete.as_str() && condition.message == *message
+    });
+    (!is_said).then(|| PoolEvent { reason: EventReason::DeletionWaits, note: message.clone() })
 }
 
 /// Whether the status already reports this very rejection. A long message is truncated there.

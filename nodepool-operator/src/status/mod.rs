@@ -98,7 +98,7 @@ pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> V
 
 fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     let say = |status: bool, reason, message| Statement::new(ConditionType::Ready, status, reason, message);
-    if facts.deleting {
+    if facts.deleting && unknown_on_delete(facts).is_none() {
         say(
             false,
             Reason::Deleting,
@@ -169,7 +169,7 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     if let Some(Rejected { write: _, reason, message }) = applied.lasting_rejection() {
         return say(false, *reason, message.clone());
     }
-    let lasting = [Reason::ProgressDeadlineExceeded, Reason::NodeElsewhere];
+    let lasting = [Reason::UnknownOnDelete, Reason::ProgressDeadlineExceeded, Reason::NodeElsewhere];
     let stalled = stalled_reason(facts, applied).filter(|(reason, _)| lasting.contains(reason));
     if let Some((reason, mut message)) = stalled {
         let blocked =
@@ -246,7 +246,8 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
     if let Some(rejected) = applied.lasting_rejection() {
         return Some((rejected.reason, rejected.message.clone()));
     }
-    if let Some(Stall { reason, message }) = facts.stalled.as_ref().filter(|_| !facts.deleting) {
+    let of_pool = facts.stalled.as_ref().filter(|_| !facts.deleting);
+    if let Some(Stall { reason, message }) = of_pool.or(unknown_on_delete(facts)) {
         return Some((*reason, message.clone()));
     }
     if let Some(message) = &facts.elsewhere {
@@ -261,6 +262,11 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
     let used_up = facts.failure.as_ref().filter(is_used_up).map(|it| (it.reason, it.message.clone()));
     let unreadable = || Some((Reason::Unreadable, unreadable::of_nodes(&facts.unreadable)?));
     used_up.or_else(unreadable).filter(|_| !busy)
+}
+
+/// Why the deletion of the pool waits for its user; `None` when it does not. Every other stall ends with the pool.
+fn unknown_on_delete(facts: &Facts) -> Option<&Stall> {
+    facts.stalled.as_ref().filter(|stall| stall.reason == Reason::UnknownOnDelete)
 }
 
 fn stalled(facts: &Facts, applied: &Applied) -> Statement {
@@ -297,7 +303,9 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     if let Some(rejected) = applied.rejected.as_ref().filter(|it| of_machines.contains(&it.write)) {
         return say(false, rejected.reason, &rejected.message);
     }
-    if let Some(Stall { reason, message }) = &facts.stalled {
+    // That a deletion waits says nothing about the provider.
+    let of_provider = facts.stalled.as_ref().filter(|stall| stall.reason != Reason::UnknownOnDelete);
+    if let Some(Stall { reason, message }) = of_provider {
         return say(false, *reason, message);
     }
     if let Some(message) = &facts.elsewhere {

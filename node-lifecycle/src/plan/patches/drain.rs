@@ -49,11 +49,16 @@ pub fn cordon(node: &Node, now: Timestamp, cause: Option<DisruptionReason>) -> V
 /// Cancels the drain, or removes what is left of one that another client has cancelled: undoes [`cordon`], except for what
 /// another writer had done before it. The API server's `test` refuses it if the node was deleted meanwhile.
 pub fn uncordon(node: &Node) -> Value {
+    Value::Array(undone(node))
+}
+
+/// The operations of [`uncordon`].
+pub(super) fn undone(node: &Node) -> Vec<Value> {
     let mut patch = cancelled(node);
     if annotation(&node.metadata, names::GIVEN_BACK_ANNOTATION).is_some() {
         patch.extend(remove_annotation(&node.metadata, names::GIVEN_BACK_ANNOTATION));
     }
-    Value::Array(patch)
+    patch
 }
 
 fn cancelled(node: &Node) -> Vec<Value> {

@@ -15,6 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use shared_crds::{NodePool, names};
 
+use self::drain::undone;
 pub use self::drain::{cordon, drain_waits, give_back, note_cause, out_of_service, uncordon};
 use self::operations::{add_taints, annotate, annotation, second};
 pub(crate) use self::operations::{annotation_path, is_same_object, label_path};
@@ -50,6 +51,21 @@ pub fn add_node_finalizer(node: &Node) -> Value {
 /// Removes the node's finalizer; `None` when it is absent.
 pub fn remove_node_finalizer(node: &Node) -> Option<Value> {
     remove_finalizer(&node.metadata, names::NODE_FINALIZER)
+}
+
+/// Takes the node out of its pool and lets it run: removes the labels that make it a node of the pool and the operator's finalizer, and
+/// undoes a drain, except for what another writer had done before it. The labels that name its machine and its provider stay, for
+/// whoever ends the machine one day. The API server's `test` refuses it if the node was deleted meanwhile.
+pub fn release(node: &Node) -> Value {
+    let metadata = &node.metadata;
+    let mut patch = undone(node);
+    for (name, value) in metadata.labels.iter().flatten().filter(|(name, _)| names::names_a_pool(name)) {
+        let place = label_path(name);
+        patch.push(json!({ "op": "test", "path": place, "value": value }));
+        patch.push(json!({ "op": "remove", "path": place }));
+    }
+    patch.extend(without_finalizer(metadata, names::NODE_FINALIZER).into_iter().flatten());
+    Value::Array(patch)
 }
 
 /// Annotates the node as having been Ready.
@@ -131,12 +147,19 @@ fn with_finalizer(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
 }
 
 fn remove_finalizer(metadata: &ObjectMeta, name: &str) -> Option<Value> {
+    let mut patch = is_same_object(metadata);
+    patch.extend(without_finalizer(metadata, name)?);
+    Some(Value::Array(patch))
+}
+
+/// Removes a finalizer, provided that it is still in its place among the others; `None` when it is absent.
+fn without_finalizer(metadata: &ObjectMeta, name: &str) -> Option<[Value; 2]> {
     let place = metadata.finalizers.iter().flatten().position(|finalizer| finalizer == name)?;
     let entry = format!("/metadata/finalizers/{place}");
-    let mut patch = is_same_object(metadata);
-    patch.push(json!({ "op": "test", "path": entry, "value": name }));
-    patch.push(json!({ "op": "remove", "path": entry }));
-    Some(Value::Array(patch))
+    Some([
+        json!({ "op": "test", "path": entry, "value": name }),
+        json!({ "op": "remove", "path": entry }),
+    ])
 }
 
 #[cfg(test)]
