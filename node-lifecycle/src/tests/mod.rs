@@ -6,6 +6,7 @@ mod invariant_tests;
 mod join_tests;
 mod model_cluster;
 mod model_writes;
+mod orphan_tests;
 mod plan_tests;
 mod removal_tests;
 mod repair_tests;

@@ -283,3 +283,17 @@ async fn a_claim_of_another_pool_does_not_say_that_the_machine_of_a_silent_node_
     assert!(matches!(applied, Err(Error::Provider { .. })), "{applied:?}");
     assert!(requests.iter().all(|line| line.starts_with("GET")), "{requests:?}");
 }
+
+#[tokio::test]
+async fn a_released_node_is_patched_once_and_neither_it_nor_its_pods_nor_its_machine_are_touched() {
+    let test = TestContext::new(|path, _| match path {
+        path if path.starts_with("/api/v1/nodes/") => patched(),
+        _ => failure(500, "InternalError", "not requested"),
+    });
+    let release = step(draining(0, 5), NodeAction::Release);
+    let applied = carry_out(&test.ctx, &release, ENDLESS).await.unwrap();
+    assert_eq!(applied.released, ["n-000"]);
+    let requests = test.requests();
+    let [patch] = &requests[..] else { panic!("{requests:?}") };
+    assert!(patch.starts_with("PATCH /api/v1/nodes/n-000"), "{patch}");
+}

@@ -19,7 +19,7 @@ use shared_crds::ownership::{self, Owner};
 use shared_crds::reported::{NODE_POOL, is_reported};
 use shared_crds::v1alpha1::{NodePoolStatus, RolloutSpec, RolloutStatus, RolloutType};
 
-use super::events::{EventReason, events};
+use super::events::{EventReason, deletion_waits, events};
 use super::*;
 
 /// The facts after a pass in which everything was done.
@@ -439,6 +439,48 @@ fn an_event_says_why_nodes_are_drained() {
             (EventReason::NodeRepaired, "unhealthy, so draining 1 node: n-3"),
         ]
     );
+}
+
+#[test]
+fn an_event_says_how_many_nodes_were_released() {
+    let applied = Applied { released: vec!["n-0".into(), "n-1".into()], ..Applied::default() };
+    let published = events(&pool(1), &applied, None, None);
+    let said: Vec<_> = published.iter().map(|event| (event.reason, event.note.as_str())).collect();
+    let note = "released without a drain, and still running: 2 nodes: n-0, n-1";
+    assert_eq!(said, [(EventReason::NodesReleased, note)]);
+}
+
+#[test]
+fn a_deletion_that_waits_for_its_user_says_so_and_an_event_says_it_once() {
+    let mut pool = pool(1);
+    pool.metadata.deletion_timestamp = Some(Time(at(90)));
+    let annotation = |value: &str| (names::ON_DELETE_ANNOTATION.to_owned(), value.to_owned());
+    pool.metadata.annotations = Some([annotation("orphan")].into());
+    let waits = facts(&pool, vec![node(0)], supply());
+    let nothing = Applied::default();
+    for (type_, expected) in [
+        (ConditionType::Ready, (Some(false), Reason::UnknownOnDelete)),
+        (ConditionType::Reconciling, (Some(false), Reason::UnknownOnDelete)),
+        (ConditionType::Stalled, (Some(true), Reason::UnknownOnDelete)),
+        (ConditionType::ProvisioningHealthy, (Some(true), Reason::Provisioned)),
+    ] {
+        assert_eq!(one(&pool, &waits, &nothing, type_), expected, "{type_}");
+    }
+    let event = deletion_waits(&pool, &waits).unwrap();
+    assert_eq!(event.reason, EventReason::DeletionWaits);
+    assert!(event.note.contains("\"orphan\": set it to Orphan"), "{}", event.note);
+    let reported = conditions(&pool, &pool, &waits, &nothing, &Time(at(100)));
+    pool.status = Some(NodePoolStatus { conditions: reported, ..NodePoolStatus::default() });
+    assert_eq!(deletion_waits(&pool, &waits), None);
+    // Another wrong word is another event.
+    pool.metadata.annotations = Some([annotation("keep")].into());
+    let waits = facts(&pool, vec![node(0)], supply());
+    assert!(deletion_waits(&pool, &waits).is_some());
+
+    pool.metadata.annotations = Some([annotation("Orphan")].into());
+    let goes = facts(&pool, vec![node(0)], supply());
+    assert_eq!(one(&pool, &goes, &nothing, ConditionType::Ready), (Some(false), Reason::Deleting));
+    assert_eq!(one(&pool, &goes, &nothing, ConditionType::Stalled), (Some(false), Reason::Settled));
 }
 
 #[test]
