@@ -99,6 +99,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use futures::future::BoxFuture;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
     use machine_providers::provisioner::{ListFindings, Provisioner};
     use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
@@ -106,6 +107,7 @@ mod tests {
     use node_lifecycle::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use serde_json::json;
     use shared_crds::conditions::Reason;
+    use shared_crds::names;
     use shared_crds::v1alpha1::ProviderSpec;
 
     use super::*;
@@ -213,6 +215,31 @@ mod tests {
         let ended = reconcile(ctx, key()).await;
         assert!(requests().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", requests());
         assert!(matches!(ended, Err(Error::Write { what: Write::PoolStatus, .. })), "{ended:?}");
+    }
+
+    #[tokio::test]
+    async fn a_pool_that_leaves_its_nodes_goes_although_its_provider_is_down_and_is_remembered() {
+        let mut leaves = pool(1);
+        leaves.metadata.deletion_timestamp = Some(Time(at(90)));
+        leaves.metadata.annotations =
+            Some([(names::ON_DELETE_ANNOTATION.to_owned(), "Orphan".to_owned())].into());
+        let mut written = leaves.clone();
+        written.metadata.resource_version = Some("2".to_owned());
+        let mut test = TestContext::new(move |path, _| match path {
+            path if path.starts_with("/api/v1/nodes?") => {
+                (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [] }))
+            }
+            _ => (200, serde_json::to_value(&written).unwrap()),
+        })
+        .with_pool(leaves);
+        let provider = Outage { asked: Arc::new(AtomicUsize::new(1)) };
+        test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(provider)]));
+        let (ctx, requests) = test.into_parts();
+        let step = reconcile(Arc::clone(&ctx), key()).await.unwrap();
+        assert!(matches!(step, Step::Done), "{step:?}");
+        let is_release = |line: &String| line.starts_with("PATCH /apis/") && line.contains("/finalizers/0");
+        assert!(requests().iter().any(is_release), "{:?}", requests());
+        assert!(ctx.orphans.look(&key(), None));
     }
 
     #[tokio::test]

@@ -156,10 +156,7 @@ fn remove_finalizer(metadata: &ObjectMeta, name: &str) -> Option<Value> {
 fn without_finalizer(metadata: &ObjectMeta, name: &str) -> Option<[Value; 2]> {
     let place = metadata.finalizers.iter().flatten().position(|finalizer| finalizer == name)?;
     let entry = format!("/metadata/finalizers/{place}");
-    Some([
-        json!({ "op": "test", "path": entry, "value": name }),
-        json!({ "op": "remove", "path": entry }),
-    ])
+    Some([json!({ "op": "test", "path": entry, "value": name }), json!({ "op": "remove", "path": entry })])
 }
 
 #[cfg(test)]
