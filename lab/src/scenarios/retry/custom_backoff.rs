@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use conflict_retry::{Outcome, WriteOptions};
 
 use super::attempt_log::AttemptLog;
@@ -122,8 +122,9 @@ const JITTERS: [(&str, Knobs); 2] = [
 ];
 
 async fn jitter(ctx: &ScenarioContext) -> Result<()> {
-    let intro = "What is jitter for? Writers that lose together pause equally long, and meet again. Eight races of the same ten with pauses of 150 ms, and eight with pauses of 100 to 200 ms by chance, which are 150 ms on average. All have ten attempts, so all of them write; what differs is how often they are refused.";
-    let [equal, by_chance] = ctx.racing(intro, jittered_races(ctx)).await?;
+    let intro = "What is jitter for? Writers that lose together pause equally long, and meet again. Eight races of the same ten with pauses of 150 ms, and eight with pauses of 100 to 200 ms by chance, which are 150 ms on average. All have ten attempts, so all of them write; what differs is how often they are refused. (On a machine where ten reads and ten writes last longer than 50 ms, all pauses are doubled until chance adds more than they last.)";
+    let Jittered { times, races: [equal, by_chance] } = ctx.racing(intro, jittered_races(ctx)).await?;
+    ctx.live_quote(&format!("all pauses times {times}"));
     let mut table = Table::new(&["pauses", "races", "each time all ten wrote"]);
     let mut live = Table::new(&["pauses", "409s in each race", "in all"]);
     for ((what, _), races) in JITTERS.iter().zip([&equal, &by_chance]) {
@@ -151,16 +152,35 @@ fn conflicts(races: &[Finish]) -> usize {
     races.iter().map(|race| race.conflicts).sum()
 }
 
+/// Races with equal pauses, and with pauses by chance.
+struct Jittered {
+    /// All pauses are so many times as long as [`JITTERS`] says.
+    times: u32,
+    races: [Vec<Finish>; 2],
+}
+
+/// How much longer than [`JITTERS`] says pauses have to be here, so that chance adds twice the time that one round of the
+/// writers takes.
+async fn times(ctx: &ScenarioContext) -> Result<u32> {
+    let round = race::in_step(ctx, "jitter-round", 1).await?.took;
+    let [_, (_, by_chance)] = JITTERS;
+    let longer = (0..4).map(|doubled| 2_u32.pow(doubled));
+    let mut long_enough = longer.filter(|times| by_chance.duration * *times >= round * 2);
+    long_enough.next().with_context(|| format!("ten writers take {} ms for a round", round.as_millis()))
+}
+
 /// The races of each kind by turns, so that whatever else the machine does falls on both.
-async fn jittered_races(ctx: &ScenarioContext) -> Result<[Vec<Finish>; 2]> {
+async fn jittered_races(ctx: &ScenarioContext) -> Result<Jittered> {
     let mut races = [Vec::new(), Vec::new()];
+    let times = times(ctx).await?;
     for number in 0..RACES {
         for (kind, (_, knobs)) in JITTERS.iter().enumerate() {
             let name = format!("jitter-{kind}-{number}");
+            let knobs = Knobs { duration: knobs.duration * times, ..*knobs };
             races[kind].push(race::run(ctx, &name, &knobs.policy()?).await?);
         }
     }
-    Ok(races)
+    Ok(Jittered { times, races })
 }
 
 /// One race for each setting.
