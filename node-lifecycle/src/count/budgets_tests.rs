@@ -76,8 +76,7 @@ fn a_percentage_is_of_the_nodes_that_are_there_also_where_fewer_are_wanted() {
 fn the_message_says_what_a_percentage_is_of() {
     let pool = limited(5, &json!([{ "nodes": "10%" }]));
     let held = plan(&observed(pool, nodes(20))).held;
-    let why =
-        "has to wait: spec.disruption.budgets[0] allows 2 nodes at a time (10% of 20), and 2 are being disrupted";
+    let why = "has to wait: spec.disruption.budgets[0] allows 2 nodes at a time (10% of 20), and 2 are being disrupted";
     assert_eq!((held.len(), held[0].1.as_str()), (13, why));
 }
 
