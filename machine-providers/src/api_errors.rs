@@ -43,6 +43,8 @@ impl Advice {
             ProviderError::Invalid(message)
         } else if error.maybe_written() {
             ProviderError::Unreachable(message)
+        } else if let Some(after) = error.retry_after() {
+            ProviderError::throttled(message, after)
         } else {
             ProviderError::Transient(message)
         }

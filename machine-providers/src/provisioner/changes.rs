@@ -54,6 +54,7 @@ impl Provisioner {
         spec: &ProviderSpec,
         from: Size,
         change: SizeChange<'_>,
+        now: Timestamp,
     ) -> Result<(), ProviderError> {
         self.may_change()?;
         let reference = reference_of(spec)?;
@@ -72,7 +73,11 @@ impl Provisioner {
             }
             SizeChange::Keep(machine) => (Call::Keep, provider.keep(key, machine)),
         };
-        self.leading(self.calls.in_time(provider.kind(), call, CALL_LIMIT, changed)).await
+        let changed = self.leading(self.calls.in_time(provider.kind(), call, CALL_LIMIT, changed)).await;
+        if let Some(after) = changed.as_ref().err().and_then(ProviderError::retry_after) {
+            self.failures.not_before(key, now.checked_add(after).unwrap_or(now));
+        }
+        changed
     }
 
     /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
