@@ -28,7 +28,7 @@ pub(crate) fn paced(steps: Vec<NodeStep>, now: Timestamp) -> Vec<NodeStep> {
     steps.into_iter().map(in_turn).collect()
 }
 
-/// Which of `count` updates comes first at `now`. The seconds are mixed as SplitMix64 does it: passes come at regular intervals, and
+/// Which of `count` updates comes first at `now`. The seconds are mixed as `SplitMix64` does it: passes come at regular intervals, and
 /// a multiple of the time may be the same place each time.
 fn first(count: usize, now: Timestamp) -> usize {
     let mut mixed = now.as_second().cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);

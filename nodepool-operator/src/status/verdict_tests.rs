@@ -8,9 +8,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use mlua::{Lua, LuaSerdeExt as _};
 use node_lifecycle::outcome::{Applied, Blocked};
 use node_lifecycle::supply::ProvisioningFailure;
-use node_lifecycle::testing::{
-    annotate, at, done, draining, facts_after, node, nodes, observed, plan, pool,
-};
+use node_lifecycle::testing::{annotate, at, done, draining, facts_after, node, nodes, observed, plan, pool};
 use node_lifecycle::{Blocker, Observed, PodName};
 use serde_json::{Value, json};
 use shared_crds::conditions::Reason;
@@ -73,11 +71,7 @@ fn protected() -> Case {
         node
     };
     let all = nodes(3).into_iter().map(keep);
-    Case {
-        what: "every node asks to be left alone",
-        seen: observed(changed(1, 0), all),
-        blocked: Vec::new(),
-    }
+    Case { what: "every node asks to be left alone", seen: observed(changed(1, 0), all), blocked: Vec::new() }
 }
 
 fn blocked_drain() -> Case {
