@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::core::Status;
+use kube::core::{ObjectList, Status};
 use shared_runtime::error::chain;
 use shared_runtime::write::WriterError;
 
@@ -46,6 +46,16 @@ impl Advice {
         } else {
             ProviderError::Transient(message)
         }
+    }
+
+    /// The objects of a list. One that says itself that it is a part is an error: nothing is asked for in parts here, and what is
+    /// missing would be taken for machines that are gone.
+    pub(super) fn whole<K: Clone>(self, list: ObjectList<K>) -> Result<Vec<K>, ProviderError> {
+        if list.metadata.continue_.is_none_or(|rest| rest.is_empty()) {
+            return Ok(list.items);
+        }
+        let message = "the API server lists only a part of the objects, so nothing is concluded from its list";
+        Err(ProviderError::Transient(message.to_owned()))
     }
 
     fn unauthorized(self, message: &str) -> ProviderError {

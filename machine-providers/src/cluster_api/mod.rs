@@ -160,9 +160,10 @@ impl Connection {
                 format!("there is no MachineDeployment {namespace}/{name}, in the pool's own namespace");
             ProviderError::Absent(message)
         })?;
-        let machines =
-            self.machines(pool).list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?.items;
-        let sets = sets.list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?.items;
+        let machines = self.machines(pool).list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?;
+        let machines = ADVICE.whole(machines)?;
+        let sets = sets.list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?;
+        let sets = ADVICE.whole(sets)?;
         let with_machines =
             sets.iter().filter(|set| set.spec.replicas.is_some_and(|replicas| replicas > 0)).count();
         let sets = (with_machines > 1).then(|| format!("{with_machines} of its MachineSets have machines"));

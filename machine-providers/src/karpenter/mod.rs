@@ -195,8 +195,9 @@ impl NamedProvider for Karpenter {
         async move {
             let of_pool = ListParams::default().labels(&node_claim::selector(pool));
             let claims = self.claims.list(&of_pool).await.map_err(|error| ADVICE.of_read(&error))?;
-            self.remember(pool, &claims.items);
-            Ok(claims.items.into_iter().map(|claim| claim.listed(&self.cluster)).collect())
+            let claims = ADVICE.whole(claims)?;
+            self.remember(pool, &claims);
+            Ok(claims.into_iter().map(|claim| claim.listed(&self.cluster)).collect())
         }
         .boxed()
     }
