@@ -5,6 +5,8 @@
 //! To remove a machine: mark it, then lower the number by one. Cluster API takes a marked machine first, **but not while it
 //! rolls out** (kubernetes/autoscaler#8494: the marked machine survives and another one goes). So nothing is lowered then.
 
+#[cfg(test)]
+pub(super) mod hands;
 pub mod management;
 mod objects;
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //! launches and registers it; how many there are, and which go, is decided here.
 
 mod events;
+#[cfg(test)]
+pub(super) mod hands;
 mod node_claim;
 #[cfg(test)]
 pub(super) mod tests;
