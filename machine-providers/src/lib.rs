@@ -338,7 +338,7 @@ pub(crate) trait SizedProvider: Send + Sync {
         by: i32,
     ) -> BoxFuture<'a, Result<(), ProviderError>>;
 
-    /// Asks for as many machines less as there are names in `without`, and for those to be the ones that go. They have no
+    /// Asks for as many machines less as it has of those in `without`, and for those to be the ones that go. They have no
     /// Nodes.
     fn shrink<'a>(
         &'a self,

@@ -85,9 +85,9 @@ impl Hands for SimulatedHands {
 
     fn no_sense(&self, trouble: Trouble) -> Option<&'static str> {
         match trouble {
-            Trouble::LostCreation | Trouble::LostDeletion => {
-                Some("it answers from the memory of this process: an answer is lost with its machines alone")
-            }
+            Trouble::LostCreation | Trouble::LostDeletion => Some(
+                "it answers from the memory of this process: with the answer, the machines would be lost",
+            ),
             Trouble::Silence => Some("it answers from the memory of this process, and waits for nothing"),
             Trouble::FailedList | Trouble::CutList => {
                 Some("its list is made from the memory of this process, and cannot fail")

@@ -222,6 +222,11 @@ fn promised(deployment: &str, number: usize) -> String {
     format!("{deployment}+{number}")
 }
 
+/// Whether `machine` is the name of one that was asked for and did not exist yet.
+fn is_promised(deployment: &str, machine: &str) -> bool {
+    machine.strip_prefix(deployment).is_some_and(|rest| rest.starts_with('+'))
+}
+
 impl SizedProvider for ClusterApi {
     fn deployment<'a>(&self, reference: &'a str) -> Option<&'a str> {
         reference.strip_prefix(PREFIX)
@@ -362,7 +367,14 @@ impl SizedProvider for ClusterApi {
             if wait.is_some() || !is_same {
                 return Err(ProviderError::Conflict);
             }
-            let by = i32::try_from(without.len()).unwrap_or(i32::MAX);
+            // Those of another provider, which the pool had before, cost this set none of its own.
+            let is_own = |it: &&String| {
+                is_promised(name, it) || before.machines.iter().any(|own| name_of(own) == **it)
+            };
+            let by = i32::try_from(without.iter().filter(is_own).count()).unwrap_or(i32::MAX);
+            if by == 0 {
+                return Ok(());
+            }
             self.resize(&management, pool, &deployment, from.replicas.saturating_sub(by).max(0)).await
         }
         .boxed()

@@ -544,6 +544,19 @@ async fn a_machine_of_another_set_is_not_marked_and_lowers_no_number() {
 }
 
 #[tokio::test]
+async fn machines_of_another_provider_cost_the_set_none_of_its_own() {
+    let objects = objects(2, &["a", "b"]);
+    let provider = provider(&objects);
+    let size = provider.list(&key(), "md").await.unwrap().size;
+    let former = ["web-12345-0", "other+0"].map(str::to_owned);
+    provider.shrink(&key(), "md", size, &former).await.unwrap();
+    assert_eq!((marked(&objects), objects.lock().unwrap().resized.clone()), (vec![], vec![]));
+    let mixed = ["web-12345-0", "b"].map(str::to_owned);
+    provider.shrink(&key(), "md", size, &mixed).await.unwrap();
+    assert_eq!((marked(&objects), objects.lock().unwrap().resized.clone()), (vec!["b".to_owned()], vec![1]));
+}
+
+#[tokio::test]
 async fn a_list_that_says_that_it_is_a_part_is_an_error() {
     let part = json!({ "kind": "MachineList", "apiVersion": "cluster.x-k8s.io/v1beta2",
         "metadata": { "continue": "more" }, "items": [machine("a")] });
