@@ -127,11 +127,18 @@ impl Provisioner {
             self.known(&reference_of(&pool.spec.provider)?)?;
         }
         self.ids.deleted(key, name);
-        let mut deletion = Deletion::Gone;
+        // Each is asked, also if another one fails or says that the machine is none of its own: one of them has it.
+        let (mut deletion, mut failure) = (Deletion::Gone, None);
         for reference in self.responsible(key, pool) {
-            deletion =
-                deletion.max(self.leading(self.known(&reference)?.delete(&self.calls, key, name)).await?);
+            match self.leading(self.known(&reference)?.delete(&self.calls, key, name)).await {
+                Ok(answer) => deletion = deletion.max(answer),
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        Ok(deletion)
+        match failure {
+            // It may be at the one that failed.
+            Some(error) if deletion == Deletion::Gone => Err(error),
+            _ => Ok(deletion),
+        }
     }
 }
