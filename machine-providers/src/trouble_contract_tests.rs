@@ -122,7 +122,7 @@ impl Bench {
     ) -> Result<(), ProviderError> {
         let pool = self.pool(key);
         match supply.size {
-            Some(size) => process.resize(key, &pool.spec.provider, size, SizeChange::Grow(1)).await,
+            Some(size) => process.resize(key, &pool.spec.provider, size, SizeChange::Grow(1), at(0)).await,
             None => {
                 let name = slot(key, number);
                 let request = MachineRequest { pool: key, name: &name, spec: &pool.spec, existing: number };
