@@ -121,14 +121,12 @@ impl Bench {
         number: usize,
     ) -> Result<(), ProviderError> {
         let pool = self.pool(key);
-        match supply.size {
-            Some(size) => process.resize(key, &pool.spec.provider, size, SizeChange::Grow(1), at(0)).await,
-            None => {
-                let name = slot(key, number);
-                let request = MachineRequest { pool: key, name: &name, spec: &pool.spec, existing: number };
-                process.create(request, at(0)).await.map(drop)
-            }
+        if let Some(size) = supply.size {
+            return process.resize(key, &pool.spec.provider, size, SizeChange::Grow(1), at(0)).await;
         }
+        let name = slot(key, number);
+        let request = MachineRequest { pool: key, name: &name, spec: &pool.spec, existing: number };
+        process.create(request, at(0)).await.map(drop)
     }
 
     async fn delete(&self, key: &PoolKey, name: &str) -> Result<Deletion, ProviderError> {

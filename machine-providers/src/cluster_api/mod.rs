@@ -48,8 +48,15 @@ pub(crate) struct ClusterApi {
     /// wrote it.
     written: SyncMutex<HashMap<(PoolKey, String), i32>>,
     /// Removals from one set are decided one after the other: each reads what the one before it wrote. Those from another set do
-    /// not wait for them, because an answer may take as long as a call may. By namespace and name of the set.
-    removals: SyncMutex<HashMap<(String, String), Arc<Mutex<()>>>>,
+    /// not wait for them, because an answer may take as long as a call may.
+    removals: SyncMutex<HashMap<SetKey, Arc<Mutex<()>>>>,
+}
+
+/// A `MachineDeployment` of the management cluster.
+#[derive(PartialEq, Eq, Hash)]
+struct SetKey {
+    namespace: String,
+    name: String,
 }
 
 /// A `MachineDeployment` and its machines, read now.
@@ -124,7 +131,8 @@ impl ClusterApi {
     /// What the removals from the set `name` hold, one after the other.
     fn removals(&self, pool: &PoolKey, name: &str) -> Arc<Mutex<()>> {
         let mut removals = self.removals.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(removals.entry((pool.namespace.clone(), name.to_owned())).or_default())
+        let set = SetKey { namespace: pool.namespace.clone(), name: name.to_owned() };
+        Arc::clone(removals.entry(set).or_default())
     }
 
     /// Sets the number of machines from `observed` to `target`.
