@@ -34,7 +34,7 @@ pub fn pool_of(node: &Node) -> Option<(&str, &str)> {
 }
 
 /// Whether the kubelet reports the node as Ready.
-pub(crate) fn is_ready(node: &Node) -> bool {
+pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().filter_map(|s| s.conditions.as_ref()).flatten();
     conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }
