@@ -232,7 +232,7 @@ async fn after_a_lost_creation(bench: &Bench) {
     assert_eq!(bench.hands.machines().len(), 1, "{maker}: it was made");
     let Seen { supply, failures } = bench.look(&key(), 1000).await;
     assert_eq!((supply.machines.len(), failures, supply.is_unknown), (1, vec![], false), "{maker}");
-    // Whoever does not know that asks again: this process, and one that was started after a crash.
+    // A process that does not know that asks again: this process, and one that was started after a crash.
     for process in [&bench.provisioner, &bench.hands.provisioner()] {
         let again = bench.ask(process, &key(), &before, 0).await;
         assert!(matches!(again, Ok(()) | Err(ProviderError::Conflict)), "{maker}: {again:?}");

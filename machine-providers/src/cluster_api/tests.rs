@@ -532,10 +532,10 @@ async fn a_machine_of_another_set_is_not_marked_and_lowers_no_number() {
         foreign["metadata"]["labels"] = labels;
         foreign
     };
-    let foreign = [foreign("theirs", json!({ SET: "other" })), foreign("nobodys", Value::Null)];
+    let foreign = [foreign("theirs", json!({ SET: "other" })), foreign("unowned", Value::Null)];
     objects.lock().unwrap().machines.extend(foreign);
     let provider = provider(&objects);
-    for name in ["theirs", "nobodys"] {
+    for name in ["theirs", "unowned"] {
         // One more machine is on its way, so the number is higher than that of the machines.
         let error = provider.delete(&key(), "md", name).await.unwrap_err();
         assert!(matches!(&error, ProviderError::Transient(why) if why.contains("is left alone")), "{error}");

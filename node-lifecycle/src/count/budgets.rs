@@ -2,7 +2,7 @@
 //! `shared_crds::disruption` decides, for both operators.
 
 use shared_crds::NodePool;
-use shared_crds::disruption::{Account, PoolSize};
+use shared_crds::disruption::{Account, BudgetBase};
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::Observed;
@@ -34,7 +34,7 @@ pub(crate) fn pool_size<'a>(
     };
     // The template is hashed for it.
     let surge = if have_run > wanted { surge() } else { 0 };
-    PoolSize { wanted, staying: have_run, surge }.nodes()
+    BudgetBase { wanted, staying: have_run, surge }.nodes()
 }
 
 /// What is wrong with the budgets, in words for the user. That does not depend on what percentages are of: above 0% they are at

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::disruption::{Account, PoolSize};
+use shared_crds::disruption::{Account, BudgetBase};
 use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason};
 
 use crate::input::nodes;
@@ -50,7 +50,7 @@ impl VoluntaryWork {
         let spec = &pool.object.spec;
         let wanted = count(spec.effective_replicas()).saturating_sub(gone + 1);
         let surge = nodes::kept_by_rollout(&pool.object, wanted);
-        let pool_size = PoolSize { wanted, staying: self.staying, surge }.nodes();
+        let pool_size = BudgetBase { wanted, staying: self.staying, surge }.nodes();
         let reasons = steps::counted(self.disrupted.reasons());
         let account = Account::new(spec.disruption_budgets(), pool_size, reasons, now);
         account.with(DisruptionReason::ScaleDown, gone)

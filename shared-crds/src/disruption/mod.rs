@@ -3,7 +3,7 @@
 //!
 //! - Every node that is being disrupted counts once, for its reason, in each budget that is for this reason. A node that is
 //!   gone or given back counts no more. The account is made anew in every pass.
-//! - Percentages are of the nodes that are there, and of the nodes wanted while fewer are there: see [`PoolSize`].
+//! - Percentages are of the nodes that are there, and of the nodes wanted while fewer are there: see [`BudgetBase`].
 //! - Of the active Limits, the least holds. Without a schedule a Limit is always active.
 //! - If any `AllowOnly` budget is for a reason, nodes are disrupted for it only while a window of such a budget is open. Any
 //!   open one that is not used up allows the next node: windows add up.
@@ -27,15 +27,15 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
+mod budget_base;
 mod contradiction;
 mod entry;
-mod pool_size;
 mod words;
 
 use k8s_openapi::jiff::Timestamp;
 
+pub use self::budget_base::BudgetBase;
 use self::entry::{Entry, Terms};
-pub use self::pool_size::PoolSize;
 pub use self::words::{BudgetProblem, BudgetRefusal};
 use crate::v1alpha1::{DisruptionBudget, DisruptionEffect, DisruptionReason};
 
@@ -48,7 +48,7 @@ pub struct Account {
 
 impl Account {
     /// Opens the account of a pool at `now`. `pool_size` is the number of nodes that percentages are of, as
-    /// [`PoolSize::nodes`] says; `disrupted` has the reason of each node that is being disrupted already.
+    /// [`BudgetBase::nodes`] says; `disrupted` has the reason of each node that is being disrupted already.
     pub fn new(
         budgets: &[DisruptionBudget],
         pool_size: usize,

@@ -8,12 +8,12 @@
 /// The numbers of a pool's nodes that decide what percentages are of. Both operators count them in the same way.
 ///
 /// ```
-/// use shared_crds::disruption::PoolSize;
+/// use shared_crds::disruption::BudgetBase;
 ///
-/// assert_eq!(PoolSize { wanted: 50, staying: 500, surge: 0 }.nodes(), 500);
+/// assert_eq!(BudgetBase { wanted: 50, staying: 500, surge: 0 }.nodes(), 500);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PoolSize {
+pub struct BudgetBase {
     /// Number of nodes wanted.
     pub wanted: usize,
     /// Number of nodes that have been Ready and are not being removed. One that has never been Ready is in no budget, so it
@@ -24,7 +24,7 @@ pub struct PoolSize {
     pub surge: usize,
 }
 
-impl PoolSize {
+impl BudgetBase {
     /// The number of nodes that percentages are of.
     pub fn nodes(self) -> usize {
         let Self { wanted, staying, surge } = self;
@@ -48,7 +48,7 @@ mod tests {
             ("one that shrinks in a rollout", 50, 500, 5, 495),
             ("one without nodes", 0, 0, 0, 0),
         ] {
-            assert_eq!(PoolSize { wanted, staying, surge }.nodes(), expected, "{what}");
+            assert_eq!(BudgetBase { wanted, staying, surge }.nodes(), expected, "{what}");
         }
     }
 }
