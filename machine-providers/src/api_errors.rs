@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kube::api::ObjectList;
 use kube::core::Status;
 use shared_runtime::error::chain;
 use shared_runtime::write::WriterError;
@@ -43,6 +44,8 @@ impl Advice {
             ProviderError::Invalid(message)
         } else if error.maybe_written() {
             ProviderError::Unreachable(message)
+        } else if let Some(after) = error.retry_after() {
+            ProviderError::throttled(message, after)
         } else {
             ProviderError::Transient(message)
         }
@@ -51,6 +54,16 @@ impl Advice {
     fn unauthorized(self, message: &str) -> ProviderError {
         ProviderError::Unauthorized(format!("{message}; {}", self.forbidden))
     }
+}
+
+/// The objects of a list. One that says itself that it is a part is an error: nothing is asked for in parts here, and what is
+/// missing would be taken for machines that are gone.
+pub(super) fn whole<K: Clone>(list: ObjectList<K>) -> Result<Vec<K>, ProviderError> {
+    if list.metadata.continue_.is_none_or(|rest| rest.is_empty()) {
+        return Ok(list.items);
+    }
+    let message = "the API server lists only a part of the objects, so nothing is concluded from its list";
+    Err(ProviderError::Transient(message.to_owned()))
 }
 
 /// For how long the API server asks to be left alone. Its flow control says so in a header alone, which kube does not keep, and

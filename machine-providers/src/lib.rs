@@ -8,7 +8,8 @@
 //! - a sized provider keeps a number of machines and names them itself: [`cluster_api`].
 //!
 //! A call fails with a [`ProviderError`]. [`provisioner`] calls the providers of both shapes, and remembers what failed. What
-//! every provider has to do is in `contract_tests` and `sized_contract_tests`, which run against each of them.
+//! every provider has to do is in `contract_tests` and `sized_contract_tests`, which run against each of them, and in
+//! `trouble_contract_tests`, which run against all of them.
 //!
 //! What a provider says is data of the crate `node-lifecycle`, which decides from it.
 
@@ -19,6 +20,8 @@ pub mod cluster_api;
 mod contract_tests;
 pub mod exec;
 mod failures;
+#[cfg(test)]
+mod hands;
 mod karpenter;
 mod known_ids;
 mod lists;
@@ -31,6 +34,8 @@ mod sized_contract_tests;
 mod slot_failures;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod trouble_contract_tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -333,7 +338,7 @@ pub(crate) trait SizedProvider: Send + Sync {
         by: i32,
     ) -> BoxFuture<'a, Result<(), ProviderError>>;
 
-    /// Asks for as many machines less as there are names in `without`, and for those to be the ones that go. They have no
+    /// Asks for as many machines less as it has of those in `without`, and for those to be the ones that go. They have no
     /// Nodes.
     fn shrink<'a>(
         &'a self,

@@ -236,5 +236,8 @@ impl NamedProvider for Simulated {
 }
 
 #[cfg(test)]
+#[path = "simulated_hands.rs"]
+pub(super) mod hands;
+#[cfg(test)]
 #[path = "simulated_tests.rs"]
 mod tests;

@@ -110,7 +110,8 @@ impl Machines {
 
     /// From now on the program is the documented one, except that it does not answer once it has made or deleted its `nth`
     /// machine, counted from one and from the last call of [`Machines::unanswered`], nor any after that: it waits until the
-    /// operator that runs it is dead.
+    /// operator that runs it is dead. An operator runs several at once; they make and delete machines one after the other, and
+    /// after the `nth` one no more.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -121,10 +122,18 @@ impl Machines {
 field() {{ printf '%s\n' "$request" | sed -n "s/^  \"$1\": \"\(.*\)\",*\$/\1/p"; }}
 machine={all}/$(field namespace)/$(field pool)/$(field machine)
 is_there() {{ [ -f "$machine" ] && echo yes; }}
+operation=$(field operation)
+case $operation in
+create | delete)
+    exec 9>{changes}.lock
+    flock 9
+    # Who had it before may have waited for the operator's end.
+    kill -0 $PPID || exit 1
+    ;;
+esac
 before=$(is_there)
 answer=$(printf '%s\n' "$request" | DIRECTORY={all} {DOCUMENTED})
 if [ "$before" != "$(is_there)" ]; then
-    operation=$(field operation)
     echo "$operation" >>{changes}
     if [ {nth} -eq 1 ] || [ "$(wc -l <{changes})" -ge {nth} ]; then
         looks=0

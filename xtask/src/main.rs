@@ -28,6 +28,7 @@ mod type_names;
 mod words;
 mod workspace;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
@@ -117,9 +118,17 @@ enum Task {
     Dev(dev::Args),
 }
 
-fn main() -> anyhow::Result<()> {
+/// Prints an error with its causes and no backtrace: that of a task is the same each time, and where the end of a log is all that
+/// is read it takes the place of the tests that failed.
+fn main() -> ExitCode {
     let task = Args::parse_from(arguments::of_task(std::env::args_os())).task;
-    tokio::runtime::Runtime::new()?.block_on(run(task))
+    match tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| runtime.block_on(run(task))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 async fn run(task: Task) -> anyhow::Result<()> {

@@ -5,13 +5,15 @@
 //! To remove a machine: mark it, then lower the number by one. Cluster API takes a marked machine first, **but not while it
 //! rolls out** (kubernetes/autoscaler#8494: the marked machine survives and another one goes). So nothing is lowered then.
 
+#[cfg(test)]
+pub(super) mod hands;
 pub mod management;
 mod objects;
 #[cfg(test)]
 pub(super) mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Mutex as SyncMutex, PoisonError};
+use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -26,7 +28,7 @@ use tokio::sync::Mutex;
 
 use self::management::{Connection, Connections, Management};
 use self::objects::{DELETE_ANNOTATION, DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
-use super::api_errors::Advice;
+use super::api_errors::{Advice, whole};
 use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
 
 /// What comes before the name of the `MachineDeployment` in `ProviderSpec::reference`.
@@ -45,8 +47,16 @@ pub(crate) struct ClusterApi {
     /// The number that this process wrote last: for an object that was made without one, the API server does not record who
     /// wrote it.
     written: SyncMutex<HashMap<(PoolKey, String), i32>>,
-    /// Removals are decided one after the other: each reads what the one before it wrote.
-    one_removal: Mutex<()>,
+    /// Removals from one set are decided one after the other: each reads what the one before it wrote. Those from another set do
+    /// not wait for them, because an answer may take as long as a call may.
+    removals: SyncMutex<HashMap<SetKey, Arc<Mutex<()>>>>,
+}
+
+/// A `MachineDeployment` of the management cluster.
+#[derive(PartialEq, Eq, Hash)]
+struct SetKey {
+    namespace: String,
+    name: String,
 }
 
 /// A `MachineDeployment` and its machines, read now.
@@ -109,13 +119,20 @@ impl ClusterApi {
         Self {
             management: Connections::new(management),
             written: SyncMutex::default(),
-            one_removal: Mutex::default(),
+            removals: SyncMutex::default(),
         }
     }
 
     fn written(&self, pool: &PoolKey, name: &str) -> Option<i32> {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.get(&(pool.clone(), name.to_owned())).copied()
+    }
+
+    /// What the removals from the set `name` hold, one after the other.
+    fn removals(&self, pool: &PoolKey, name: &str) -> Arc<Mutex<()>> {
+        let mut removals = self.removals.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = SetKey { namespace: pool.namespace.clone(), name: name.to_owned() };
+        Arc::clone(removals.entry(set).or_default())
     }
 
     /// Sets the number of machines from `observed` to `target`.
@@ -161,8 +178,10 @@ impl Connection {
             ProviderError::Absent(message)
         })?;
         let machines =
-            self.machines(pool).list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?.items;
-        let sets = sets.list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?.items;
+            self.machines(pool).list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?;
+        let machines = whole(machines)?;
+        let sets = sets.list(&of_deployment).await.map_err(|error| ADVICE.of_read(&error))?;
+        let sets = whole(sets)?;
         let with_machines =
             sets.iter().filter(|set| set.spec.replicas.is_some_and(|replicas| replicas > 0)).count();
         let sets = (with_machines > 1).then(|| format!("{with_machines} of its MachineSets have machines"));
@@ -197,10 +216,23 @@ fn name_of(machine: &Machine) -> &str {
     machine.metadata.name.as_deref().unwrap_or_default()
 }
 
+/// Why nothing is done to a machine that is not of the set `name`: the mark would let its own set remove it first, and without a
+/// drain, and the number of this one would fall although it has lost nothing. Nor is it said to be gone.
+fn of_no_such_set(machine: &str, name: &str) -> ProviderError {
+    ProviderError::Transient(format!(
+        "the Machine {machine} is not one of MachineDeployment {name}, by its label {DEPLOYMENT_LABEL}, and is left alone"
+    ))
+}
+
 /// The name of the `number`th machine that was asked for and does not exist yet.
 fn promised(deployment: &str, number: usize) -> String {
     // No object can have it.
     format!("{deployment}+{number}")
+}
+
+/// Whether `machine` is the name of one that was asked for and did not exist yet.
+fn is_promised(deployment: &str, machine: &str) -> bool {
+    machine.strip_prefix(deployment).is_some_and(|rest| rest.starts_with('+'))
 }
 
 impl SizedProvider for ClusterApi {
@@ -322,7 +354,8 @@ impl SizedProvider for ClusterApi {
         without: &'a [String],
     ) -> BoxFuture<'a, Result<(), ProviderError>> {
         async move {
-            let _one = self.one_removal.lock().await;
+            let removals = self.removals(pool, name);
+            let _one = removals.lock().await;
             let management = self.management.current().await?;
             let before = management.observe(pool, name).await?;
             if let Some(why) = before.deployment.refusal() {
@@ -342,7 +375,14 @@ impl SizedProvider for ClusterApi {
             if wait.is_some() || !is_same {
                 return Err(ProviderError::Conflict);
             }
-            let by = i32::try_from(without.len()).unwrap_or(i32::MAX);
+            // Those of another provider, which the pool had before, cost this set none of its own.
+            let is_own = |it: &&String| {
+                is_promised(name, it) || before.machines.iter().any(|own| name_of(own) == **it)
+            };
+            let by = i32::try_from(without.iter().filter(is_own).count()).unwrap_or(i32::MAX);
+            if by == 0 {
+                return Ok(());
+            }
             self.resize(&management, pool, &deployment, from.replicas.saturating_sub(by).max(0)).await
         }
         .boxed()
@@ -355,11 +395,15 @@ impl SizedProvider for ClusterApi {
         machine: &'a str,
     ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
         async move {
-            let _one = self.one_removal.lock().await;
+            let removals = self.removals(pool, name);
+            let _one = removals.lock().await;
             let management = self.management.current().await?;
             let found =
                 management.machines(pool).get_opt(machine).await.map_err(|error| ADVICE.of_read(&error))?;
             let Some(found) = found else { return Ok(Deletion::Gone) };
+            if !found.is_of(name) {
+                return Err(of_no_such_set(machine, name));
+            }
             if found.is_going() {
                 return Ok(Deletion::Started);
             }

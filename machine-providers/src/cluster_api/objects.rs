@@ -232,6 +232,12 @@ impl Machine {
         self.spec.provider_id.clone().filter(|id| !id.is_empty())
     }
 
+    /// Whether it is one of the `MachineDeployment` of this name.
+    pub(super) fn is_of(&self, deployment: &str) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        labels.and_then(|all| all.get(DEPLOYMENT_LABEL)).is_some_and(|name| name == deployment)
+    }
+
     /// Whether it is being deleted.
     pub(super) fn is_going(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()

@@ -17,9 +17,9 @@ use crate::testing::{failure, key};
 
 /// The objects of the management cluster.
 #[derive(Clone, Debug)]
-struct Objects {
+pub(super) struct Objects {
     deployment: Value,
-    machines: Vec<Value>,
+    pub(super) machines: Vec<Value>,
     sets: Vec<Value>,
     resized: Vec<i64>,
     /// The versions that the API server has.
@@ -43,20 +43,9 @@ pub(crate) fn bench() -> Bench {
 }
 
 impl Bench {
-    /// What Cluster API's controllers do: as many machines as the number says, marked ones go first.
+    /// What Cluster API's controllers do.
     pub(crate) fn act(&self) {
-        let Objects { deployment, machines, .. } = &mut *self.objects.lock().unwrap();
-        deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"].clone();
-        let wanted = usize::try_from(deployment["spec"]["replicas"].as_i64().unwrap()).unwrap();
-        machines.sort_by_key(|machine| machine["metadata"]["annotations"][DELETE].is_string());
-        machines.truncate(wanted);
-        let unused =
-            |machines: &[Value], name: &str| machines.iter().all(|it| it["metadata"]["name"] != name);
-        for name in ["a", "b", "c", "d"] {
-            if machines.len() < wanted && unused(machines, name) {
-                machines.push(machine(name));
-            }
-        }
+        self.objects.lock().unwrap().act();
     }
 
     /// The machines that exist are not listed any more, or are again.
@@ -70,7 +59,28 @@ impl Bench {
     }
 }
 
-type Shared = Arc<SyncMutex<Objects>>;
+impl Objects {
+    /// What Cluster API's controllers do: as many machines as the number says, marked ones go first.
+    pub(super) fn act(&mut self) {
+        let Self { deployment, machines, .. } = self;
+        deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"].clone();
+        let wanted = usize::try_from(deployment["spec"]["replicas"].as_i64().unwrap()).unwrap();
+        let of_others = machines.extract_if(.., |machine| !is_of_set(machine)).collect::<Vec<_>>();
+        machines.sort_by_key(|machine| machine["metadata"]["annotations"][DELETE].is_string());
+        machines.truncate(wanted);
+        let unused =
+            |machines: &[Value], name: &str| machines.iter().all(|it| it["metadata"]["name"] != name);
+        for name in ["a", "b", "c", "d"] {
+            if machines.len() < wanted && unused(machines, name) {
+                machines.push(machine(name));
+            }
+        }
+        deployment["status"]["replicas"] = json!(machines.len());
+        machines.extend(of_others);
+    }
+}
+
+pub(super) type Shared = Arc<SyncMutex<Objects>>;
 
 fn deployment(replicas: i32) -> Value {
     json!({
@@ -81,11 +91,11 @@ fn deployment(replicas: i32) -> Value {
     })
 }
 
-fn machine(name: &str) -> Value {
+pub(super) fn machine(name: &str) -> Value {
     json!({
         "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
         "metadata": { "name": name, "namespace": "default", "uid": format!("uid-{name}"), "resourceVersion": "1",
-            "annotations": { "note": "x" } },
+            "labels": { SET: "md" }, "annotations": { "note": "x" } },
         "spec": { "providerID": format!("x://{name}") }, "status": { "phase": "Running" },
     })
 }
@@ -95,7 +105,7 @@ fn condition(type_: &str, status: &str) -> Value {
         "lastTransitionTime": "2026-01-01T00:00:00Z" })
 }
 
-fn objects(replicas: i32, machines: &[&str]) -> Shared {
+pub(super) fn objects(replicas: i32, machines: &[&str]) -> Shared {
     let machines = machines.iter().map(|name| machine(name)).collect();
     Arc::new(SyncMutex::new(Objects {
         deployment: deployment(replicas),
@@ -120,10 +130,13 @@ fn provider(objects: &Shared) -> ClusterApi {
         }
     });
     let client = Client::new(service, "default");
+    ClusterApi::new(Management::Own(client.clone(), writer(client)))
+}
+
+pub(super) fn writer(client: Client) -> Writer {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
     let (owner, strategy) = (Owner::NodepoolOperator, WriteStrategy::Guarded);
-    let writer = Writer::new(client.clone(), owner, strategy, &clock, shared_runtime::write::unobserved());
-    ClusterApi::new(Management::Own(client, writer.unwrap()))
+    Writer::new(client, owner, strategy, &clock, shared_runtime::write::unobserved()).unwrap()
 }
 
 /// The API server's answer to which groups it has.
@@ -142,7 +155,12 @@ fn list(kind: &str, items: &[Value]) -> (u16, Value) {
     (200, list)
 }
 
-fn serve(objects: &mut Objects, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
+/// Whether the machine is one of `md`, which every list selects.
+fn is_of_set(machine: &Value) -> bool {
+    machine["metadata"]["labels"][SET] == "md"
+}
+
+pub(super) fn serve(objects: &mut Objects, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
     if let Some(code) = objects.fails {
         return failure(code, "Broken", "it is broken");
     }
@@ -159,7 +177,11 @@ fn serve(objects: &mut Objects, parts: &http::request::Parts, body: &[u8]) -> (u
     let body = || serde_json::from_slice::<Value>(body).unwrap();
     match (&parts.method, path) {
         (&Method::GET, "machinedeployments/md") => (200, objects.deployment.clone()),
-        (&Method::GET, "machines") => list("Machine", &objects.machines),
+        (&Method::GET, "machines") => {
+            let of_set: Vec<_> =
+                objects.machines.iter().filter(|machine| is_of_set(machine)).cloned().collect();
+            list("Machine", &of_set)
+        }
         (&Method::GET, "machinesets") => list("MachineSet", &objects.sets),
         (&Method::PUT, "machinedeployments/md/scale") => {
             let (scale, current) = (body(), &mut objects.deployment);
@@ -191,7 +213,8 @@ fn marked(objects: &Shared) -> Vec<String> {
     marked.map(|it| it["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
-const DELETE: &str = "cluster.x-k8s.io/delete-machine";
+pub(super) const DELETE: &str = "cluster.x-k8s.io/delete-machine";
+pub(super) const SET: &str = "cluster.x-k8s.io/deployment-name";
 const NO_DRAIN: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 
 async fn states(provider: &ClusterApi) -> Vec<String> {
@@ -499,4 +522,44 @@ async fn a_list_is_complete_when_the_controller_counts_as_many_machines() {
         let listed = provider(&objects).list(&key(), "md").await.unwrap();
         assert_eq!(listed.completeness, expected, "{status}");
     }
+}
+
+#[tokio::test]
+async fn a_machine_of_another_set_is_not_marked_and_lowers_no_number() {
+    let objects = objects(3, &["a", "b"]);
+    let foreign = |name: &str, labels: Value| {
+        let mut foreign = machine(name);
+        foreign["metadata"]["labels"] = labels;
+        foreign
+    };
+    let foreign = [foreign("theirs", json!({ SET: "other" })), foreign("unowned", Value::Null)];
+    objects.lock().unwrap().machines.extend(foreign);
+    let provider = provider(&objects);
+    for name in ["theirs", "unowned"] {
+        // One more machine is on its way, so the number is higher than that of the machines.
+        let error = provider.delete(&key(), "md", name).await.unwrap_err();
+        assert!(matches!(&error, ProviderError::Transient(why) if why.contains("is left alone")), "{error}");
+    }
+    assert_eq!((marked(&objects), objects.lock().unwrap().resized.clone()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn machines_of_another_provider_cost_the_set_none_of_its_own() {
+    let objects = objects(2, &["a", "b"]);
+    let provider = provider(&objects);
+    let size = provider.list(&key(), "md").await.unwrap().size;
+    let former = ["web-12345-0", "other+0"].map(str::to_owned);
+    provider.shrink(&key(), "md", size, &former).await.unwrap();
+    assert_eq!((marked(&objects), objects.lock().unwrap().resized.clone()), (vec![], vec![]));
+    let mixed = ["web-12345-0", "b"].map(str::to_owned);
+    provider.shrink(&key(), "md", size, &mixed).await.unwrap();
+    assert_eq!((marked(&objects), objects.lock().unwrap().resized.clone()), (vec!["b".to_owned()], vec![1]));
+}
+
+#[tokio::test]
+async fn a_list_that_says_that_it_is_a_part_is_an_error() {
+    let part = json!({ "kind": "MachineList", "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "metadata": { "continue": "more" }, "items": [machine("a")] });
+    let error = whole(serde_json::from_value::<kube::api::ObjectList<Machine>>(part).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("only a part"), "{error}");
 }

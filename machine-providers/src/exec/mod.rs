@@ -3,6 +3,8 @@
 //! The program is trusted with the machines and not with the cluster: what it lists is checked by the caller, and its
 //! output is bounded. A pool can only name a program. The protocol is documented in `docs/providers/exec.md`.
 
+#[cfg(test)]
+pub(super) mod hands;
 mod program;
 mod protocol;
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //! launches and registers it; how many there are, and which go, is decided here.
 
 mod events;
+#[cfg(test)]
+pub(super) mod hands;
 mod node_claim;
 #[cfg(test)]
 pub(super) mod tests;
@@ -23,7 +25,7 @@ use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 use shared_runtime::write::{Created, DeleteOutcome, Writer};
 
 use self::node_claim::NodeClaim;
-use super::api_errors::Advice;
+use super::api_errors::{Advice, whole};
 use super::{Deletion, Explanation, ListedMachine, MachineRequest, NamedProvider, ProviderError, origin};
 
 /// What to tell the user about Karpenter's objects.
@@ -195,8 +197,9 @@ impl NamedProvider for Karpenter {
         async move {
             let of_pool = ListParams::default().labels(&node_claim::selector(pool));
             let claims = self.claims.list(&of_pool).await.map_err(|error| ADVICE.of_read(&error))?;
-            self.remember(pool, &claims.items);
-            Ok(claims.items.into_iter().map(|claim| claim.listed(&self.cluster)).collect())
+            let claims = whole(claims)?;
+            self.remember(pool, &claims);
+            Ok(claims.into_iter().map(|claim| claim.listed(&self.cluster)).collect())
         }
         .boxed()
     }

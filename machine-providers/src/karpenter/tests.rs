@@ -17,7 +17,7 @@ use super::*;
 use crate::Progress;
 use crate::testing::{at, cluster, failure, key, pool};
 
-fn writer(client: Client) -> Writer {
+pub(super) fn writer(client: Client) -> Writer {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
     let (owner, strategy) = (Owner::NodepoolOperator, WriteStrategy::Guarded);
     Writer::new(client, owner, strategy, &clock, shared_runtime::write::unobserved()).unwrap()
@@ -62,7 +62,11 @@ pub(crate) fn stored_for<const N: usize>(clusters: [ClusterId; N]) -> [Karpenter
     clusters.map(|cluster| Karpenter::new(client.clone(), writer(client.clone()), cluster))
 }
 
-fn serve(claims: &Mutex<BTreeMap<String, Value>>, parts: &http::request::Parts, body: &[u8]) -> (u16, Value) {
+pub(super) fn serve(
+    claims: &Mutex<BTreeMap<String, Value>>,
+    parts: &http::request::Parts,
+    body: &[u8],
+) -> (u16, Value) {
     let mut claims = claims.lock().unwrap();
     let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
     match parts.method {

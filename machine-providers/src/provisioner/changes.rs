@@ -54,6 +54,7 @@ impl Provisioner {
         spec: &ProviderSpec,
         from: Size,
         change: SizeChange<'_>,
+        now: Timestamp,
     ) -> Result<(), ProviderError> {
         self.may_change()?;
         let reference = reference_of(spec)?;
@@ -72,7 +73,11 @@ impl Provisioner {
             }
             SizeChange::Keep(machine) => (Call::Keep, provider.keep(key, machine)),
         };
-        self.leading(self.calls.in_time(provider.kind(), call, CALL_LIMIT, changed)).await
+        let changed = self.leading(self.calls.in_time(provider.kind(), call, CALL_LIMIT, changed)).await;
+        if let Some(after) = changed.as_ref().err().and_then(ProviderError::retry_after) {
+            self.failures.not_before(key, now.checked_add(after).unwrap_or(now));
+        }
+        changed
     }
 
     /// Deletes the machine `name` of the pool, which is `pool` unless it is gone. `made_by` is the reference of its
@@ -122,11 +127,18 @@ impl Provisioner {
             self.known(&reference_of(&pool.spec.provider)?)?;
         }
         self.ids.deleted(key, name);
-        let mut deletion = Deletion::Gone;
+        // Each is asked, also if another one fails or says that the machine is none of its own: one of them has it.
+        let (mut deletion, mut failure) = (Deletion::Gone, None);
         for reference in self.responsible(key, pool) {
-            deletion =
-                deletion.max(self.leading(self.known(&reference)?.delete(&self.calls, key, name)).await?);
+            match self.leading(self.known(&reference)?.delete(&self.calls, key, name)).await {
+                Ok(answer) => deletion = deletion.max(answer),
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        Ok(deletion)
+        match failure {
+            // It may be at the one that failed.
+            Some(error) if deletion == Deletion::Gone => Err(error),
+            _ => Ok(deletion),
+        }
     }
 }

@@ -189,8 +189,9 @@ impl Facts {
         let drained = causes.iter().filter(|(_, cause)| outdated::is_for_rollout(*cause));
         let drained: Vec<&Member> = drained.map(|(member, _)| *member).collect();
         let reasons = reasons(pool, causes, &deleted);
+        let pool_size = budgets::pool_size(observed, pool, all.iter().copied(), plan.wanted);
         let account =
-            Account::new(pool.spec.disruption_budgets(), plan.wanted, reasons.iter().copied(), observed.now);
+            Account::new(pool.spec.disruption_budgets(), pool_size, reasons.iter().copied(), observed.now);
         let rollout = RolloutFacts::count(observed, pool, plan, &all, &drained, &account);
         let criteria = OutdatedCriteria::of(pool, observed.now);
         let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &criteria);

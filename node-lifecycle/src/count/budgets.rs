@@ -2,20 +2,43 @@
 //! `shared_crds::disruption` decides, for both operators.
 
 use shared_crds::NodePool;
-use shared_crds::disruption::Account;
+use shared_crds::disruption::{Account, BudgetBase};
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::Observed;
 use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::outdated::OutdatedCriteria;
 
 /// The account before anything is decided. `wanted` is the number of nodes that the pool should have.
 pub(crate) fn account(observed: &Observed, pool: &NodePool, members: &[Member], wanted: usize) -> Account {
     let disrupted =
         members.iter().filter_map(|member| reason(pool, member, member.cause, member.leaving?.deleting));
-    Account::new(pool.spec.disruption_budgets(), wanted, disrupted, observed.now)
+    let staying = members.iter().filter(|member| member.stays());
+    let pool_size = pool_size(observed, pool, staying, wanted);
+    Account::new(pool.spec.disruption_budgets(), pool_size, disrupted, observed.now)
 }
 
-/// What is wrong with the budgets, in words for the user.
+/// The number of nodes that percentages are of, in a pool of which these nodes are `staying`.
+pub(crate) fn pool_size<'a>(
+    observed: &Observed,
+    pool: &NodePool,
+    staying: impl IntoIterator<Item = &'a Member>,
+    wanted: usize,
+) -> usize {
+    let staying: Vec<&Member> = staying.into_iter().collect();
+    let have_run = staying.iter().filter(|member| member.readiness != NodeReadiness::Starting).count();
+    let surge = || {
+        let criteria = OutdatedCriteria::of(pool, observed.now);
+        let is_rolling = staying.iter().any(|member| criteria.replaces(member));
+        if is_rolling { criteria.surge(wanted) } else { 0 }
+    };
+    // The template is hashed for it.
+    let surge = if have_run > wanted { surge() } else { 0 };
+    BudgetBase { wanted, staying: have_run, surge }.nodes()
+}
+
+/// What is wrong with the budgets, in words for the user. That does not depend on what percentages are of: above 0% they are at
+/// least one node.
 pub(crate) fn problems(observed: &Observed, pool: &NodePool, wanted: usize) -> Vec<String> {
     let account = Account::new(pool.spec.disruption_budgets(), wanted, [], observed.now);
     account.problems().iter().map(ToString::to_string).collect()

@@ -55,6 +55,75 @@ fn no_more_nodes_go_at_a_time_than_a_limit_allows_and_the_others_say_why() {
 }
 
 #[test]
+fn a_percentage_is_of_the_nodes_that_are_there_also_where_fewer_are_wanted() {
+    let going = |count: usize| {
+        let leaves = |index: usize| leaves(100 + index, DisruptionReason::ScaleDown);
+        (0..count).map(leaves).collect::<Vec<_>>()
+    };
+    for (what, wanted, there, leaving, chosen) in [
+        ("a tenth of 50", 5, 50, 0, 5),
+        ("those that leave are in the account and not among those that are there", 5, 45, 3, 2),
+        ("less is allowed when there are fewer", 5, 40, 4, 0),
+        ("a pool shrinks to nothing, too", 0, 3, 0, 1),
+    ] {
+        let pool = limited(wanted, &json!([{ "nodes": "10%" }]));
+        let plan = plan(&observed(pool, nodes(there).into_iter().chain(going(leaving))));
+        assert_eq!(cordoned(&plan).len(), chosen, "{what}");
+    }
+}
+
+#[test]
+fn the_message_says_what_a_percentage_is_of() {
+    let pool = limited(5, &json!([{ "nodes": "10%" }]));
+    let held = plan(&observed(pool, nodes(20))).held;
+    let why = "has to wait: spec.disruption.budgets[0] allows 2 nodes at a time (10% of 20), and 2 are being disrupted";
+    assert_eq!((held.len(), held[0].1.as_str()), (13, why));
+}
+
+#[test]
+fn nodes_that_have_never_run_pods_make_no_budget_wider() {
+    let pool = limited(5, &json!([{ "nodes": "10%" }]));
+    let plan = plan(&observed(pool, nodes(10).into_iter().chain((10..30).map(starting))));
+    let (starting, ready): (Vec<_>, Vec<_>) =
+        cordoned(&plan).into_iter().partition(|name| name.as_str() >= "n-010");
+    assert_eq!((starting.len(), ready.len()), (20, 1));
+}
+
+#[test]
+fn what_a_rollout_makes_beyond_the_nodes_wanted_makes_no_budget_wider() {
+    let rolling = |wanted: i32, budgets: &Value, new: usize| {
+        let mut pool = limited(wanted, budgets);
+        pool.spec.rollout = Some(serde_json::from_value(json!({ "maxSurge": 5 })).unwrap());
+        pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+        let hash = pool.spec.template_hash().unwrap();
+        let fresh = (100..100 + new).map(|index| {
+            let mut node = node(index);
+            annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &hash);
+            node
+        });
+        let seen = observed(pool, nodes(10).into_iter().chain(fresh));
+        cordoned(&plan(&seen)).len()
+    };
+    let tenth = json!([{ "nodes": "10%" }]);
+    assert_eq!(rolling(10, &json!([]), 5), 5, "as many as there are available ones too many");
+    assert_eq!(rolling(10, &tenth, 5), 1, "a tenth of 10, although 15 are there");
+    assert_eq!(rolling(2, &tenth, 15), 2, "of 25 nodes, 5 may be what the rollout has made");
+}
+
+#[test]
+fn a_budget_that_is_wide_takes_no_more_nodes_for_a_rollout_than_may_be_missing() {
+    let rolling = |unavailable: &str| {
+        let mut pool = limited(10, &json!([{ "nodes": "100%" }]));
+        let rollout = json!({ "maxSurge": 0, "maxUnavailable": unavailable });
+        pool.spec.rollout = Some(serde_json::from_value(rollout).unwrap());
+        pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+        cordoned(&plan(&observed(pool, nodes(40)))).len()
+    };
+    assert_eq!(rolling("20%"), 32, "30 are too many, and a fifth of the 10 wanted may be missing");
+    assert_eq!(rolling("10%"), 31);
+}
+
+#[test]
 fn nothing_begins_outside_of_windows_and_the_pool_is_visited_when_one_opens() {
     let window =
         json!({ "nodes": 1, "effect": "AllowOnly", "schedule": "0 1 * * *", "durationSeconds": 600 });

@@ -11,18 +11,31 @@ const MOST_UPDATES: usize = 50;
 /// When the next ones follow.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
-/// The `steps` with as many updates as a pass may have; the other nodes stay as they are until a later one.
-pub(crate) fn paced(steps: Vec<NodeStep>) -> Vec<NodeStep> {
-    let mut left = MOST_UPDATES;
+/// The `steps` with as many updates as a pass may have; the other nodes stay as they are until a later one. Where the first one is
+/// changes with every second of `now`: nodes whose change is always refused do not keep it from the others.
+pub(crate) fn paced(steps: Vec<NodeStep>, now: Timestamp) -> Vec<NodeStep> {
+    let count = steps.iter().filter(|step| matches!(step.action, NodeAction::Update(_))).count();
+    let first = first(count, now);
+    let mut index = 0;
     let in_turn = |step: NodeStep| {
-        let is_update = matches!(step.action, NodeAction::Update(_));
-        if is_update && left == 0 {
-            return NodeStep { action: NodeAction::Keep, ..step };
+        if !matches!(step.action, NodeAction::Update(_)) {
+            return step;
         }
-        left -= usize::from(is_update);
-        step
+        let place = (index + count - first) % count;
+        index += 1;
+        if place < MOST_UPDATES { step } else { NodeStep { action: NodeAction::Keep, ..step } }
     };
     steps.into_iter().map(in_turn).collect()
+}
+
+/// Which of `count` updates comes first at `now`. The seconds are mixed as `SplitMix64` does it: passes come at regular intervals, and
+/// a multiple of the time may be the same place each time.
+fn first(count: usize, now: Timestamp) -> usize {
+    let mut mixed = now.as_second().cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let count = u64::try_from(count).unwrap_or(u64::MAX).max(1);
+    usize::try_from((mixed ^ (mixed >> 31)) % count).unwrap_or(0)
 }
 
 /// When the pool is visited again although no event may say so: more nodes may be due after as many updates as a pass may have.
@@ -33,11 +46,14 @@ pub(crate) fn next(steps: &[NodeStep], now: Timestamp) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
     use shared_crds::names;
 
     use super::*;
     use crate::template::applied_template::AppliedTemplate;
-    use crate::testing::{annotate, at, done, facts, nodes, observed, plan, pool};
+    use crate::testing::{annotate, at, done, facts, nodes, observed, plan, pool, step};
 
     #[test]
     fn a_change_reaches_so_many_nodes_in_a_pass_and_the_others_in_later_ones() {
@@ -56,6 +72,23 @@ mod tests {
                     annotate(node, names::TEMPLATE_APPLIED_ANNOTATION, &text);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn nodes_whose_change_is_always_refused_do_not_keep_it_from_the_others() {
+        // No update succeeds, and the passes come at a regular interval.
+        for interval in [1, 2, 60] {
+            let mut tried = BTreeSet::new();
+            for pass in 0..60 {
+                let update = |node| step(node, NodeAction::Update(json!([])));
+                let steps = paced(nodes(120).into_iter().map(update).collect(), at(pass * interval));
+                let updates = steps.iter().filter(|step| matches!(step.action, NodeAction::Update(_)));
+                let names: Vec<_> = updates.map(|step| step.member.name().to_owned()).collect();
+                assert_eq!(names.len(), MOST_UPDATES);
+                tried.extend(names);
+            }
+            assert_eq!(tried.len(), 120, "every {interval} seconds");
         }
     }
 }

@@ -140,8 +140,8 @@ fn active(
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.metadata));
     let not_updated = not_updated(in_place.as_ref(), &criteria, &members);
     let (has_nodes, leaving) = (!members.is_empty(), machines::leaving(&members));
-    let nodes =
-        pace::paced(node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &criteria));
+    let steps = node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &criteria);
+    let nodes = pace::paced(steps, observed.now);
     let requeue_at = requeue_at.into_iter().chain(pace::next(&nodes, observed.now)).min();
 
     let Choices { removals, sizing, account: _, victims } = choices;

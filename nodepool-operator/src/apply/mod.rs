@@ -99,8 +99,9 @@ async fn carry_out_plan(
     // Before anything else: until its taints are there, every pod may come to a Node that has just registered.
     all(ctx, deadline, plan.join.iter().map(|step| join(ctx, step)), result).await;
     all(ctx, deadline, plan.left_over.iter().map(|node| delete_left_over(ctx, node)), result).await;
+    // A node that already leaves is no replica: what fails for it leaves the count as it was planned.
     let (removals, others): (Vec<_>, Vec<_>) =
-        plan.nodes.iter().partition(|step| step.action.removes_replica());
+        plan.nodes.iter().partition(|step| step.action.removes_replica() && step.member.stays());
     all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), result).await;
     let gained = result.applied.complete();
     let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
@@ -365,7 +366,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_deletion_that_fails_stops_the_pool_from_growing_only_if_the_node_counted() {
-        for (action, grows) in [(NodeAction::Remove, 1), (NodeAction::Replace, 0)] {
+        let leaving = || draining(0, -100);
+        for (node, action, grows) in [
+            (leaving(), NodeAction::Remove, 1),
+            (leaving(), NodeAction::ReplaceLost, 1),
+            (node(0), NodeAction::ReplaceLost, 0),
+            (node(0), NodeAction::Replace, 0),
+        ] {
             let test = TestContext::new(|path, _| match path {
                 path if path.contains("/nodes/") => {
                     failure(409, "Conflict", "the ResourceVersion in the precondition")
@@ -374,7 +381,7 @@ mod tests {
             });
             let seen = seen();
             let mut plan = plan(&seen.observed);
-            plan.nodes = vec![step(draining(0, -100), action.clone())];
+            plan.nodes = vec![step(node, action.clone())];
             let result = apply(&test.ctx, &seen, &plan).await;
             assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: the pass is repeated");
             assert_eq!(result.applied.requested, grows, "{action:?}");

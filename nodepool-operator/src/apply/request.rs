@@ -66,7 +66,8 @@ pub(super) async fn request(
             return;
         }
         let change = SizeChange::Grow(by);
-        match ctx.provisioner.resize(&observed.key, &pool.spec.provider, size, change).await {
+        let (key, now) = (&observed.key, observed.now);
+        match ctx.provisioner.resize(key, &pool.spec.provider, size, change, now).await {
             Ok(()) => {
                 result.applied.requested += plan.request.len();
                 result.applied.changed = true;

@@ -99,7 +99,8 @@ async fn resize(
         SizeChange::Keep(_) => MachineCall::Unmark,
         SizeChange::Grow(_) | SizeChange::Without(_) => MachineCall::Shrink,
     };
-    let changed = ctx.provisioner.resize(&seen.observed.key, &pool.spec.provider, from, change).await;
+    let (key, now) = (&seen.observed.key, seen.observed.now);
+    let changed = ctx.provisioner.resize(key, &pool.spec.provider, from, change, now).await;
     node_write::provided(call, changed, &mut applied)?;
     Ok(applied)
 }

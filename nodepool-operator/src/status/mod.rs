@@ -18,6 +18,8 @@ mod said_tests;
 #[cfg(test)]
 mod tests;
 pub(crate) mod unreadable;
+#[cfg(test)]
+mod verdict_tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use node_lifecycle::Stall;

@@ -3,8 +3,10 @@
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::names::{
-    DRAIN_STARTED_ANNOTATION, GIVEN_BACK_ANNOTATION, TEMPLATE_HASH_ANNOTATION, pool_of_member,
+    DISRUPTION_REASON_ANNOTATION, DRAIN_STARTED_ANNOTATION, GIVEN_BACK_ANNOTATION, READY_TIME_ANNOTATION,
+    TEMPLATE_HASH_ANNOTATION, pool_of_member,
 };
+use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, protection};
 
 use crate::requirements::node_profile;
@@ -32,7 +34,7 @@ pub fn pool_of(node: &Node) -> Option<(&str, &str)> {
 }
 
 /// Whether the kubelet reports the node as Ready.
-pub(crate) fn is_ready(node: &Node) -> bool {
+pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().filter_map(|s| s.conditions.as_ref()).flatten();
     conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
 }
@@ -45,6 +47,19 @@ pub(crate) fn is_cordoned(node: &Node) -> bool {
 /// Whether the node is being drained by the `NodePool` operator, or deleted.
 pub fn is_leaving(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_some() || annotation(node, DRAIN_STARTED_ANNOTATION).is_some()
+}
+
+/// Whether the node has been Ready at some time, as far as its object shows: only then it is in the budgets of its pool.
+pub(crate) fn has_been_ready(node: &Node) -> bool {
+    is_ready(node) || annotation(node, READY_TIME_ANNOTATION).is_some()
+}
+
+/// Why the leaving node is being disrupted, as the `NodePool` operator counts it: for the reason that it has noted, without one
+/// because there are too many; `None` where another client has deleted the node.
+pub(crate) fn disruption_reason(node: &Node) -> Option<DisruptionReason> {
+    let noted = annotation(node, DISRUPTION_REASON_ANNOTATION);
+    let noted = noted.and_then(|noted| DisruptionReason::ALL.into_iter().find(|it| it.as_str() == noted));
+    noted.or_else(|| node.metadata.deletion_timestamp.is_none().then_some(DisruptionReason::ScaleDown))
 }
 
 /// Until when pending pods wait for the leaving node to be gone; `None` if it stays, or if its departure has no known

@@ -165,7 +165,7 @@ impl NodeReason {
             Self::Unneeded => "nothing needs the node",
             Self::AboveMaxReplicas => "the pool has more nodes than its bounds allow",
             Self::NotAutoscaled => "the node belongs to no pool that an autoscaler plans now",
-            Self::CurrentlyBeingDeleted => "the node is on its way out already",
+            Self::CurrentlyBeingDeleted => "the node leaves already, or a decision in force names it",
             Self::ScaleDownDisabledAnnotation => "an annotation of the node keeps it",
             Self::NeededByPendingPods => "pods that are pending now are planned onto the node",
             Self::NotStartedYet => "the node is not ready yet",
@@ -177,7 +177,9 @@ impl NodeReason {
             Self::ScaleDownDelayAfterAdd => "the pool grew less than scaleDown.delayAfterAddSeconds ago",
             Self::ScaleUpInProgress => "the pool grows in this decision",
             Self::ScaleDownInProgress => "the pool has more nodes than were asked for and shrinks already",
-            Self::RolloutInProgress => "the nodes of the pool are being replaced",
+            Self::RolloutInProgress => {
+                "no node goes until the pool's condition RollingOut is False for the present spec"
+            }
             Self::DisruptionBudget => "a budget of the pool's spec.disruption allows no more now",
             Self::NodeGroupMinSizeReached => "the pool would fall below its lower bound",
             Self::ScaleDownLimit => "the pool would shrink faster than behavior.scaleDown allows",

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::jiff::Timestamp;
 use shared_crds::disruption::Account;
-use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason};
+use shared_crds::v1alpha1::DisruptionReason;
 
 use super::input::{ScaleDownInput, pod_name};
 use super::model::{Candidate, RemovalVerdict, ScaleDown};
 use super::remaining_nodes::RemainingNodes;
 use super::timing;
+use super::voluntary::VoluntaryWork;
 use crate::index::Indexed;
 use crate::numbers::count;
 use crate::pools::Pool;
@@ -27,9 +27,10 @@ pub(super) fn choose(
     scale_down: &mut ScaleDown,
 ) {
     let mut allowances = allowances(input, pools);
+    let work: Vec<VoluntaryWork> = pools.iter().map(|pool| VoluntaryWork::of(pool, input.nodes)).collect();
     // With the number of nodes that are gone, which is all that changes in it.
     let mut accounts: Vec<(usize, Account)> =
-        pools.iter().map(|pool| (0, account(pool, 0, input.now))).collect();
+        pools.iter().zip(&work).map(|(pool, work)| (0, work.account(pool, 0, input.now))).collect();
     let mut taken = going(pools);
     let mut reserves = input.reserves.to_vec();
     for candidate in candidates {
@@ -41,7 +42,7 @@ pub(super) fn choose(
         let awaited = || (!reserve.spares(candidate)).then(|| NodeReason::SpareForPendingPods.into());
         let known = &mut accounts[candidate.pool];
         if known.0 != gone {
-            *known = (gone, account(pool, gone, input.now));
+            *known = (gone, work[candidate.pool].account(pool, gone, input.now));
         }
         let verdict = limit(pool, gone, *taken)
             .or_else(|| refused(&known.1))
@@ -72,17 +73,6 @@ pub(super) fn choose(
             unneeded(candidate)
         }));
     }
-}
-
-/// The account of a pool's `spec.disruption` as the `NodePool` operator will find it when it removes one node more than the `gone`
-/// ones: percentages are of what is then left.
-fn account(pool: &Pool, gone: usize, now: Timestamp) -> Account {
-    let spec = &pool.object.spec;
-    let disrupted = pool.object.status.as_ref().and_then(|status| status.disruption);
-    let reasons = steps::counted(disrupted.iter().flat_map(DisruptedNodes::reasons));
-    let left = count(spec.effective_replicas()).saturating_sub(gone + 1);
-    let account = Account::new(spec.disruption_budgets(), left, reasons, now);
-    account.with(DisruptionReason::ScaleDown, gone)
 }
 
 /// The budget that allows no more scale-down of the pool.

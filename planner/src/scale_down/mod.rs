@@ -22,6 +22,7 @@ mod ripe;
 mod timing;
 mod usage;
 pub(crate) mod utilization;
+mod voluntary;
 
 #[cfg(test)]
 mod counting_tests;

@@ -377,14 +377,60 @@ fn no_more_nodes_go_than_the_budgets_of_the_pool_leave() {
 }
 
 #[test]
-fn a_percentage_is_of_the_nodes_that_are_left() {
+fn a_percentage_is_of_the_nodes_that_are_there() {
     let tenth = json!({ "spec": { "maxReplicas": 30, "disruption": { "budgets": [{ "nodes": "10%" }] } } });
-    // Of 12 nodes, a second one would leave 10: 1 of them may be disrupted.
-    for (nodes, expected) in [(10, 1), (12, 1), (13, 2), (23, 2), (24, 3)] {
+    // The `NodePool` operator asks while all of them are there, although fewer are wanted by then.
+    for (nodes, expected) in [(10, 1), (11, 2), (20, 2), (21, 3), (24, 3)] {
         let cluster = TestCluster::eager().pool("a", merged(replicas(nodes), tenth.clone()));
         let cluster =
             (1..=nodes).fold(cluster, |cluster, number| cluster.node("a", &format!("n{number}"), none()));
         assert_eq!(nodes - cluster.plan().desired("a"), expected, "of {nodes}");
+    }
+}
+
+/// A pool of `wanted` nodes and a budget, with four nodes, of which a decision before has named `n1` at this count.
+fn named(wanted: i32, budget: i32, status: Value) -> TestCluster {
+    let named = json!({
+        "spec": { "replicas": wanted, "disruption": { "budgets": [{ "nodes": budget }] } },
+        "status": { "autoscaling": { "scaleDown": {
+            "targetReplicas": wanted, "decisionID": "x", "nodes": ["n1"] } } },
+    });
+    TestCluster::eager().pool("a", merged(named, status))
+}
+
+#[test]
+fn a_node_that_is_named_and_not_cordoned_yet_has_its_place_in_the_budget() {
+    let marked = json!({ "metadata": { "annotations": {
+        "tandem.dev/drain-started": "2026-01-01T11:59:59Z", "tandem.dev/disruption-reason": "ScaleDown" } } });
+    let counted = json!({ "status": { "disruption": { "scaleDown": 1 } } });
+    for (what, budget, first, status, desired) in [
+        ("it takes the only place", 1, none(), none(), 3),
+        ("one more place is left", 2, none(), none(), 2),
+        ("it is cordoned, and the status does not count it yet", 2, marked.clone(), none(), 2),
+        ("it is cordoned and counted", 2, marked, counted.clone(), 2),
+        ("it is counted, and was seen before it was cordoned", 2, none(), counted, 2),
+    ] {
+        let cluster = named(3, budget, status).node("a", "n1", first);
+        let plan = ["n2", "n3", "n4"].iter().fold(cluster, |all, node| all.node("a", node, none())).plan();
+        assert_eq!(plan.desired("a"), desired, "{what}");
+        assert_eq!(plan.verdict("n1"), "CurrentlyBeingDeleted", "{what}");
+    }
+}
+
+#[test]
+fn nodes_that_leave_and_are_in_no_budget_take_no_place_in_one() {
+    let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:59:59Z" } });
+    let never_ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
+    let out_of_date = json!({ "metadata": { "annotations": {
+        "tandem.dev/drain-started": "2026-01-01T11:59:59Z", "tandem.dev/disruption-reason": "Rollout" } } });
+    for (what, first, desired) in [
+        ("another client deleted it", deleted, 2),
+        ("it has never been Ready", never_ready, 2),
+        ("it leaves for a reason that the budget is for", out_of_date, 3),
+    ] {
+        let cluster = named(3, 1, none()).node("a", "n1", first);
+        let plan = ["n2", "n3", "n4"].iter().fold(cluster, |all, node| all.node("a", node, none())).plan();
+        assert_eq!(plan.desired("a"), desired, "{what}");
     }
 }
 

@@ -49,10 +49,10 @@ impl Terms {
 }
 
 impl Entry {
-    /// Reads a budget of a pool that should have `wanted` nodes.
-    pub(super) fn read(index: usize, budget: &DisruptionBudget, wanted: usize, now: Timestamp) -> Self {
+    /// Reads a budget of a pool in which percentages are of `pool_size` nodes.
+    pub(super) fn read(index: usize, budget: &DisruptionBudget, pool_size: usize, now: Timestamp) -> Self {
         let reasons = DisruptionReason::ALL.into_iter().filter(|reason| budget.concerns(*reason)).collect();
-        Self { index, reasons, effect: budget.effect, used: 0, terms: terms(budget, wanted, now) }
+        Self { index, reasons, effect: budget.effect, used: 0, terms: terms(budget, pool_size, now) }
     }
 
     pub(super) fn concerns(&self, reason: DisruptionReason) -> bool {
@@ -99,8 +99,8 @@ impl Entry {
     }
 }
 
-fn terms(budget: &DisruptionBudget, wanted: usize, now: Timestamp) -> Result<Terms, String> {
-    let nodes = budget.nodes_of(wanted).ok_or_else(|| {
+fn terms(budget: &DisruptionBudget, pool_size: usize, now: Timestamp) -> Result<Terms, String> {
+    let nodes = budget.nodes_of(pool_size).ok_or_else(|| {
         let written = match &budget.nodes {
             IntOrString::Int(count) => count.to_string(),
             IntOrString::String(text) => format!("{text:?}"),
@@ -109,7 +109,7 @@ fn terms(budget: &DisruptionBudget, wanted: usize, now: Timestamp) -> Result<Ter
     })?;
     let share = match &budget.nodes {
         IntOrString::Int(_) => None,
-        IntOrString::String(percentage) => Some(format!("{percentage} of {wanted}")),
+        IntOrString::String(percentage) => Some(format!("{percentage} of {pool_size}")),
     };
     let zone = budget.time_zone.as_deref();
     let windows = match (&budget.schedule, budget.duration_seconds) {

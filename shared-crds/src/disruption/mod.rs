@@ -3,6 +3,7 @@
 //!
 //! - Every node that is being disrupted counts once, for its reason, in each budget that is for this reason. A node that is
 //!   gone or given back counts no more. The account is made anew in every pass.
+//! - Percentages are of the nodes that are there, and of the nodes wanted while fewer are there: see [`BudgetBase`].
 //! - Of the active Limits, the least holds. Without a schedule a Limit is always active.
 //! - If any `AllowOnly` budget is for a reason, nodes are disrupted for it only while a window of such a budget is open. Any
 //!   open one that is not used up allows the next node: windows add up.
@@ -26,12 +27,14 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
+mod budget_base;
 mod contradiction;
 mod entry;
 mod words;
 
 use k8s_openapi::jiff::Timestamp;
 
+pub use self::budget_base::BudgetBase;
 use self::entry::{Entry, Terms};
 pub use self::words::{BudgetProblem, BudgetRefusal};
 use crate::v1alpha1::{DisruptionBudget, DisruptionEffect, DisruptionReason};
@@ -44,15 +47,15 @@ pub struct Account {
 }
 
 impl Account {
-    /// Opens the account of a pool at `now`. `wanted` is the number of nodes that percentages are of; `disrupted` has the
-    /// reason of each node that is being disrupted already.
+    /// Opens the account of a pool at `now`. `pool_size` is the number of nodes that percentages are of, as
+    /// [`BudgetBase::nodes`] says; `disrupted` has the reason of each node that is being disrupted already.
     pub fn new(
         budgets: &[DisruptionBudget],
-        wanted: usize,
+        pool_size: usize,
         disrupted: impl IntoIterator<Item = DisruptionReason>,
         now: Timestamp,
     ) -> Self {
-        let read = |(index, budget)| Entry::read(index, budget, wanted, now);
+        let read = |(index, budget)| Entry::read(index, budget, pool_size, now);
         let mut account = Self { entries: budgets.iter().enumerate().map(read).collect(), now };
         disrupted.into_iter().for_each(|reason| account.charge(reason, 1));
         account

@@ -51,8 +51,10 @@ pub struct DisruptionSpec {
 ]))]
 pub struct DisruptionBudget {
     /// nodes is how many nodes of the pool may be disrupted at a time, for all of the budget's reasons together: a number, or
-    /// a percentage of the nodes wanted, rounded up, and at least 1 if it is above 0%. 0 and 0% forbid disruption. A node
-    /// counts from when it is chosen until it is gone or is given back.
+    /// a percentage, rounded up, and at least 1 if it is above 0%. 0 and 0% forbid disruption. A percentage is of the nodes
+    /// that are there, or of the nodes wanted if these are more; counted as there are nodes that have been Ready and are not
+    /// being removed, without those that a rollout makes beyond the nodes wanted. A node counts from when it is chosen until it
+    /// is gone or is given back.
     // The bounds are for texts only: the length for the API server's estimate of what the rules cost; the pattern because the
     // rules, which see numbers as texts, cannot tell 5 from "5".
     #[schemars(extend("maxLength" = 16, "pattern" = "%$"))]
@@ -132,15 +134,15 @@ impl DisruptionBudget {
         self.reasons.is_empty() || self.reasons.contains(&reason)
     }
 
-    /// How many of `wanted` nodes may be disrupted at a time; `None` where `nodes` is neither a number nor a percentage, which
-    /// the schema refuses.
-    pub fn nodes_of(&self, wanted: usize) -> Option<usize> {
+    /// How many nodes of a pool may be disrupted at a time in which percentages are of `pool_size` nodes; `None` where `nodes` is
+    /// neither a number nor a percentage, which the schema refuses.
+    pub fn nodes_of(&self, pool_size: usize) -> Option<usize> {
         match &self.nodes {
             IntOrString::Int(count) => usize::try_from(*count).ok(),
             IntOrString::String(text) => match percent(text)? {
                 0 => Some(0),
-                // Also where none is wanted: a pool must be able to shrink to nothing.
-                percent => Some(wanted.saturating_mul(percent).div_ceil(100).max(1)),
+                // Also where there is none: a pool must be able to shrink to nothing.
+                percent => Some(pool_size.saturating_mul(percent).div_ceil(100).max(1)),
             },
         }
     }

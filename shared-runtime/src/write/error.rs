@@ -1,5 +1,7 @@
 //! Why a write failed. A conflict is not an error: it is an outcome ([`super::Outcome::Conflict`]).
 
+use std::time::Duration;
+
 use conflict_retry::Class;
 use shared_crds::ownership::Owner;
 
@@ -93,11 +95,25 @@ impl WriterError {
         matches!(self, Self::Write(failed) if failed.maybe_written())
     }
 
+    /// For how long the API server asks to be left alone; `None` when it does not. Its flow control says so in a header alone, which
+    /// is not kept, and always says a second.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.class().and_then(retry_after)
+    }
+
     fn class(&self) -> Option<&Class> {
         match self {
             Self::Write(failed) => failed.class(),
             Self::Fenced(_) | Self::NotOwned(_) | Self::Status(_) | Self::Unnamed(_) => None,
         }
+    }
+}
+
+fn retry_after(class: &Class) -> Option<Duration> {
+    match class {
+        Class::Throttled { retry_after } => Some(retry_after.unwrap_or_default().max(Duration::from_secs(1))),
+        Class::Transient { retry_after } => retry_after.filter(|after| !after.is_zero()),
+        _ => None,
     }
 }
 
@@ -112,3 +128,7 @@ impl Categorised for WriterError {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

@@ -2,9 +2,11 @@
 //! JSON.
 //!
 //! The answers are read from plans of the current cluster, and from plans of the cluster with the one change that the
-//! question is about. Nothing is decided here and nothing is written.
+//! question is about. What the `NodePool` operator does with a node is quoted from what it has written. Nothing is decided here and
+//! nothing is written.
 
 mod advice;
+mod lifecycle;
 mod node;
 mod picture;
 mod pod;

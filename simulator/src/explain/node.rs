@@ -1,13 +1,17 @@
-//! A node: whether it can be removed, why not, since when, and where each of its pods would go.
+//! A node: whether it can be removed, why not, since when, and where each of its pods would go. Of one that the `NodePool` operator
+//! removes or keeps, what that operator has written.
+
+use std::sync::Arc;
 
 use planner::input::{key, nodes};
-use planner::{NodeDecision, PoolDecision, SchedulingResult, plan_for_cluster};
+use planner::{NodeDecision, NodeReason, PoolDecision, SchedulingResult, plan_for_cluster};
 use serde::Serialize;
-use shared_crds::QualifiedName;
 use shared_crds::v1alpha1::UnneededNode;
+use shared_crds::{NodePool, QualifiedName};
 
+use super::lifecycle::Lifecycle;
 use super::picture::{Picture, find, id, result_of};
-use super::{ExplainError, advice};
+use super::{ExplainError, advice, lifecycle};
 use crate::edits::keep_without;
 use crate::text::{aligned, yes_or_no};
 
@@ -29,6 +33,8 @@ pub(super) struct NodeFacts {
     unneeded_since: String,
     /// Whether the current decision removes it.
     goes_now: bool,
+    /// What the `NodePool` operator says of it.
+    lifecycle: Lifecycle,
     /// Its pods, and what would happen to them if it were gone and not replaced.
     pods: Vec<PodResult>,
 }
@@ -58,6 +64,8 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<NodeFacts, 
         (reason.removable(), reason.as_str())
     });
     let since = decision.and_then(|decision| decision.unneeded.iter().find(|node| node.name == name));
+    let is_its_pool = |pool: &&Arc<NodePool>| QualifiedName::of(&pool.metadata).to_string() == node_pool;
+    let pool = picture.observed.pools.iter().find(is_its_pool).map(|pool| &**pool);
     Ok(NodeFacts {
         kind: "Node",
         name: name.to_owned(),
@@ -69,6 +77,7 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<NodeFacts, 
             .map(|UnneededNode { since_time, .. }| since_time.0.to_string())
             .unwrap_or_default(),
         goes_now: decision.is_some_and(|decision| takes(picture, decision, name)),
+        lifecycle: node.map(|node| Lifecycle::of(node, pool)).unwrap_or_default(),
         pods: pods(picture, name)?,
         node_pool,
     })
@@ -134,8 +143,8 @@ fn pods(picture: &Picture<'_>, node: &str) -> Result<Vec<PodResult>, ExplainErro
     Ok(results)
 }
 
-/// The facts as text.
-pub(super) fn text(facts: &NodeFacts) -> String {
+/// The first sentences: of a node that leaves they are the `NodePool` operator's alone, because nothing is left to decide about it.
+fn head(facts: &NodeFacts) -> String {
     let NodeFacts {
         kind: _,
         name,
@@ -146,13 +155,24 @@ pub(super) fn text(facts: &NodeFacts) -> String {
         advice,
         unneeded_since,
         goes_now,
-        pods,
+        lifecycle,
+        pods: _,
     } = facts;
     let pool =
         if node_pool.is_empty() { "of no NodePool".to_owned() } else { format!("of NodePool {node_pool}") };
-    let could = if *removable { "could go" } else { "stays" };
+    let said = lifecycle::text(lifecycle, node_pool);
+    if lifecycle.leaves {
+        return format!("Node {name} {pool} leaves.\n{said}");
+    }
+    let what = if *removable {
+        "could go"
+    } else if *reason == NodeReason::CurrentlyBeingDeleted.as_str() {
+        "is to go"
+    } else {
+        "stays"
+    };
     let why = if message.is_empty() { (*reason).to_owned() } else { format!("{reason}: {message}") };
-    let mut text = format!("Node {name} {pool} {could}. {why}.\n");
+    let mut text = format!("Node {name} {pool} {what}. {why}.\n");
     if *goes_now {
         text.push_str("It goes with the decision of this moment.\n");
     }
@@ -162,6 +182,13 @@ pub(super) fn text(facts: &NodeFacts) -> String {
     if !advice.is_empty() {
         text.push_str(&format!("To change that: {advice}.\n"));
     }
+    text.push_str(&said);
+    text
+}
+
+/// The facts as text.
+pub(super) fn text(facts: &NodeFacts) -> String {
+    let (mut text, pods) = (head(facts), &facts.pods);
     if pods.is_empty() {
         text.push_str("No pods are on it.\n");
         return text;

@@ -192,6 +192,169 @@ No pods are on it.
     assert!(pool.contains("a1     yes        Unneeded   2026-01-01T12:00:00Z\n"), "{pool}");
 }
 
+/// A condition of a pool, for an hour.
+fn condition(type_: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({ "type": type_, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "2026-01-01T11:00:00Z" })
+}
+
+/// The text about `a1`, the only node of a pool with this condition. A pod of which it is full runs on it.
+fn of_a1(of_pool: &Value, of_node: Value) -> String {
+    text(&of_one_node(of_pool, of_node), Kind::Node, "a1")
+}
+
+fn of_one_node(of_pool: &Value, of_node: Value) -> TestCluster {
+    TestCluster::eager()
+        .pool("a", json!({ "spec": { "replicas": 1 }, "status": { "conditions": [of_pool] } }))
+        .node("a", "a1", of_node)
+        .running("web", "a1", "3", owned())
+}
+
+#[test]
+fn a_node_that_is_drained_says_what_the_lifecycle_has_noted_on_it_and_since_when() {
+    let blocked = condition("Reconciling", "True", "DrainBlocked", "node b1 waits for pod apps/other: no");
+    let drained = json!({ "spec": { "unschedulable": true }, "metadata": { "annotations": {
+        "tandem.dev/drain-start-time": "2026-01-01T11:50:00Z",
+        "tandem.dev/disruption-reason": "ScaleDown",
+        "tandem.dev/drain-waits-for": "waits for pod apps/web: Cannot evict pod as it would violate the pod's disruption budget." } } });
+    let said = of_a1(&blocked, drained.clone());
+    let expected = "\
+Node a1 of NodePool ns/a leaves.
+Its drain for ScaleDown began at 2026-01-01T11:50:00Z.
+It waits for pod apps/web: Cannot evict pod as it would violate the pod's disruption budget.
+
+If it were gone, and nothing in its place:
+";
+    assert!(said.starts_with(expected), "{said}");
+    let facts = json_of(&of_one_node(&blocked, drained.clone()), Kind::Node, "a1");
+    assert_eq!(facts["reason"], "CurrentlyBeingDeleted");
+    assert_eq!(
+        facts["lifecycle"],
+        json!({ "leaves": true, "reason": "ScaleDown", "drainStartTime": "2026-01-01T11:50:00Z",
+            "deletionTime": "", "givenBackTime": "", "poolConditions": [],
+            "waitsFor": "waits for pod apps/web: Cannot evict pod as it would violate the pod's disruption budget." })
+    );
+    // What is noted is from before the pause.
+    let paused = condition("Reconciling", "False", "Paused", "spec.paused is set");
+    let said = of_a1(&paused, drained);
+    let of_pool =
+        "NodePool ns/a: Reconciling is False since 2026-01-01T11:00:00Z (Paused): spec.paused is set.\n";
+    assert!(said.contains(of_pool), "{said}");
+}
+
+#[test]
+fn a_node_whose_drain_waits_for_nothing_comes_with_what_is_said_of_all_that_leave() {
+    let turn = "0 of 1 nodes are ready, 1 draining; 1 node waits for its turn to be drained";
+    let drained = || json!({ "metadata": { "annotations": { "tandem.dev/drain-start-time": "2026-01-01T11:50:00Z" } } });
+    let said = of_a1(&condition("Reconciling", "True", "Draining", turn), drained());
+    let expected = "\
+Node a1 of NodePool ns/a leaves.
+Its drain began at 2026-01-01T11:50:00Z.
+Nothing is noted on it that it waits for.
+NodePool ns/a: Reconciling is True since 2026-01-01T11:00:00Z (Draining): 0 of 1 nodes are ready, 1 draining; 1 node waits for its turn to be drained.
+
+If it were gone, and nothing in its place:
+";
+    assert!(said.starts_with(expected), "{said}");
+    let said = of_a1(&condition("Reconciling", "False", "Settled", "there is nothing to do"), drained());
+    assert!(!said.contains("Reconciling"), "{said}");
+}
+
+#[test]
+fn a_node_that_is_repaired_says_for_what_and_since_when_it_goes() {
+    let nothing = condition("Reconciling", "False", "Settled", "there is nothing to do");
+    let drained = json!({ "tandem.dev/drain-start-time": "2026-01-01T11:50:00Z", "tandem.dev/disruption-reason": "Repair" });
+    let said = of_a1(&nothing, json!({ "metadata": { "annotations": drained } }));
+    assert!(said.contains("leaves.\nIts drain for Repair began at 2026-01-01T11:50:00Z.\n"), "{said}");
+    let silent = json!({ "tandem.dev/disruption-reason": "Repair", "tandem.dev/drain-waits-for": "waits for its machine to end" });
+    let said = of_a1(
+        &nothing,
+        json!({ "metadata": { "annotations": silent, "deletionTimestamp": "2026-01-01T11:55:00Z" } }),
+    );
+    let expected = "\
+Node a1 of NodePool ns/a leaves.
+Its Node was deleted for Repair at 2026-01-01T11:55:00Z.
+It waits for its machine to end.
+";
+    assert!(said.starts_with(expected), "{said}");
+}
+
+#[test]
+fn an_unhealthy_node_that_stays_says_why_it_is_not_repaired() {
+    let unready = || json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+    let not_due =
+        "node a1 is unhealthy (Ready is Unknown since 2026-01-01T11:59:00Z) and is replaced after 300 s";
+    let said = of_a1(&condition("Reconciling", "False", "Settled", not_due), unready());
+    let line =
+        format!("NodePool ns/a: Reconciling is False since 2026-01-01T11:00:00Z (Settled): {not_due}.\n");
+    assert!(said.contains(&line), "{said}");
+    // Of several it names another one, or none.
+    let braked = "0 of 1 nodes are ready, 1 not ready; 1 node is unhealthy, so none is replaced";
+    let all = condition("NodesReady", "False", "NodesNotReady", braked);
+    let line =
+        format!("NodePool ns/a: NodesReady is False since 2026-01-01T11:00:00Z (NodesNotReady): {braked}.\n");
+    let said = of_a1(&all, unready());
+    assert!(said.contains(&line), "{said}");
+    let said = of_a1(&all, json!({}));
+    assert!(!said.contains("NodesReady"), "{said}");
+}
+
+#[test]
+fn a_node_that_stays_says_what_nodes_that_are_out_of_date_wait_for() {
+    for (reason, message) in [
+        (
+            "WaitsForBudget",
+            "2 nodes are out of date; spec.disruption.budgets[0] allows no Rollout until its window",
+        ),
+        (
+            "WaitsForProtected",
+            "1 node is out of date; node a1 has the annotation karpenter.sh/do-not-disrupt",
+        ),
+    ] {
+        let rolling = condition("RollingOut", "False", reason, message);
+        let said = of_a1(&rolling, json!({}));
+        let line =
+            format!("NodePool ns/a: RollingOut is False since 2026-01-01T11:00:00Z ({reason}): {message}.\n");
+        assert!(said.starts_with("Node a1 of NodePool ns/a stays. NotUnderutilized: "), "{said}");
+        assert!(said.contains(&line), "{said}");
+        // The planner's reason and what to do about it come first.
+        assert!(said.find("To change that: ") < said.find("RollingOut"), "{said}");
+        // `Reconciling` repeats it, and is quoted only where it says more of the node.
+        for (more, count) in [("", 1), ("; unhealthy node a1 has to wait: a budget", 2)] {
+            let other = format!("1 of 1 nodes are ready; {message}{more}");
+            let both = json!([rolling, condition("Reconciling", "True", reason, &other)]);
+            let mut cluster = of_one_node(&rolling, json!({}));
+            cluster.observed.pools.clear();
+            let cluster =
+                cluster.pool("a", json!({ "spec": { "replicas": 1 }, "status": { "conditions": both } }));
+            let said = text(&cluster, Kind::Node, "a1");
+            assert_eq!(said.matches("NodePool ns/a: ").count(), count, "{said}");
+        }
+    }
+    let said = of_a1(&condition("RollingOut", "False", "UpToDate", "no node is out of date"), json!({}));
+    assert!(!said.contains("RollingOut"), "{said}");
+}
+
+#[test]
+fn a_node_that_was_given_back_says_when() {
+    let given_back = json!({ "tandem.dev/drain-given-back-time": "2026-01-01T11:30:00Z" });
+    let nothing = condition("Reconciling", "False", "Settled", "there is nothing to do");
+    let said = of_a1(&nothing, json!({ "metadata": { "annotations": given_back } }));
+    assert!(said.starts_with("Node a1 of NodePool ns/a stays. "), "{said}");
+    let line = "Its last drain took too long and was cancelled at 2026-01-01T11:30:00Z.\n";
+    assert!(said.contains(line), "{said}");
+}
+
+#[test]
+fn a_node_that_the_decision_in_force_names_is_to_go_before_its_drain_begins() {
+    let deciding = json!({ "spec": { "replicas": 1 }, "status": { "autoscaling": { "scaleDown": {
+        "targetReplicas": 1, "decisionID": "x", "nodes": ["a1"] } } } });
+    let cluster =
+        TestCluster::eager().pool("a", deciding).node("a", "a1", json!({})).node("a", "a2", json!({}));
+    let said = text(&cluster, Kind::Node, "a1");
+    assert!(said.starts_with("Node a1 of NodePool ns/a is to go. CurrentlyBeingDeleted: "), "{said}");
+}
+
 #[test]
 fn a_pool_is_explained_with_its_history() {
     let status = json!({ "autoscaling": {

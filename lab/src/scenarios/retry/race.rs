@@ -4,17 +4,19 @@
 //! `k - 1` conflicts, and one that gives up after `s` has lost to `s` writes of others: at least `min(s, k)` succeed,
 //! however the race goes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::protect::Protection;
-use conflict_retry::{UpdateDecision, WriteError, WriteOptions, is_conflict, update};
+use conflict_retry::{Class, UpdateDecision, WriteError, WriteOptions, is_conflict, update};
 use futures::future::{join_all, try_join_all};
 use kube::ResourceExt as _;
 use kube::api::PostParams;
 use tokio::time::Instant;
 
+use super::attempt_log::{AttemptLog, LoggedAttempt};
 use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, pool};
 
@@ -30,6 +32,8 @@ pub(super) struct Finish {
     pub(super) requests: usize,
     /// Those answered 409.
     pub(super) conflicts: usize,
+    /// Conflicts after which a writer paused.
+    pub(super) pauses: usize,
     /// From the start to the end of the last writer.
     pub(super) took: Duration,
 }
@@ -57,13 +61,19 @@ pub(super) async fn run_behind(
     ctx.set(&pool(name, 3)).await?;
     let writers = ctx.actor("writers").await?;
     let began = Instant::now();
+    let attempts = Arc::new(AttemptLog::default());
     let options = |number: usize| {
         let options = WriteOptions::new(format!("writer-{number}")).with_policy(policy.clone());
-        options.with_protection(protection.clone())
+        options.with_protection(protection.clone()).with_observer(attempts.clone())
     };
     let racers = (0..WRITERS).map(|number| racer(&writers, name, number, options(number)));
     try_join_all(racers).await?;
-    outcome(ctx, name, &writers, began.elapsed()).await
+    let finish = outcome(ctx, name, &writers, began.elapsed()).await?;
+    let is_paused = |attempt: &LoggedAttempt| {
+        attempt.class == Some(Class::Conflict.label()) && attempt.pause.is_some_and(|pause| !pause.is_zero())
+    };
+    let pauses = attempts.attempts().into_iter().filter(is_paused).count();
+    Ok(Finish { pauses, ..finish })
 }
 
 async fn racer(writers: &Actor, name: &str, number: usize, options: WriteOptions) -> Result<()> {
@@ -122,6 +132,7 @@ async fn outcome(ctx: &ScenarioContext, name: &str, writers: &Actor, took: Durat
         written: stored.labels().len(),
         requests: counts.requests,
         conflicts: counts.conflicts,
+        pauses: 0,
         took,
     })
 }

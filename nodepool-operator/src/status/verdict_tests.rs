@@ -1,0 +1,237 @@
+//! What those who wait for a pool make of a rollout that waits: kstatus, and with it Flux and Helm 4; Argo CD with the script of
+//! the documentation; and `kubectl wait --for=condition=Ready`.
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use mlua::{Lua, LuaSerdeExt as _};
+use node_lifecycle::outcome::{Applied, Blocked};
+use node_lifecycle::supply::ProvisioningFailure;
+use node_lifecycle::testing::{annotate, at, done, draining, facts_after, node, nodes, observed, plan, pool};
+use node_lifecycle::{Blocker, Observed, PodName};
+use serde_json::{Value, json};
+use shared_crds::conditions::Reason;
+use shared_crds::v1alpha1::{DisruptionReason, NodePoolStatus, RolloutSpec, RolloutStatus};
+use shared_crds::{NodePool, names};
+
+use super::{conditions, fields, observed_generation};
+
+/// What a reader makes of the object.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdicts {
+    kstatus: &'static str,
+    argo_cd: String,
+    kubectl_wait: &'static str,
+}
+
+/// What the operator does and says about a pool whose template has changed.
+#[derive(Debug)]
+struct Case {
+    what: &'static str,
+    seen: Observed,
+    blocked: Vec<Blocked>,
+}
+
+/// The expected row.
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    /// How many nodes are asked for, and how many are cordoned.
+    requested: usize,
+    cordoned: usize,
+    may_go: Option<i32>,
+    /// Status and reason of `RollingOut`, `Ready`, `Reconciling` and `Stalled`.
+    said: [String; 4],
+    verdicts: Verdicts,
+}
+
+/// A pool of three with a changed template, of which at most `surge` are more than wanted, and `unavailable` less.
+fn changed(surge: i32, unavailable: i32) -> NodePool {
+    let mut pool = pool(3);
+    pool.metadata.generation = Some(2);
+    pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+    pool.spec.rollout = Some(RolloutSpec {
+        max_surge: IntOrString::Int(surge),
+        max_unavailable: IntOrString::Int(unavailable),
+        ..RolloutSpec::default()
+    });
+    pool
+}
+
+fn closed_window() -> Case {
+    let mut pool = changed(1, 0);
+    let window = json!({ "budgets": [{ "nodes": 0, "reasons": ["Rollout"] }] });
+    pool.spec.disruption = Some(serde_json::from_value(window).unwrap());
+    Case { what: "no window is open", seen: observed(pool, nodes(3)), blocked: Vec::new() }
+}
+
+fn protected() -> Case {
+    let keep = |mut node: Node| {
+        annotate(&mut node, "cluster-autoscaler.kubernetes.io/scale-down-disabled", "true");
+        node
+    };
+    let all = nodes(3).into_iter().map(keep);
+    Case { what: "every node asks to be left alone", seen: observed(changed(1, 0), all), blocked: Vec::new() }
+}
+
+fn blocked_drain() -> Case {
+    let mut leaving = draining(2, 90);
+    annotate(&mut leaving, names::DISRUPTION_REASON_ANNOTATION, DisruptionReason::Rollout.as_str());
+    let pod = PodName { namespace: "default".into(), name: "web-0".into() };
+    let blocked = Blocked { node: "n-002".into(), by: Blocker::Pod(pod, "the disruption budget web".into()) };
+    Case {
+        what: "the drain of a node is blocked",
+        seen: observed(changed(0, 1), [node(0), node(1), leaving]),
+        blocked: vec![blocked],
+    }
+}
+
+fn no_machine_left() -> Case {
+    let mut seen = observed(changed(1, 0), nodes(3));
+    let message = "the project may have 3 machines".to_owned();
+    seen.supply.failure =
+        Some(ProvisioningFailure { reason: Reason::QuotaExceeded, message, retry_at: at(500) });
+    Case { what: "the provider has no machine left", seen, blocked: Vec::new() }
+}
+
+fn too_late() -> Case {
+    let mut pool = changed(1, 0);
+    let record = RolloutStatus {
+        template_hash: pool.spec.template_hash().unwrap(),
+        outdated_nodes: 3,
+        may_go_nodes: Some(3),
+        available_nodes: 0,
+        progress_time: Time(at(-100_000)),
+    };
+    pool.status = Some(NodePoolStatus { rollout: Some(record), ..NodePoolStatus::default() });
+    Case { what: "it cannot get on before its deadline", seen: observed(pool, nodes(3)), blocked: Vec::new() }
+}
+
+fn all_new() -> Case {
+    let pool = changed(1, 0);
+    let hash = pool.spec.template_hash().unwrap();
+    let new = |mut node: Node| {
+        annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &hash);
+        node
+    };
+    let all = nodes(3).into_iter().map(new);
+    Case { what: "all nodes are new", seen: observed(pool.clone(), all), blocked: Vec::new() }
+}
+
+/// The pool as the operator leaves it.
+fn written(case: &Case) -> Row {
+    let pool = case.seen.pool.as_deref().unwrap();
+    let plan = plan(&case.seen);
+    let applied = Applied { blocked: case.blocked.clone(), ..done(&plan) };
+    let facts = facts_after(&case.seen, &plan, &applied);
+    let status = NodePoolStatus {
+        observed_generation: observed_generation(pool, pool, &applied),
+        conditions: conditions(pool, pool, &facts, &applied, &Time(case.seen.now)),
+        ..fields(pool, &facts)
+    };
+    let said = ["RollingOut", "Ready", "Reconciling", "Stalled"].map(|type_| {
+        let one = status.conditions.iter().find(|condition| condition.type_ == type_).unwrap();
+        format!("{} {}", one.status, one.reason)
+    });
+    let object = json!({ "metadata": pool.metadata, "spec": pool.spec, "status": status });
+    Row {
+        requested: plan.request.len(),
+        cordoned: applied.cordoned.len(),
+        may_go: status.rollout.as_ref().and_then(|rollout| rollout.may_go_nodes),
+        said,
+        verdicts: Verdicts {
+            kstatus: kstatus(&object),
+            argo_cd: argo_cd(&object),
+            kubectl_wait: if condition(&object, "Ready") == "True" { "returns" } else { "waits" },
+        },
+    }
+}
+
+fn condition<'a>(object: &'a Value, type_: &str) -> &'a str {
+    let all = object["status"]["conditions"].as_array().unwrap();
+    all.iter().find(|one| one["type"] == type_).and_then(|one| one["status"].as_str()).unwrap_or("none")
+}
+
+/// The rules of kstatus for kinds that it does not know.
+fn kstatus(object: &Value) -> &'static str {
+    let seen = object["status"]["observedGeneration"].as_i64();
+    if seen.is_some_and(|seen| seen != object["metadata"]["generation"].as_i64().unwrap()) {
+        return "InProgress";
+    }
+    match ["Reconciling", "Stalled", "Ready"].map(|type_| condition(object, type_)) {
+        ["True", _, _] => "InProgress",
+        [_, "True", _] => "Failed",
+        [_, _, "True" | "none"] => "Current",
+        _ => "InProgress",
+    }
+}
+
+/// The answer of the script in the documentation.
+fn argo_cd(object: &Value) -> String {
+    let page = include_str!("../../../docs/guides/operations.md");
+    let script = page.split("```lua\n").nth(1).unwrap().split("```").next().unwrap();
+    let lua = Lua::new();
+    lua.globals().set("obj", lua.to_value(object).unwrap()).unwrap();
+    let answer: mlua::Table = lua.load(script).eval().unwrap();
+    let message: String = answer.get("message").unwrap();
+    assert!(!message.is_empty());
+    answer.get("status").unwrap()
+}
+
+/// A row of which the readers say this.
+fn row(done: (usize, usize), may_go: Option<i32>, said: [&str; 4], read: [&'static str; 3]) -> Row {
+    let [kstatus, argo_cd, kubectl_wait] = read;
+    Row {
+        requested: done.0,
+        cordoned: done.1,
+        may_go,
+        said: said.map(str::to_owned),
+        verdicts: Verdicts { kstatus, argo_cd: argo_cd.to_owned(), kubectl_wait },
+    }
+}
+
+#[test]
+fn waiting_is_no_failure_for_those_who_wait_for_the_pool() {
+    let in_progress = ["InProgress", "Progressing", "waits"];
+    let no_failure = "False Settled";
+    let by_budget = ["False WaitsForBudget", "False WaitsForBudget", "True WaitsForBudget", no_failure];
+    let by_nodes =
+        ["False WaitsForProtected", "False WaitsForProtected", "True WaitsForProtected", no_failure];
+    let blocked = ["True RollingOut", "False RollingOut", "True DrainBlocked", no_failure];
+    // One goes first, and its successor gets its machine.
+    let by_quota = ["True RollingOut", "False QuotaExceeded", "True RollingOut", no_failure];
+    let late = "ProgressDeadlineExceeded";
+    let late =
+        [&format!("True {late}"), "False RollingOut", &format!("False {late}"), &format!("True {late}")];
+    let new = ["False UpToDate", "True AllNodesReady", "False Settled", no_failure];
+    for (case, expected) in [
+        (closed_window(), row((0, 0), Some(0), by_budget, in_progress)),
+        (protected(), row((0, 0), Some(0), by_nodes, in_progress)),
+        (blocked_drain(), row((0, 0), Some(3), blocked, in_progress)),
+        (no_machine_left(), row((0, 1), Some(3), by_quota, in_progress)),
+        (too_late(), row((1, 0), Some(3), late, ["Failed", "Degraded", "waits"])),
+        (all_new(), row((0, 0), None, new, ["Current", "Healthy", "returns"])),
+    ] {
+        assert_eq!(written(&case), expected, "{}", case.what);
+    }
+}
+
+#[test]
+fn a_pool_that_was_not_seen_yet_and_a_paused_one_are_no_healthy_ones() {
+    let seen = |generation: i64, paused: bool, observed: Option<i64>| {
+        json!({
+            "metadata": { "generation": generation },
+            "spec": { "paused": paused },
+            "status": { "observedGeneration": observed, "conditions": [{ "type": "Ready", "status": "True", "message": "3 of 3" }] },
+        })
+    };
+    for (object, kstatus_says, argo_cd_says) in [
+        (seen(2, false, Some(1)), "InProgress", "Progressing"),
+        (seen(2, true, Some(2)), "Current", "Suspended"),
+        (seen(2, false, Some(2)), "Current", "Healthy"),
+    ] {
+        assert_eq!((kstatus(&object), argo_cd(&object).as_str()), (kstatus_says, argo_cd_says), "{object}");
+    }
+    let none = json!({ "metadata": { "generation": 1 }, "spec": {} });
+    assert_eq!(argo_cd(&none), "Progressing");
+}
