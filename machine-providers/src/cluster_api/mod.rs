@@ -9,6 +9,7 @@
 pub(super) mod hands;
 pub mod management;
 mod objects;
+mod observed;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -20,14 +21,15 @@ use futures::future::BoxFuture;
 use kube::Api;
 use kube::api::ListParams;
 use node_lifecycle::keys::PoolKey;
-use node_lifecycle::supply::{Completeness, KnownAs, NodeSource, Size};
+use node_lifecycle::supply::{KnownAs, NodeSource, Size};
 use shared_crds::names::NODEPOOL_OPERATOR;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::write::Outcome;
 use tokio::sync::Mutex;
 
 use self::management::{Connection, Connections, Management};
-use self::objects::{DELETE_ANNOTATION, DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
+use self::objects::{DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
+use self::observed::Observed;
 use super::api_errors::{Advice, whole};
 use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
 
@@ -57,60 +59,6 @@ pub(crate) struct ClusterApi {
 struct SetKey {
     namespace: String,
     name: String,
-}
-
-/// A `MachineDeployment` and its machines, read now.
-struct Observed {
-    deployment: MachineDeployment,
-    machines: Vec<Machine>,
-    /// Why no machine may be removed.
-    rolling: Option<String>,
-}
-
-impl Observed {
-    /// The machines that are not being deleted.
-    fn staying(&self) -> impl Iterator<Item = &Machine> {
-        self.machines.iter().filter(|machine| !machine.is_going())
-    }
-
-    /// Whether its controller knows of as many machines as were listed, going ones counted or not.
-    fn completeness(&self) -> Completeness {
-        let all = [self.machines.len(), self.staying().count()];
-        let is_complete = all.into_iter().any(|listed| self.deployment.counts(listed));
-        if is_complete { Completeness::Stated } else { Completeness::Unknown }
-    }
-
-    /// How many machines without a mark Cluster API will remove by itself, because another writer has lowered the number.
-    fn chosen_by_cluster_api(&self) -> usize {
-        let marked = self.staying().filter(|machine| machine.is_marked()).count();
-        self.surplus().saturating_sub(marked)
-    }
-
-    /// Why no machine can be removed now without the risk that Cluster API takes another one than those called `going`.
-    fn removals_wait(&self, going: &[String]) -> Option<String> {
-        let name = self.deployment.metadata.name.as_deref().unwrap_or_default();
-        let is_in_the_way = |machine: &&Machine| {
-            machine.is_marked_by_another() && going.iter().all(|it| it != name_of(machine))
-        };
-        let marked = self.staying().find(is_in_the_way).map(|machine| {
-            let marked = name_of(machine);
-            format!(
-                "another writer has put the annotation {DELETE_ANNOTATION} on Machine {marked}, so Cluster API would remove \
-                 that one, without a drain, instead of the drained one: take the annotation off"
-            )
-        });
-        let chosen = match self.chosen_by_cluster_api() {
-            0 => None,
-            count => Some(format!("Cluster API is choosing {count} of the machines of {name} to remove")),
-        };
-        self.rolling.clone().or(chosen).or(marked)
-    }
-
-    /// How many of the staying machines Cluster API will remove by itself.
-    fn surplus(&self) -> usize {
-        let wanted = usize::try_from(self.deployment.replicas()).unwrap_or_default();
-        self.staying().count().saturating_sub(wanted)
-    }
 }
 
 impl ClusterApi {

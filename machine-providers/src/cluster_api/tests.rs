@@ -1,6 +1,7 @@
 //! The provider against an API server that is one closure, which keeps what is written. How Cluster API and a real API server
 //! treat it is in the end-to-end tests.
 
+use node_lifecycle::supply::Completeness;
 use std::sync::{Arc, Mutex as SyncMutex};
 
 use http::{Method, Request, Response};

@@ -160,6 +160,18 @@ fn waits_for_place(step: &NodeStep) -> bool {
     matches!(&step.action, NodeAction::Drain(step) if step.waits_for_place())
 }
 
+/// The budgets' account after a pass that leaves the nodes `all`, while others are disrupted for `reasons`.
+fn account(
+    observed: &Observed,
+    pool: &NodePool,
+    plan: &Plan,
+    all: &[&Member],
+    reasons: &[DisruptionReason],
+) -> Account {
+    let pool_size = budgets::pool_size(observed, pool, all.iter().copied(), plan.wanted);
+    Account::new(pool.spec.disruption_budgets(), pool_size, reasons.iter().copied(), observed.now)
+}
+
 impl Facts {
     /// Counts nodes and requests after a pass: what was observed, changed by what was acknowledged. Of the plan, only
     /// what it found counts, so that the next pass finds what this one reported.
@@ -189,9 +201,7 @@ impl Facts {
         let drained = causes.iter().filter(|(_, cause)| outdated::is_for_rollout(*cause));
         let drained: Vec<&Member> = drained.map(|(member, _)| *member).collect();
         let reasons = reasons(pool, causes, &deleted);
-        let pool_size = budgets::pool_size(observed, pool, all.iter().copied(), plan.wanted);
-        let account =
-            Account::new(pool.spec.disruption_budgets(), pool_size, reasons.iter().copied(), observed.now);
+        let account = account(observed, pool, plan, &all, &reasons);
         let rollout = RolloutFacts::count(observed, pool, plan, &all, &drained, &account);
         let criteria = OutdatedCriteria::of(pool, observed.now);
         let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &criteria);

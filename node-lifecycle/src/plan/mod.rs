@@ -30,6 +30,7 @@ mod pass;
 pub mod patches;
 mod pool_finalizer;
 mod reads;
+mod same_step;
 mod visits;
 
 pub use self::pass::plan;

@@ -10,7 +10,7 @@ use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
 use crate::drain;
 use crate::plan::decision::{Plan, Stall};
-use crate::plan::pass::{UNREADABLE_POLL, steps};
+use crate::plan::same_step::{UNREADABLE_POLL, steps};
 use crate::plan::{machines, pool_finalizer, visits};
 use crate::{NodeAction, Observed, ObservedPods};
 
@@ -37,7 +37,7 @@ pub(crate) fn plan(observed: &Observed, pool: &NodePool, members: Vec<Member>, p
     Plan {
         pool: pool_finalizer::step(pool, may_have_nodes),
         nodes: steps(observed, members, action),
-        // A machine with a mark would be the first to go when somebody else lowers the number.
+        // A machine with a mark would be the first to go when another client lowers the number.
         unmark: machines::marked_for_nothing(observed, &leaving, &[], &[]),
         requeue_at,
         ..Plan::default()

@@ -8,28 +8,25 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::assess::drain_limits::DrainLimits;
+use crate::assess::health;
 use crate::assess::membership::{self, Member};
 use crate::assess::on_delete::OnDelete;
 use crate::assess::outdated::{self, OutdatedCriteria};
-use crate::assess::{absence, health};
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
 use crate::count::victim_selection::Victims;
 use crate::drain;
 use crate::input::observed::{Observed, ObservedPods};
-use crate::input::supply::Absence;
 use crate::plan::actions::Actions;
 use crate::plan::choices::{self, Choices};
 use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
+use crate::plan::same_step::{UNREADABLE_POLL, steps};
 use crate::plan::{frozen, machines, orphan, pace, pool_finalizer, visits};
 use crate::remove::Ground;
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
-
-/// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
-pub(crate) const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
 
 /// Polling interval of the pods that protect their nodes: pods are not watched.
 const PROTECTED_POLL: SignedDuration = SignedDuration::from_secs(15);
@@ -263,23 +260,4 @@ fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<S
         Ok(blueprint) => (Some(blueprint.metadata.hash.clone()), None),
         Err(invalid) => (None, Some(Stall { reason: Reason::InvalidSpec, message: invalid.to_string() })),
     }
-}
-
-/// Each node with its step.
-pub(crate) fn steps(
-    observed: &Observed,
-    members: Vec<Member>,
-    action: impl Fn(&Member) -> NodeAction,
-) -> Vec<NodeStep> {
-    let all: Vec<&Member> = members.iter().collect();
-    let absences: Vec<Absence> =
-        members.iter().map(|member| absence::absence(observed, &all, member)).collect();
-    let step = |(member, absence): (Member, Absence)| NodeStep {
-        action: action(&member),
-        cause: None,
-        waits: None,
-        absence,
-        member,
-    };
-    members.into_iter().zip(absences).map(step).collect()
 }

@@ -55,7 +55,7 @@ pub fn remove_node_finalizer(node: &Node) -> Option<Value> {
 
 /// Takes the node out of its pool and lets it run: removes the labels that make it a node of the pool and the operator's finalizer, and
 /// undoes a drain, except for what another writer had done before it. The labels that name its machine and its provider stay, for
-/// whoever ends the machine one day. The API server's `test` refuses it if the node was deleted meanwhile.
+/// the user who ends the machine one day. The API server's `test` refuses it if the node was deleted meanwhile.
 pub fn release(node: &Node) -> Value {
     let metadata = &node.metadata;
     let mut patch = undone(node);

@@ -1,0 +1,60 @@
+//! What is there of a set of Cluster API, and what Cluster API is about to do with it.
+
+use node_lifecycle::supply::Completeness;
+
+use super::name_of;
+use super::objects::{DELETE_ANNOTATION, Machine, MachineDeployment};
+
+/// A `MachineDeployment` and its machines, read now.
+pub(super) struct Observed {
+    pub(super) deployment: MachineDeployment,
+    pub(super) machines: Vec<Machine>,
+    /// Why no machine may be removed.
+    pub(super) rolling: Option<String>,
+}
+
+impl Observed {
+    /// The machines that are not being deleted.
+    pub(super) fn staying(&self) -> impl Iterator<Item = &Machine> {
+        self.machines.iter().filter(|machine| !machine.is_going())
+    }
+
+    /// Whether its controller knows of as many machines as were listed, going ones counted or not.
+    pub(super) fn completeness(&self) -> Completeness {
+        let all = [self.machines.len(), self.staying().count()];
+        let is_complete = all.into_iter().any(|listed| self.deployment.counts(listed));
+        if is_complete { Completeness::Stated } else { Completeness::Unknown }
+    }
+
+    /// How many machines without a mark Cluster API will remove by itself, because another writer has lowered the number.
+    pub(super) fn chosen_by_cluster_api(&self) -> usize {
+        let marked = self.staying().filter(|machine| machine.is_marked()).count();
+        self.surplus().saturating_sub(marked)
+    }
+
+    /// Why no machine can be removed now without the risk that Cluster API takes another one than those called `going`.
+    pub(super) fn removals_wait(&self, going: &[String]) -> Option<String> {
+        let name = self.deployment.metadata.name.as_deref().unwrap_or_default();
+        let is_in_the_way = |machine: &&Machine| {
+            machine.is_marked_by_another() && going.iter().all(|it| it != name_of(machine))
+        };
+        let marked = self.staying().find(is_in_the_way).map(|machine| {
+            let marked = name_of(machine);
+            format!(
+                "another writer has put the annotation {DELETE_ANNOTATION} on Machine {marked}, so Cluster API would remove \
+                 that one, without a drain, instead of the drained one: take the annotation off"
+            )
+        });
+        let chosen = match self.chosen_by_cluster_api() {
+            0 => None,
+            count => Some(format!("Cluster API is choosing {count} of the machines of {name} to remove")),
+        };
+        self.rolling.clone().or(chosen).or(marked)
+    }
+
+    /// How many of the staying machines Cluster API will remove by itself.
+    pub(super) fn surplus(&self) -> usize {
+        let wanted = usize::try_from(self.deployment.replicas()).unwrap_or_default();
+        self.staying().count().saturating_sub(wanted)
+    }
+}
