@@ -26,7 +26,7 @@ fn a_tenth_leaves_at_a_time_unless_a_budget_without_a_schedule_says_otherwise() 
         ("or less", json!([{ "nodes": 2 }]), 500, (2, Some(0))),
         ("0 counts as 1", json!([{ "nodes": 0 }]), 10, (1, Some(0))),
         ("0% counts as 1", json!([{ "nodes": "0%" }]), 10, (1, Some(0))),
-        ("the least of several", json!([{ "nodes": 7 }, { "nodes": "30%" }, { "nodes": 9 }]), 10, (3, Some(1))),
+        ("the least", json!([{ "nodes": 7 }, { "nodes": "30%" }, { "nodes": 9 }]), 10, (3, Some(1))),
         ("one for scale-down", json!([of(3, "ScaleDown")]), 10, (3, Some(0))),
         ("one for something else says nothing", json!([of(0, "Rollout"), of(0, "Repair")]), 10, (1, None)),
         ("one in windows says nothing", json!([night("0"), night("100%")]), 10, (1, None)),

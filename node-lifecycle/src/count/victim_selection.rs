@@ -256,7 +256,11 @@ impl Selection<'_> {
 
     /// The node goes, where [`Self::refusal`] has found nothing against it.
     fn take(&mut self, member: &Member, reason: DisruptionReason) {
-        if member.readiness != NodeReadiness::Starting {
+        let is_counted = match self.sizing.deletion {
+            Some(_) => member.readiness == NodeReadiness::Ready,
+            None => member.readiness != NodeReadiness::Starting,
+        };
+        if is_counted {
             // Of a pool that is deleted more may go than the account has: those that disturb no pod.
             let _ = self.account.take(reason);
         }

@@ -27,8 +27,7 @@ fn with_budgets(mut pool: NodePool, budgets: &Value) -> NodePool {
 fn plan_busy(observed: &Observed) -> Plan {
     let classified = classify(observed);
     let busy = classified.reads.undecided.iter().map(|name| (name.clone(), shared(vec![pod("p")])));
-    let pods =
-        ObservedPods { by_node: busy.collect(), attached: no_volumes(), ..ObservedPods::default() };
+    let pods = ObservedPods { by_node: busy.collect(), attached: no_volumes(), ..ObservedPods::default() };
     plan(observed, classified, &pods)
 }
 
@@ -67,8 +66,7 @@ fn a_budget_makes_a_deletion_faster_or_slower_and_a_window_does_not() {
         ),
     ] {
         let going = (20..20 + leaving).map(|index| draining(index, 90));
-        let seen =
-            observed(with_budgets(deleted_pool(20), &budgets), nodes(20).into_iter().chain(going));
+        let seen = observed(with_budgets(deleted_pool(20), &budgets), nodes(20).into_iter().chain(going));
         let plan = plan_busy(&seen);
         assert_eq!((cordoned(&plan).len(), plan.held.len()), (expected, 20 - expected), "{what}");
     }
@@ -80,8 +78,8 @@ fn nodes_that_are_empty_or_not_ready_or_have_never_started_go_at_once() {
     set_ready(&mut silent, "Unknown");
     let all = [node(0), silent, starting(2), node(3), node(4), node(5)];
     let seen = observed(deleted_pool(6), all);
-    let listed: Vec<&str> = vec!["n-000", "n-003", "n-004", "n-005"];
-    assert!(classify(&seen).reads.undecided.iter().eq(listed.iter()), "no pods are listed in vain");
+    let listed: Vec<String> = classify(&seen).reads.undecided.into_iter().collect();
+    assert_eq!(listed, ["n-000", "n-003", "n-004", "n-005"], "no pods are listed in vain");
     let busy = |name| (name, vec![pod("p")]);
     let of_nodes = pods([("n-000", vec![]), busy("n-003"), busy("n-004"), ("n-005", vec![])]);
     let planned = plan_with(&seen, &of_nodes);
@@ -94,11 +92,8 @@ fn a_node_that_asks_to_be_left_alone_goes_last_and_its_pod_stays_until_the_drain
     let mut asks = pod("p");
     protect_pod(&mut asks);
     let seen = observed(deleted_pool(3), nodes(3));
-    let of_nodes = pods([
-        ("n-000", vec![pod("a")]),
-        ("n-001", vec![pod("b")]),
-        ("n-002", vec![asks.clone()]),
-    ]);
+    let of_nodes =
+        pods([("n-000", vec![pod("a")]), ("n-001", vec![pod("b")]), ("n-002", vec![asks.clone()])]);
     assert_eq!(cordoned(&plan_with(&seen, &of_nodes)), ["n-001"]);
     let alone = observed(deleted_pool(3), [node(2)]);
     assert_eq!(cordoned(&plan_with(&alone, &pods([("n-002", vec![asks.clone()])]))), ["n-002"]);
