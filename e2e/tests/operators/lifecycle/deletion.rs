@@ -1,8 +1,9 @@
 //! A pool that is deleted: its nodes leave some at a time, or stay where they are, and a policy asks which of the two is meant.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::DeleteParams;
@@ -55,18 +56,17 @@ async fn the_nodes_of_a_deleted_pool_leave_one_after_the_other_and_the_pool_says
     assert_eq!(leaving(&env.nodes("paced").await.unwrap()), 1);
 
     env.kubectl(&["delete", "pdb", "paced"]).await.unwrap();
-    let mut most = 0;
-    let (pools, seen) = (env.api::<NodePool>(), &mut most);
+    let (pools, most) = (env.api::<NodePool>(), Cell::new(0));
     eventually(PATIENCE, "the pool goes with its last node", async || {
         env.operators.check_alive()?;
         let nodes = env.nodes("paced").await?;
-        *seen = (*seen).max(leaving(&nodes));
+        most.set(most.get().max(leaving(&nodes)));
         ensure!(pools.get_opt("paced").await?.is_none() && nodes.is_empty(), "{} nodes are left", nodes.len());
         Ok(Some(()))
     })
     .await
     .unwrap();
-    assert!(most <= 1, "{most} nodes left at a time");
+    assert!(most.get() <= 1, "{} nodes left at a time", most.get());
     env.end().await.unwrap();
 }
 
@@ -119,7 +119,7 @@ async fn a_pool_with_ready_nodes_is_not_deleted_without_a_word_of_intent_where_a
     let asked = DeleteParams { dry_run: true, ..DeleteParams::default() };
     eventually(PATIENCE, "the deletion is refused", async || {
         let Err(kube::Error::Api(refused)) = pools.delete("meant", &asked).await else {
-            anyhow::bail!("it is not")
+            bail!("it is not")
         };
         ensure!(refused.message.contains("tandem.dev/on-delete=Orphan"), "{}", refused.message);
         Ok(Some(()))
