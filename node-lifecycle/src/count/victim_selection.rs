@@ -178,8 +178,7 @@ impl Selection<'_> {
                 continue;
             }
             let protection = self.look_at(member);
-            match protection.why_not() {
-                Some(_) if self.goes_at_once(member) => self.take_candidate(member, reason),
+            match protection.why_not().filter(|_| !self.goes_at_once(member)) {
                 None => self.take_candidate(member, reason),
                 Some(_) if protection == RemovalProtection::NotListed => kept.not_listed += 1,
                 Some(why) => kept.protected.push((member, why)),
