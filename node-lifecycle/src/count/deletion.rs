@@ -1,8 +1,8 @@
 //! How fast the nodes of a pool go that is deleted: the rule is [`DeletionPace::of`] and [`goes_at_once`], and nothing else.
 //!
-//! As many Ready nodes leave at a time as the least budget of `spec.disruption` allows that limits scale-down without a schedule, or
-//! a tenth of the nodes where there is none, and at least one. Empty nodes, nodes that are not Ready and nodes that have never been
-//! Ready go at once, and nothing waits for a window.
+//! As many Ready nodes leave at a time as the least budget of `spec.disruption` allows that limits scale-down without a
+//! schedule, or a tenth of the nodes where there is none, and at least one. Empty nodes, nodes that are not Ready and nodes
+//! that have never been Ready go at once, and nothing waits for a window.
 
 use std::fmt;
 use std::sync::Arc;
@@ -75,8 +75,8 @@ impl fmt::Display for DeletionPace {
     }
 }
 
-/// Whether the node leaves whatever the pace, because its going disturbs no pod that works. `pods` are `None` where they were not
-/// listed.
+/// Whether the node leaves whatever the pace, because its going disturbs no pod that works. `pods` are `None` where they were
+/// not listed.
 pub(crate) fn goes_at_once(member: &Member, pods: Option<&[Arc<Pod>]>) -> bool {
     member.readiness != NodeReadiness::Ready
         || pods.is_some_and(|pods| !pods.iter().any(|pod| blocks_removal(pod)))
