@@ -56,8 +56,7 @@ impl DeletionPace {
             time_zone: None,
             duration_seconds: None,
         };
-        let leaving =
-            members.iter().filter(|it| !it.stays() && it.readiness == NodeReadiness::Ready).count();
+        let leaving = members.iter().filter(|it| !it.stays() && it.readiness == NodeReadiness::Ready).count();
         let none_disrupted = Account::new(&[limit], self.most, [], now);
         none_disrupted.with(DisruptionReason::ScaleDown, leaving)
     }

@@ -14,7 +14,7 @@ fn with_budgets(budgets: &Value) -> NodePool {
 #[test]
 fn a_tenth_leaves_at_a_time_unless_a_budget_without_a_schedule_says_otherwise() {
     let night = |nodes: &str| json!({ "nodes": nodes, "schedule": "0 1 * * *", "durationSeconds": 600 });
-    let window = json!({ "nodes": 5, "effect": "AllowOnly", "schedule": "0 1 * * 6", "durationSeconds": 600 });
+    let window = json!({ "nodes": 5, "effect": "AllowOnly", "schedule": "0 1 * * 6", "durationSeconds": 60 });
     let of = |nodes: i32, reason: &str| json!({ "nodes": nodes, "reasons": [reason] });
     for (what, budgets, pool_size, expected) in [
         ("a tenth", json!([]), 10, (1, None)),
