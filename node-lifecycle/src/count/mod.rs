@@ -3,12 +3,14 @@
 //! | file | contains |
 //! |---|---|
 //! | `budgets` | which nodes count as disrupted, and why |
+//! | `deletion` | how many nodes of a pool that is deleted leave at a time |
 //! | `rollout` | how many of the nodes that are out of date may go |
 //! | `victims` | the order in which nodes go |
 //! | `sizing` | how many nodes are missing or in excess, and what is done about it |
 //! | `victim_selection` | which nodes go now |
 
 pub(crate) mod budgets;
+pub(crate) mod deletion;
 pub(crate) mod rollout;
 pub(crate) mod sizing;
 pub(crate) mod victim_selection;

@@ -18,6 +18,8 @@ use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{Member, NodeReadiness, start_timeout};
 use crate::assess::outdated::{self, OutdatedCriteria};
+use crate::count::budgets;
+use crate::count::deletion::DeletionPace;
 use crate::count::rollout::{Counts, MayGo, Refusals, Rollout};
 use crate::count::victims;
 use crate::input::numbers::number;
@@ -51,8 +53,10 @@ pub(crate) struct Sizing {
     pub(super) excess: usize,
     /// The nodes from which the excess is chosen; empty without an excess.
     pub(super) candidates: BTreeSet<String>,
-    /// What becomes of nodes that ask to be left alone; `None` where none is asked, because all nodes go.
-    pub(super) protected: Option<ProtectedNodes>,
+    /// What becomes of nodes that ask to be left alone.
+    pub(super) protected: ProtectedNodes,
+    /// How many nodes leave at a time because the pool is deleted; `None` for one that is not.
+    pub(super) deletion: Option<DeletionPace>,
 }
 
 /// The number of nodes `pool` should have now. For an unset count that is the number of nodes that exist or are
@@ -87,9 +91,8 @@ pub(crate) fn size(
     let mut sizing = Sizing {
         wanted: wanted(observed, pool, members),
         timed_out: machines.timed_out.iter().map(|machine| machine.name.clone()).collect(),
-        protected: pool.metadata.deletion_timestamp.is_none().then(|| {
-            pool.spec.drain.as_ref().map_or_else(ProtectedNodes::default, |drain| drain.protected_nodes)
-        }),
+        protected: protected_nodes(pool),
+        deletion: budgets::deletion_pace(observed, pool, members),
         ..Sizing::default()
     };
     let resting = resting(pool, staying.iter().copied(), observed.now);
@@ -106,6 +109,14 @@ pub(crate) fn size(
     present.remove_excess(&mut sizing, named, is_in_force);
     present.add_missing(&mut sizing, pool, members, replaced);
     sizing
+}
+
+/// What becomes of nodes that ask to be left alone. Those of a pool that is deleted have to go, and go last.
+fn protected_nodes(pool: &NodePool) -> ProtectedNodes {
+    if pool.metadata.deletion_timestamp.is_some() {
+        return ProtectedNodes::Last;
+    }
+    pool.spec.drain.as_ref().map_or_else(ProtectedNodes::default, |drain| drain.protected_nodes)
 }
 
 /// The machines that are requested or run, and have no Node of the pool yet.
@@ -200,7 +211,7 @@ impl Present<'_> {
         let most = sizing.wanted + sizing.rollout.surge;
         // They come back although others were made in their place: what is too many then goes by the next pass.
         let has_recovered = |member: &&Member| {
-            let is_kept = sizing.protected.is_some() && !replaced.contains(member.name());
+            let is_kept = sizing.deletion.is_none() && !replaced.contains(member.name());
             is_kept && health::has_recovered(pool, member)
         };
         let recovered: BTreeSet<String> =
