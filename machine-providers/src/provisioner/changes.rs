@@ -91,8 +91,9 @@ impl Provisioner {
         made_by: Option<&str>,
         name: &str,
         absence: &Absence,
+        now: Timestamp,
     ) -> Result<Deletion, ProviderError> {
-        let deletion = self.delete_unchecked(key, pool, made_by, name).await?;
+        let deletion = self.delete_unchecked(key, pool, made_by, name, now).await?;
         match (deletion, absence) {
             (Deletion::Gone, Absence::Doubtful(why)) if !self.ids.has_begun_to_end(key, name) => {
                 Err(ProviderError::Unreachable(format!("it says that there is no machine {name}, but {why}")))
@@ -114,13 +115,14 @@ impl Provisioner {
         pool: Option<&NodePool>,
         made_by: Option<&str>,
         name: &str,
+        now: Timestamp,
     ) -> Result<Deletion, ProviderError> {
         self.may_change()?;
         self.foreign.may_delete(key, name)?;
         self.failures.unwanted(key, name);
         self.lists.changing(key);
         if let Some(reference) = made_by {
-            return self.leading(self.known(reference)?.delete(&self.calls, key, name)).await;
+            return self.delete_at(key, reference, name, now).await;
         }
         if let Some(pool) = pool {
             // Without its provider it is not known whether there is a machine, so its Node is kept.
@@ -130,7 +132,7 @@ impl Provisioner {
         // Each is asked, also if another one fails or says that the machine is none of its own: one of them has it.
         let (mut deletion, mut failure) = (Deletion::Gone, None);
         for reference in self.responsible(key, pool) {
-            match self.leading(self.known(&reference)?.delete(&self.calls, key, name)).await {
+            match self.delete_at(key, &reference, name, now).await {
                 Ok(answer) => deletion = deletion.max(answer),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -140,5 +142,21 @@ impl Provisioner {
             Some(error) if deletion == Deletion::Gone => Err(error),
             _ => Ok(deletion),
         }
+    }
+
+    /// Deletes the machine `name` at the provider that `reference` means. Where that asks to be left alone, nothing is requested
+    /// of it meanwhile either.
+    pub(super) async fn delete_at(
+        &self,
+        key: &PoolKey,
+        reference: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<Deletion, ProviderError> {
+        let deleted = self.leading(self.known(reference)?.delete(&self.calls, key, name)).await;
+        if let Some(after) = deleted.as_ref().err().and_then(ProviderError::retry_after) {
+            self.failures.not_before(key, now.checked_add(after).unwrap_or(now));
+        }
+        deleted
     }
 }

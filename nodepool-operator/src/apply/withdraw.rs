@@ -75,10 +75,10 @@ fn is_current(ctx: &Context, seen: &Seen) -> bool {
 
 /// Deletes a machine that has no Node.
 pub(super) async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
-    let Observed { key, pool, .. } = &seen.observed;
+    let Observed { key, pool, now, .. } = &seen.observed;
     let mut applied = Applied::default();
     // No Node goes with it, so nothing depends on whether it was there.
-    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible).await;
+    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible, *now).await;
     if let Some(deletion) = node_write::provided(MachineCall::Delete, deleted, &mut applied)? {
         applied.withdrawn = 1;
         applied.machines_ending = usize::from(deletion != Deletion::Gone);
