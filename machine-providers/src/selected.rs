@@ -72,6 +72,14 @@ impl Selected<'_> {
         }
     }
 
+    /// What tells it from the others that are called: the sets of one provider are on one API server, and fail with it.
+    pub(super) fn identity(&self) -> &str {
+        match self {
+            Self::Named(provider) => provider.reference(),
+            Self::Sized(provider, _) => provider.kind(),
+        }
+    }
+
     /// Whether it answers from the memory of this process.
     pub(super) fn is_local(self) -> bool {
         match self {

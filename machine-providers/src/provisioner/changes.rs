@@ -5,6 +5,7 @@ use node_lifecycle::keys::PoolKey;
 use node_lifecycle::supply::{Absence, Size};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProviderSpec;
+use tokio::time::Instant;
 
 use super::Provisioner;
 use crate::calls::Call;
@@ -15,8 +16,9 @@ impl Provisioner {
     /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
     ///
     /// Fails as the provider does; with [`ProviderError::Invalid`] when the spec selects none that makes machines by name; with
-    /// [`ProviderError::Conflict`] when this process does not lead, and then nothing was asked; and with
-    /// [`ProviderError::Unreachable`] when there was no answer in time, or the lease was lost during the call.
+    /// [`ProviderError::Conflict`] when this process does not lead, and then nothing was asked; with
+    /// [`ProviderError::Unreachable`] when there was no answer in time, or the lease was lost during the call; and with what other
+    /// calls to the provider were answered a moment ago, where it is left alone because of that, and then nothing was asked either.
     pub async fn create(
         &self,
         request: MachineRequest<'_>,
@@ -28,20 +30,20 @@ impl Provisioner {
         let Selected::Named(provider) = self.known(&reference)? else {
             return Err(ProviderError::Invalid(format!("{reference} makes no machine by name")));
         };
+        let selected = Selected::Named(provider);
+        self.may_ask_for_change(key, selected, now)?;
         self.failures.asking(key, &reference);
         self.lists.changing(key);
-        let kind = Selected::Named(provider).kind().to_owned();
+        let begun = Instant::now();
         let created = provider.create(request, now);
-        let created = self.calls.in_time(&kind, Call::Create, provider.call_limit(), created);
+        let created = self.calls.in_time(selected.kind(), Call::Create, provider.call_limit(), created);
         let created = self.leading(created).await;
         match &created {
             Ok(_) => self.failures.accepted(key, name),
             Err(ProviderError::Unreachable(_)) => self.failures.unanswered(key, name, now),
-            Err(ProviderError::Throttled(_, after)) => {
-                self.failures.not_before(key, now.checked_add(*after).unwrap_or(now));
-            }
             Err(_) => {}
         }
+        self.change_answered(key, selected, &created, now, begun);
         created
     }
 
@@ -61,8 +63,11 @@ impl Provisioner {
         let Selected::Sized(provider, name) = self.known(&reference)? else {
             return Err(ProviderError::Invalid(format!("{reference} keeps no number of machines")));
         };
+        let selected = Selected::Sized(provider, name);
+        self.may_ask_for_change(key, selected, now)?;
         self.failures.asking(key, &reference);
         self.lists.changing(key);
+        let begun = Instant::now();
         let (call, changed) = match change {
             SizeChange::Grow(by) => (Call::Grow, provider.grow(key, name, from, by)),
             SizeChange::Without(machines) => {
@@ -74,9 +79,7 @@ impl Provisioner {
             SizeChange::Keep(machine) => (Call::Keep, provider.keep(key, machine)),
         };
         let changed = self.leading(self.calls.in_time(provider.kind(), call, CALL_LIMIT, changed)).await;
-        if let Some(after) = changed.as_ref().err().and_then(ProviderError::retry_after) {
-            self.failures.not_before(key, now.checked_add(after).unwrap_or(now));
-        }
+        self.change_answered(key, selected, &changed, now, begun);
         changed
     }
 
@@ -144,8 +147,7 @@ impl Provisioner {
         }
     }
 
-    /// Deletes the machine `name` at the provider that `reference` means. Where that asks to be left alone, nothing is requested
-    /// of it meanwhile either.
+    /// Deletes the machine `name` at the provider that `reference` means, unless that is left alone.
     pub(super) async fn delete_at(
         &self,
         key: &PoolKey,
@@ -153,10 +155,11 @@ impl Provisioner {
         name: &str,
         now: Timestamp,
     ) -> Result<Deletion, ProviderError> {
-        let deleted = self.leading(self.known(reference)?.delete(&self.calls, key, name)).await;
-        if let Some(after) = deleted.as_ref().err().and_then(ProviderError::retry_after) {
-            self.failures.not_before(key, now.checked_add(after).unwrap_or(now));
-        }
+        let provider = self.known(reference)?;
+        self.may_ask_for_change(key, provider, now)?;
+        let begun = Instant::now();
+        let deleted = self.leading(provider.delete(&self.calls, key, name)).await;
+        self.change_answered(key, provider, &deleted, now, begun);
         deleted
     }
 }

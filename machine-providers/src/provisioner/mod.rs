@@ -5,6 +5,7 @@ mod failed_machines;
 mod findings;
 mod found;
 mod listing;
+mod pausing;
 mod records;
 
 use std::collections::BTreeSet;
@@ -33,6 +34,7 @@ use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::lists::RecentLists;
 use super::origin::Foreign;
+use super::pauses::ProviderPauses;
 pub use super::selected::SizeChange;
 use super::selected::{Selected, reference_of};
 use super::simulated::Simulated;
@@ -44,6 +46,7 @@ pub struct Provisioner {
     named: Vec<Box<dyn NamedProvider>>,
     sized: Vec<Box<dyn SizedProvider>>,
     failures: Failures,
+    pauses: ProviderPauses,
     calls: Calls,
     lists: RecentLists,
     ids: KnownIds,
@@ -110,6 +113,7 @@ impl Provisioner {
             named,
             sized: Vec::new(),
             failures: Failures::default(),
+            pauses: ProviderPauses::default(),
             calls: Calls::default(),
             lists: RecentLists::default(),
             ids: KnownIds::default(),
@@ -243,6 +247,8 @@ fn unlisted_machines(why: &str) -> String {
 
 #[cfg(test)]
 mod listing_tests;
+#[cfg(test)]
+mod pausing_tests;
 #[cfg(test)]
 #[path = "provisioner_tests.rs"]
 mod tests;
