@@ -131,6 +131,7 @@ impl PassFixture<'_> {
             uncertain_until: None,
             deleted_ids: BTreeSet::new(),
             former: BTreeSet::new(),
+            former_machines: BTreeMap::new(),
             taken: BTreeSet::new(),
             passed_over: BTreeSet::new(),
             failure: None,

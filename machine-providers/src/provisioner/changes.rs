@@ -112,6 +112,19 @@ impl Provisioner {
         }
     }
 
+    /// Deletes the machine `name`, which has no Node, at the provider that lists it and that the pool does not select any more:
+    /// `reference`. Fails as [`Self::delete`] does.
+    pub async fn delete_at_former(
+        &self,
+        key: &PoolKey,
+        reference: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<Deletion, ProviderError> {
+        self.ids.deleted(key, name);
+        self.delete(key, None, Some(reference), name, &Absence::Credible, now).await
+    }
+
     async fn delete_unchecked(
         &self,
         key: &PoolKey,

@@ -10,10 +10,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use machine_providers::provisioner::{ListFindings, Lists, Provisioner};
 use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
-use node_lifecycle::supply::{KnownAs, NodeSource};
+use node_lifecycle::Supply;
+use node_lifecycle::supply::{KnownAs, NodeSource, Size};
 use node_lifecycle::testing::{at, cluster, key, observed, plan, pool, prefix};
 use shared_crds::conditions::Reason;
-use shared_crds::v1alpha1::{NodePoolStatus, ProviderSpec, ProvisioningStatus};
+use shared_crds::v1alpha1::{
+    ClusterApiProvider, MachineDeploymentReference, NodePoolStatus, ProviderSpec, ProvisioningStatus,
+};
 
 use super::*;
 use crate::testing::{TestContext, failure};
@@ -214,6 +217,33 @@ async fn a_machine_of_a_deleted_pool_that_its_provider_does_not_end_leaves_the_b
     let result = pass_over(&test, deleted, 0).await;
     assert!(matches!(result.error, Some(Error::Provider { .. })), "{:?}", result.error);
     assert_eq!(test.ctx.provisioner.last_failure(&key()), Some(failure));
+}
+
+#[tokio::test]
+async fn a_machine_of_a_former_provider_is_ended_there_although_the_present_one_keeps_a_number() {
+    let rack = Arc::new(Rack::default());
+    rack.machines.lock().unwrap().insert(slot(0));
+    let test = context(&rack);
+    let mut deleted = asked_for_twenty(0);
+    deleted.metadata.deletion_timestamp = Some(Time(at(0)));
+    let mut changed = deleted.clone();
+    let machine_deployment_ref = MachineDeploymentReference { name: "md".to_owned() };
+    let cluster_api = Some(ClusterApiProvider { machine_deployment_ref });
+    changed.spec.provider = ProviderSpec { cluster_api, ..ProviderSpec::default() };
+    let looked = test.ctx.provisioner.supply(&key(), Some(&deleted), None, |_| false, Lists::Now, at(0));
+    let (supply, _) = looked.await;
+    // The spec names another one now, and this process remembers which it asked before.
+    let looked = test.ctx.provisioner.supply(&key(), Some(&changed), None, |_| false, Lists::Now, at(0));
+    let (now, findings) = looked.await;
+    assert_eq!(now.former_machines, [(slot(0), "simulated".to_owned())].into());
+    assert!(supply.former_machines.is_empty());
+    let mut seen = Seen { observed: observed(changed, []), findings };
+    seen.observed.supply = Supply { size: Some(Size { replicas: 0, generation: 1 }), ..now };
+    let plan = plan(&seen.observed);
+    assert_eq!(plan.withdraw, [slot(0)]);
+    let result = apply(&test.ctx, &seen, &plan).await;
+    assert!(result.error.is_none(), "{:?}", result.error);
+    assert_eq!((result.applied.withdrawn, rack.machines.lock().unwrap().len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
