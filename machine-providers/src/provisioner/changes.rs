@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Provisioner;
 use crate::calls::Call;
 use crate::selected::{Selected, SizeChange, reference_of};
-use crate::{CALL_LIMIT, Deletion, MachineRequest, ProviderError};
+use crate::{Deletion, MachineRequest, ProviderError};
 
 impl Provisioner {
     /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
@@ -36,7 +36,7 @@ impl Provisioner {
         self.lists.changing(key);
         let begun = Instant::now();
         let created = provider.create(request, now);
-        let created = self.calls.in_time(selected.kind(), Call::Create, provider.call_limit(), created);
+        let created = self.calls.in_time(selected.callee(), Call::Create, created);
         let created = self.leading(created).await;
         match &created {
             Ok(_) => self.failures.accepted(key, name),
@@ -78,7 +78,7 @@ impl Provisioner {
             }
             SizeChange::Keep(machine) => (Call::Keep, provider.keep(key, machine)),
         };
-        let changed = self.leading(self.calls.in_time(provider.kind(), call, CALL_LIMIT, changed)).await;
+        let changed = self.leading(self.calls.in_time(selected.callee(), call, changed)).await;
         self.change_answered(key, selected, &changed, now, begun);
         changed
     }

@@ -19,13 +19,14 @@ use node_lifecycle::supply::{NodeSource, Supply};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::fence::Fence;
+use shared_runtime::rate::Rate;
 use shared_runtime::write::Writer;
 
 pub use self::findings::ListFindings;
 pub use self::found::Lists;
 use self::found::{AskedPool, Found, FromRecords, Lister};
 use self::listing::NoList;
-use super::calls::{CallObserver, Calls};
+use super::calls::{CallObserver, CallRates, Calls};
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
 use super::exec::Exec;
@@ -82,8 +83,16 @@ impl Provisioner {
 
     /// The same, and `observer` hears of every call to a provider.
     #[must_use]
-    pub fn observed_by(self, observer: Arc<dyn CallObserver>) -> Self {
-        Self { calls: Calls { observer: Some(observer) }, ..self }
+    pub fn observed_by(mut self, observer: Arc<dyn CallObserver>) -> Self {
+        self.calls.observer = Some(observer);
+        self
+    }
+
+    /// The same, and each provider gets calls at this `rate`, over all pools. What is too much waits for up to a minute.
+    #[must_use]
+    pub fn at_rate(mut self, rate: Rate) -> Self {
+        self.calls.rates = Some(CallRates::new(rate));
+        self
     }
 
     fn may_change(&self) -> Result<(), ProviderError> {
