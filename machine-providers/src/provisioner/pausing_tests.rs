@@ -22,11 +22,11 @@ struct Answers {
     asked: HashMap<&'static str, usize>,
 }
 
-/// A provider without machines that answers each kind of call as it is told to.
+/// A provider without machines that answers each kind of call from a script.
 #[derive(Clone)]
-struct Told(&'static str, Arc<Mutex<Answers>>);
+struct Scripted(&'static str, Arc<Mutex<Answers>>);
 
-impl Told {
+impl Scripted {
     fn answers(&self) -> MutexGuard<'_, Answers> {
         self.1.lock().unwrap()
     }
@@ -50,7 +50,7 @@ impl Told {
     }
 }
 
-impl NamedProvider for Told {
+impl NamedProvider for Scripted {
     fn reference(&self) -> &str {
         self.0
     }
@@ -83,8 +83,8 @@ impl NamedProvider for Told {
 }
 
 /// The programs `rack` and `other`, and what calls them.
-fn two_programs() -> (Told, Told, Provisioner) {
-    let (rack, other) = (Told("exec.rack", Arc::default()), Told("exec.other", Arc::default()));
+fn two_programs() -> (Scripted, Scripted, Provisioner) {
+    let (rack, other) = (Scripted("exec.rack", Arc::default()), Scripted("exec.other", Arc::default()));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(rack.clone()), Box::new(other.clone())]);
     (rack, other, provisioner)
 }
