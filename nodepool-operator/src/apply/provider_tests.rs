@@ -189,7 +189,7 @@ async fn what_concerns_the_provider_as_a_whole_stops_at_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_is_told_of_also_by_a_pass_that_could_not_write_the_pools_finalizer() {
     let rack = rack([], broken_host());
     let test = context(&rack);
