@@ -10,7 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use node_lifecycle::facts::Facts;
 use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
 use node_lifecycle::outcome::Applied;
-use node_lifecycle::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
+use node_lifecycle::supply::{KnownAs, Machine, MachineState, NodeSource};
 use node_lifecycle::testing::writes::of_step;
 pub use node_lifecycle::testing::writes::{PassWrite, patched};
 use node_lifecycle::{
@@ -115,26 +115,7 @@ impl PassFixture<'_> {
                 NodeSource::Operator { provider_id_prefix: SCHEME }
             }),
             machines: self.machines.iter().map(machine).collect(),
-            failed: Vec::new(),
-            foreign: BTreeMap::new(),
-            traits: BTreeMap::new(),
-            trouble: None,
-            is_unknown: false,
-            size: None,
-            size_writer: None,
-            capacity: BTreeMap::new(),
-            completeness: Completeness::Certain,
-            unlisted: BTreeMap::new(),
-            absent: BTreeMap::new(),
-            removals_wait: None,
-            rolling: None,
-            uncertain_until: None,
-            deleted_ids: BTreeSet::new(),
-            former: BTreeSet::new(),
-            former_machines: BTreeMap::new(),
-            taken: BTreeSet::new(),
-            passed_over: BTreeSet::new(),
-            failure: None,
+            ..node_lifecycle::testing::supply()
         }
     }
 }

@@ -3,19 +3,19 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use machine_providers::provisioner::Provisioner;
-use machine_providers::{Deletion, MachineRequest, NamedProvider, Progress, ProviderError};
-use node_lifecycle::supply::{KnownAs, Machine, MachineState};
+use machine_providers::testing::{Answer, Scripted, answer, running};
+use machine_providers::{Deletion, MachineRequest, Progress, ProviderError};
+use node_lifecycle::supply::{Machine, MachineState};
 use node_lifecycle::testing::{
-    at, cluster, draining, key, machine, node, pod, pool, prefix, shared, supply, with_action,
+    at, cluster, draining, key, machine, node, pod, pool, shared, slot, supply, with_action,
 };
 use node_lifecycle::{Classified, NodeAction, PoolStep, classify, plan};
 use serde_json::{Value, json};
-use shared_crds::v1alpha1::{DrainSpec, ProviderSpec};
+use shared_crds::v1alpha1::DrainSpec;
 use shared_runtime::clock::FakeClock;
 use shared_runtime::controller::Step;
 
@@ -218,7 +218,7 @@ async fn the_lists_of_a_pass_have_one_deadline_and_what_is_not_read_by_then_is_u
 /// A node in the pool's first slot that cannot be read.
 fn odd() -> Value {
     let mut node = serde_json::to_value(node(0)).unwrap();
-    node["metadata"]["name"] = format!("{}0", prefix()).into();
+    node["metadata"]["name"] = slot(0).into();
     node["status"]["conditions"] = "what is this?".into();
     node
 }
@@ -240,7 +240,7 @@ async fn the_slot_of_an_unreadable_node_is_neither_requested_nor_given_up() {
     let (enough, _) = planned(pool(1)).await;
     assert_eq!(enough.request, Vec::<String>::new(), "the node is there, although it cannot be read");
     let (missing, _) = planned(pool(2)).await;
-    assert_eq!(missing.request, [format!("{}1", prefix())]);
+    assert_eq!(missing.request, [slot(1)]);
 
     let mut unset = pool(0);
     unset.spec.replicas = None;
@@ -298,46 +298,25 @@ fn a_machine_whose_node_is_in_another_pool_is_not_the_pools() {
 /// A provider that lists one machine, which will never run, and counts its deletions; `None` where it may not be deleted.
 struct Failing(Option<Arc<AtomicUsize>>);
 
-impl NamedProvider for Failing {
-    fn reference(&self) -> &'static str {
-        "simulated"
-    }
-
-    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-        Ok(NodeSource::Kubelet)
-    }
-
-    fn create<'a>(
-        &'a self,
-        _: MachineRequest<'a>,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+impl Scripted for Failing {
+    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
         panic!("the failure has a backoff")
     }
 
-    fn list<'a>(
-        &'a self,
-        _: &'a PoolKey,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
         let failed = ListedMachine {
-            name: format!("{}0", prefix()),
             progress: Progress::Failed(ProviderError::Transient("no power".to_owned())),
-            provider_id: None,
-            template_hash: None,
             cluster: Some(cluster().to_string()),
-            known_as: KnownAs::default(),
+            ..running(&slot(0))
         };
-        Box::pin(std::future::ready(Ok(vec![failed])))
+        answer(Ok(vec![failed]))
     }
 
-    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
         let deletions = self.0.as_ref().expect("nothing is deleted while a pool is observed");
         deletions.fetch_add(1, Ordering::Relaxed);
-        Box::pin(std::future::ready(Ok(Deletion::Started)))
+        answer(Ok(Deletion::Started))
     }
-
-    fn forget(&self, _: &PoolKey) {}
 }
 
 #[tokio::test]
@@ -366,45 +345,25 @@ async fn a_failed_machine_is_found_by_observing_and_deleted_by_the_pass_alone() 
 /// A provider with two machines that run, and how often it was asked for them.
 struct Steady(Arc<AtomicUsize>);
 
-impl NamedProvider for Steady {
-    fn reference(&self) -> &'static str {
-        "simulated"
+impl Scripted for Steady {
+    fn source(&self) -> NodeSource {
+        NodeSource::Operator { provider_id_prefix: "kwok://" }
     }
 
-    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-        Ok(NodeSource::Operator { provider_id_prefix: "kwok://" })
-    }
-
-    fn create<'a>(
-        &'a self,
-        _: MachineRequest<'a>,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
         panic!("the pool has as many nodes as it wants")
     }
 
-    fn list<'a>(
-        &'a self,
-        _: &'a PoolKey,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        let running = |number: usize| ListedMachine {
-            name: format!("{}{number}", prefix()),
-            progress: Progress::Running,
-            provider_id: None,
-            template_hash: None,
-            cluster: Some(cluster().to_string()),
-            known_as: KnownAs::default(),
-        };
-        Box::pin(std::future::ready(Ok((0..2).map(running).collect())))
+        let of_slot =
+            |number| ListedMachine { cluster: Some(cluster().to_string()), ..running(&slot(number)) };
+        answer(Ok((0..2).map(of_slot).collect()))
     }
 
-    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
-        Box::pin(std::future::ready(Ok(Deletion::Gone)))
+    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+        answer(Ok(Deletion::Gone))
     }
-
-    fn forget(&self, _: &PoolKey) {}
 }
 
 #[tokio::test]
@@ -412,7 +371,7 @@ async fn a_drain_that_waits_asks_the_provider_four_times_a_minute_and_no_node_go
 {
     let of_slot = |mut node: Node, number: usize| {
         let labels = node.metadata.labels.get_or_insert_default();
-        labels.insert(names::MACHINE_LABEL.to_owned(), format!("{}{number}", prefix()));
+        labels.insert(names::MACHINE_LABEL.to_owned(), slot(number));
         node.metadata.resource_version = Some("1".to_owned());
         node
     };

@@ -98,17 +98,15 @@ fn next(
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use futures::future::BoxFuture;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
     use machine_providers::provisioner::{ListFindings, Provisioner};
-    use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
-    use node_lifecycle::supply::NodeSource;
+    use machine_providers::testing::{Answer, Scripted, answer};
+    use machine_providers::{Deletion, ListedMachine, MachineRequest, ProviderError};
     use node_lifecycle::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use serde_json::json;
     use shared_crds::conditions::Reason;
     use shared_crds::names;
-    use shared_crds::v1alpha1::ProviderSpec;
 
     use super::*;
     use crate::error::Write;
@@ -121,50 +119,25 @@ mod tests {
     }
 
     impl Outage {
-        fn answer<T>(&self, first: T) -> BoxFuture<'_, Result<T, ProviderError>>
-        where
-            T: Send + 'static,
-        {
+        fn first<T: Send + 'static>(&self, first: T) -> Answer<'_, T> {
             let is_first = self.asked.fetch_add(1, Ordering::Relaxed) == 0;
             let down = || ProviderError::Unreachable("it is down".to_owned());
-            Box::pin(std::future::ready(is_first.then_some(first).ok_or_else(down)))
+            answer(is_first.then_some(first).ok_or_else(down))
         }
     }
 
-    impl NamedProvider for Outage {
-        fn reference(&self) -> &'static str {
-            "simulated"
+    impl Scripted for Outage {
+        fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+            self.first(None)
         }
 
-        fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-            Ok(NodeSource::Kubelet)
+        fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+            self.first(Vec::new())
         }
 
-        fn create<'a>(
-            &'a self,
-            _: MachineRequest<'a>,
-            _: Timestamp,
-        ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
-            self.answer(None)
+        fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+            self.first(Deletion::Gone)
         }
-
-        fn list<'a>(
-            &'a self,
-            _: &'a PoolKey,
-            _: Timestamp,
-        ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
-            self.answer(Vec::new())
-        }
-
-        fn delete<'a>(
-            &'a self,
-            _: &'a PoolKey,
-            _: &'a str,
-        ) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
-            self.answer(Deletion::Gone)
-        }
-
-        fn forget(&self, _: &PoolKey) {}
     }
 
     #[tokio::test]

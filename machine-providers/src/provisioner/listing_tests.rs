@@ -3,16 +3,14 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use node_lifecycle::supply::{Absence, KnownAs};
+use node_lifecycle::supply::Absence;
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{ExecProvider, SimulatedProvider};
 
 use super::*;
 use crate::calls::{Call, EndedCall};
-use crate::testing::{at, cluster, key, pool, prefix};
+use crate::testing::{Answer, Scripted, answer, at, cluster, key, no_answer, pool, running, slot};
 use crate::{Deletion, MachineRequest, Progress};
 
 /// What a provider that counts has, and does.
@@ -40,55 +38,28 @@ impl Counted {
     }
 }
 
-/// The name of the pool's machine in this slot.
-fn slot(number: usize) -> String {
-    format!("{}{number}", prefix())
-}
-
-impl NamedProvider for Counted {
-    fn reference(&self) -> &'static str {
-        "simulated"
+impl Scripted for Counted {
+    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+        answer(self.state().error.clone().map_or(Ok(None), Err))
     }
 
-    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-        Ok(NodeSource::Kubelet)
-    }
-
-    fn create<'a>(
-        &'a self,
-        _: MachineRequest<'a>,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
-        std::future::ready(self.state().error.clone().map_or(Ok(None), Err)).boxed()
-    }
-
-    fn list<'a>(
-        &'a self,
-        _: &'a PoolKey,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
         let mut state = self.state();
         state.lists += 1;
         if state.hangs {
-            return std::future::pending().boxed();
+            return no_answer();
         }
         let listed = |(name, progress): &(String, Option<Progress>)| ListedMachine {
-            name: name.clone(),
             progress: progress.clone().unwrap_or(Progress::Running),
-            provider_id: None,
-            template_hash: None,
-            cluster: None,
-            known_as: KnownAs::default(),
+            ..running(name)
         };
         let machines = state.machines.iter().map(listed).collect();
-        std::future::ready(state.error.clone().map_or(Ok(machines), Err)).boxed()
+        answer(state.error.clone().map_or(Ok(machines), Err))
     }
 
-    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
-        std::future::ready(Ok(Deletion::Gone)).boxed()
+    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+        answer(Ok(Deletion::Gone))
     }
-
-    fn forget(&self, _: &PoolKey) {}
 }
 
 /// A provider with so many machines that run, and what calls it.

@@ -24,9 +24,9 @@ struct Answers {
 
 /// A provider without machines that answers each kind of call from a script.
 #[derive(Clone)]
-struct Scripted(&'static str, Arc<Mutex<Answers>>);
+struct CountedProgram(&'static str, Arc<Mutex<Answers>>);
 
-impl Scripted {
+impl CountedProgram {
     fn answers(&self) -> MutexGuard<'_, Answers> {
         self.1.lock().unwrap()
     }
@@ -50,7 +50,7 @@ impl Scripted {
     }
 }
 
-impl NamedProvider for Scripted {
+impl NamedProvider for CountedProgram {
     fn reference(&self) -> &str {
         self.0
     }
@@ -83,8 +83,8 @@ impl NamedProvider for Scripted {
 }
 
 /// The programs `rack` and `other`, and what calls them.
-fn two_programs() -> (Scripted, Scripted, Provisioner) {
-    let (rack, other) = (Scripted("exec.rack", Arc::default()), Scripted("exec.other", Arc::default()));
+fn two_programs() -> (CountedProgram, CountedProgram, Provisioner) {
+    let (rack, other) = (CountedProgram("exec.rack", Arc::default()), CountedProgram("exec.other", Arc::default()));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(rack.clone()), Box::new(other.clone())]);
     (rack, other, provisioner)
 }

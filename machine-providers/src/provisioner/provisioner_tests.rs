@@ -2,16 +2,15 @@
 
 use std::sync::Mutex;
 
-use futures::future::BoxFuture;
 use node_lifecycle::slots::Slots;
-use node_lifecycle::supply::{Absence, KnownAs, MachineState};
+use node_lifecycle::supply::{Absence, MachineState};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
 use shared_runtime::clock::Clock;
 
 use super::*;
 use crate::exec::Program;
-use crate::testing::{at, cluster, key, pool, prefix};
+use crate::testing::{Answer, Scripted, answer, at, cluster, key, no_answer, pool, running, slot};
 use crate::{Deletion, MachineRequest, Progress};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
@@ -27,11 +26,6 @@ async fn supply_of(provisioner: &Provisioner, pool: &NodePool, second: i64) -> (
     let generation = pool.metadata.generation;
     let failures = provisioner.end_failed(&key(), generation, &findings, &supply.failed, at(second)).await;
     (supply, failures)
-}
-
-/// The name of the pool's machine in this slot.
-fn slot(number: u32) -> String {
-    format!("{}{number}", prefix())
 }
 
 #[tokio::test]
@@ -57,51 +51,15 @@ async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
 /// A provider with one answer to every list, which never answers anything else.
 struct Stub(Option<Result<Vec<ListedMachine>, ProviderError>>);
 
-impl NamedProvider for Stub {
-    fn reference(&self) -> &'static str {
-        "simulated"
+impl Scripted for Stub {
+    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+        self.0.clone().map_or_else(no_answer, answer)
     }
-
-    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-        Ok(NodeSource::Kubelet)
-    }
-
-    fn create<'a>(
-        &'a self,
-        _: MachineRequest<'a>,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn list<'a>(
-        &'a self,
-        _: &'a PoolKey,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
-        match self.0.clone() {
-            Some(answer) => Box::pin(std::future::ready(answer)),
-            None => Box::pin(std::future::pending()),
-        }
-    }
-
-    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn forget(&self, _: &PoolKey) {}
 }
 
-fn running(name: &str, provider_id: Option<&str>) -> ListedMachine {
-    let provider_id = provider_id.map(str::to_owned);
-    ListedMachine {
-        name: name.to_owned(),
-        progress: Progress::Running,
-        provider_id,
-        template_hash: None,
-        cluster: None,
-        known_as: KnownAs::default(),
-    }
+/// A machine that runs, and whose Node has this provider ID.
+fn running_as(name: &str, provider_id: &str) -> ListedMachine {
+    ListedMachine { provider_id: Some(provider_id.to_owned()), ..running(name) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,16 +81,16 @@ async fn nothing_follows_from_a_list_that_is_never_answered() {
 async fn nothing_follows_from_a_list_that_cannot_be_true() {
     let (a, b) = (slot(0), slot(1));
     for (list, lie) in [
-        (vec![running("other-0", None)], "which is not a machine of this pool"),
-        (vec![running(&a, None), running(&a, None)], "twice"),
-        (vec![running(&a, Some("x")), running(&b, Some("x"))], "the same provider ID"),
+        (vec![running("other-0")], "which is not a machine of this pool"),
+        (vec![running(&a), running(&a)], "twice"),
+        (vec![running_as(&a, "x"), running_as(&b, "x")], "the same provider ID"),
     ] {
         let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
         let (supply, failures) = supply(&provisioner, 1, 0).await;
         assert!(supply.is_unknown && supply.machines.is_empty(), "{lie}");
         assert!(failures[0].to_string().contains(lie), "{failures:?}");
     }
-    let list = vec![running(&a, None), running(&b, None)];
+    let list = vec![running(&a), running(&b)];
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(list))))]);
     assert_eq!(supply(&provisioner, 1, 0).await.0.machines.len(), 2);
 }
@@ -150,7 +108,7 @@ async fn a_provider_that_is_not_there_has_no_machines_and_is_asked_for_none() {
 async fn a_failed_machine_with_a_node_is_not_deleted() {
     let failed = ListedMachine {
         progress: Progress::Failed(ProviderError::Transient("m".to_owned())),
-        ..running(&slot(0), None)
+        ..running(&slot(0))
     };
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![failed]))))]);
     let (supply, found) = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, Lists::Now, at(0)).await;
@@ -181,7 +139,7 @@ async fn a_creation_without_an_answer_may_come_late() {
 
 #[tokio::test]
 async fn the_pool_of_a_node_is_the_one_that_lists_its_machine() {
-    let machine = running(&slot(0), Some("x://0"));
+    let machine = running_as(&slot(0), "x://0");
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![machine]))))]);
     let mut node = Node::default();
     node.spec.get_or_insert_default().provider_id = Some("x://0".to_owned());
@@ -220,7 +178,7 @@ async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
 
 #[tokio::test]
 async fn a_provider_that_was_asked_before_a_crash_is_remembered_when_it_lists_a_machine() {
-    for (machines, remembered) in [(vec![], vec![]), (vec![running(&slot(0), None)], vec!["simulated"])] {
+    for (machines, remembered) in [(vec![], vec![]), (vec![running(&slot(0))], vec!["simulated"])] {
         let restarted = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(machines))))]);
         supply(&restarted, 1, 0).await;
         assert_eq!(restarted.remembered(&key()).providers, remembered);
@@ -269,7 +227,7 @@ async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
 
 #[tokio::test]
 async fn the_machines_of_a_set_that_another_pool_uses_are_none_of_the_pools() {
-    let listed = Some(Ok(vec![running(&slot(0), Some("x://0"))]));
+    let listed = Some(Ok(vec![running_as(&slot(0), "x://0")]));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(listed))]);
     let older = PoolKey { name: "older".into(), ..key() };
     let (supply, found) =
@@ -321,48 +279,30 @@ impl GivesUp {
     }
 }
 
-impl NamedProvider for GivesUp {
-    fn reference(&self) -> &'static str {
-        "simulated"
-    }
-
-    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-        Ok(NodeSource::Kubelet)
-    }
-
-    fn trouble(&self, _: &PoolKey) -> Option<String> {
+impl Scripted for GivesUp {
+    fn on_trouble(&self) -> Option<String> {
         Some("no host is free".to_owned())
     }
 
-    fn explain<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Option<Explanation>> {
+    fn on_explain(&self, name: &str) -> Option<Explanation> {
         let words = format!("no host was free for {name}");
         let of = if self.has_capacity { Explanation::Other } else { Explanation::NoCapacity };
-        Box::pin(std::future::ready(Some(of(words))))
+        Some(of(words))
     }
 
-    fn create<'a>(
-        &'a self,
-        _: MachineRequest<'a>,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
-        Box::pin(std::future::ready(Ok(None)))
+    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+        answer(Ok(None))
     }
 
-    fn list<'a>(
-        &'a self,
-        _: &'a PoolKey,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
-        let starting = ListedMachine { progress: Progress::Starting(None), ..running(&slot(0), None) };
+    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+        let starting = ListedMachine { progress: Progress::Starting(None), ..running(&slot(0)) };
         let is_gone = self.is_gone.swap(true, std::sync::atomic::Ordering::Relaxed);
-        Box::pin(std::future::ready(Ok(Some(starting).filter(|_| !is_gone).into_iter().collect())))
+        answer(Ok(Some(starting).filter(|_| !is_gone).into_iter().collect()))
     }
 
-    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
-        Box::pin(std::future::ready(Ok(Deletion::Started)))
+    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+        answer(Ok(Deletion::Started))
     }
-
-    fn forget(&self, _: &PoolKey) {}
 }
 
 #[tokio::test]
@@ -410,7 +350,7 @@ async fn a_machine_that_is_given_up_for_want_of_capacity_is_a_failure_of_the_quo
 }
 
 fn carrying(cluster: Option<&str>, name: &str) -> ListedMachine {
-    ListedMachine { cluster: cluster.map(str::to_owned), ..running(name, None) }
+    ListedMachine { cluster: cluster.map(str::to_owned), ..running(name) }
 }
 
 #[tokio::test]
@@ -462,39 +402,17 @@ async fn of_a_name_that_two_clusters_use_each_deletes_its_own_machine() {
 /// A provider whose machine `a` is there until it has been deleted as often as this.
 struct Ending(Mutex<u32>);
 
-impl NamedProvider for Ending {
-    fn reference(&self) -> &'static str {
-        "simulated"
+impl Scripted for Ending {
+    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+        answer(Ok(Vec::new()))
     }
 
-    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-        Ok(NodeSource::Kubelet)
-    }
-
-    fn create<'a>(
-        &'a self,
-        _: MachineRequest<'a>,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn list<'a>(
-        &'a self,
-        _: &'a PoolKey,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn delete<'a>(&'a self, _: &'a PoolKey, _: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
         let mut left = self.0.lock().unwrap();
         let deletion = if *left == 0 { Deletion::Gone } else { Deletion::Started };
         *left = left.saturating_sub(1);
-        Box::pin(std::future::ready(Ok(deletion)))
+        answer(Ok(deletion))
     }
-
-    fn forget(&self, _: &PoolKey) {}
 }
 
 #[tokio::test]
@@ -508,7 +426,7 @@ async fn a_machine_that_its_provider_does_not_know_is_not_taken_for_one_that_is_
         }
         last
     };
-    assert_eq!(ended(0, &Absence::Credible, at(0)).await, Ok(Deletion::Gone));
+    assert_eq!(ended(0, &Absence::Credible).await, Ok(Deletion::Gone));
     let error = ended(0, &doubtful).await.unwrap_err();
     assert!(matches!(error, ProviderError::Unreachable(_)), "{error}");
     assert!(error.to_string().contains("no machine a, but its list is empty"), "{error}");

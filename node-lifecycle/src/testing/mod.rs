@@ -12,7 +12,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::ProvisioningStatus;
 use shared_crds::{NodePool, names};
 
-pub use self::pools::{at, cluster, key, pool, prefix};
+pub use self::pools::{at, cluster, key, pool, prefix, slot};
 use crate::after::facts::Facts;
 use crate::after::outcome::Applied;
 use crate::assess::membership::Member;
@@ -157,6 +157,15 @@ pub fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observ
         now: at(100),
         machine_times: MachineTimes::default(),
     }
+}
+
+/// The observation of a pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
+pub fn pool_with(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
+    let mut pool = pool(0);
+    pool.spec.replicas = replicas;
+    let mut observed = observed(pool, (0..readable).map(node));
+    observed.unreadable = (0..unreadable).map(slot).collect();
+    observed
 }
 
 /// [`ALWAYS`] for each of `nodes`.

@@ -26,6 +26,11 @@ pub fn prefix() -> String {
     Slots::of(&cluster(), &key()).prefix().to_owned()
 }
 
+/// The name of [`key`]'s slot of this number.
+pub fn slot(number: usize) -> String {
+    format!("{}{number}", prefix())
+}
+
 /// So many seconds after the epoch.
 pub fn at(second: i64) -> Timestamp {
     Timestamp::constant(second, 0)

@@ -1,21 +1,7 @@
 //! How unreadable nodes change a decision: only their existence is known.
 
-use super::*;
 use crate::input::supply::MachineState;
-use crate::testing::{actions, machine, node, observed, plan, pool};
-
-/// A pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
-fn pool_with(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
-    let mut pool = pool(0);
-    pool.spec.replicas = replicas;
-    let mut observed = observed(pool, (0..readable).map(node));
-    observed.unreadable = (0..unreadable).map(slot).collect();
-    observed
-}
-
-fn slot(number: usize) -> String {
-    format!("{}{number}", testing::prefix())
-}
+use crate::testing::{actions, machine, plan, pool_with, slot};
 
 #[test]
 fn unreadable_nodes_are_not_created_a_second_time() {

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use machine_providers::provisioner::{ListFindings, Lists, Provisioner};
-use machine_providers::{Deletion, ListedMachine, MachineRequest, NamedProvider, Progress, ProviderError};
+use machine_providers::testing::{Answer, Scripted, answer, running};
+use machine_providers::{Deletion, ListedMachine, MachineRequest, Progress, ProviderError};
 use node_lifecycle::Supply;
-use node_lifecycle::supply::{KnownAs, NodeSource, Size};
-use node_lifecycle::testing::{at, cluster, key, observed, plan, pool, prefix};
+use node_lifecycle::supply::Size;
+use node_lifecycle::testing::{at, cluster, key, observed, plan, pool, slot};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{
     ClusterApiProvider, MachineDeploymentReference, NodePoolStatus, ProviderSpec, ProvisioningStatus,
@@ -39,53 +39,34 @@ struct Rack {
 /// The rack as a provider, while the test keeps it.
 struct Shared(Arc<Rack>);
 
-impl NamedProvider for Shared {
-    fn reference(&self) -> &'static str {
-        "simulated"
-    }
-
-    fn node_source(&self, _: &ProviderSpec) -> Result<NodeSource, ProviderError> {
-        Ok(NodeSource::Kubelet)
-    }
-
-    fn create<'a>(
-        &'a self,
-        request: MachineRequest<'a>,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
+impl Scripted for Shared {
+    fn on_create(&self, request: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
         self.0.calls.lock().unwrap().push(request.name.to_owned());
         let error = self.0.error.clone().filter(|_| self.0.broken.contains(request.name));
         if error.is_none() {
             self.0.machines.lock().unwrap().insert(request.name.to_owned());
         }
-        std::future::ready(error.map_or(Ok(None), Err)).boxed()
+        answer(error.map_or(Ok(None), Err))
     }
 
-    fn list<'a>(
-        &'a self,
-        _: &'a PoolKey,
-        _: Timestamp,
-    ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
+    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
         let listed = |name: &String| ListedMachine {
-            name: name.clone(),
             progress: Progress::Starting(None),
-            provider_id: None,
-            template_hash: None,
             cluster: Some(cluster().to_string()),
-            known_as: KnownAs::default(),
+            ..running(name)
         };
-        let machines = self.0.machines.lock().unwrap().iter().map(listed).collect();
-        std::future::ready(Ok(machines)).boxed()
+        answer(Ok(self.0.machines.lock().unwrap().iter().map(listed).collect()))
     }
 
-    fn delete<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> BoxFuture<'a, Result<Deletion, ProviderError>> {
+    fn on_delete(&self, name: &str) -> Answer<'_, Deletion> {
+        let name = name.to_owned();
         async move {
-            self.0.calls.lock().unwrap().push(name.to_owned());
-            if let Some(error) = self.0.error.clone().filter(|_| self.0.broken.contains(name)) {
+            self.0.calls.lock().unwrap().push(name.clone());
+            if let Some(error) = self.0.error.clone().filter(|_| self.0.broken.contains(&name)) {
                 return Err(error);
             }
             tokio::time::sleep(self.0.deletion).await;
-            self.0.machines.lock().unwrap().remove(name);
+            self.0.machines.lock().unwrap().remove(&name);
             let deleted = self.0.calls.lock().unwrap().len();
             if let Some((_, then)) = self.0.then.lock().unwrap().take_if(|(count, _)| deleted >= *count) {
                 then();
@@ -94,12 +75,6 @@ impl NamedProvider for Shared {
         }
         .boxed()
     }
-
-    fn forget(&self, _: &PoolKey) {}
-}
-
-fn slot(number: usize) -> String {
-    format!("{}{number}", prefix())
 }
 
 fn slots_of(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {

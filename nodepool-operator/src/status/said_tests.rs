@@ -6,27 +6,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use node_lifecycle::Observed;
 use node_lifecycle::outcome::Applied;
 use node_lifecycle::testing::{
-    annotate, at, deleted, facts, facts_after, node, nodes, observed, plan_with, pod, pods, pool, prefix,
-    protect_pod, starting,
+    annotate, at, deleted, facts, facts_after, node, nodes, observed, plan_with, pod, pods, pool, pool_with,
+    protect_pod, slot, starting,
 };
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::names;
 use shared_crds::v1alpha1::{DrainSpec, ProtectedNodes};
 
 use super::statements;
-
-/// A pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
-fn pool_with(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
-    let mut pool = pool(0);
-    pool.spec.replicas = replicas;
-    let mut observed = observed(pool, (0..readable).map(node));
-    observed.unreadable = (0..unreadable).map(slot).collect();
-    observed
-}
-
-fn slot(number: usize) -> String {
-    format!("{}{number}", prefix())
-}
 
 #[test]
 fn the_conditions_name_the_unreadable_node_and_what_waits_for_it() {

@@ -66,14 +66,11 @@ pub(crate) async fn run(only: Option<&str>, limits: Limits) -> anyhow::Result<()
         ended = run.play() => ended?,
         name = interrupted() => bail!("ended by {}; no test result counts", name?),
     };
-    for (label, output) in ended.outputs_of_failures() {
-        println!("\n── {label}\n{output}");
-    }
     remember(known, ended.durations())?;
     println!("{}", ended.summary(took));
     if ended.has_failed() {
         bail!(
-            "tests failed; to run one alone: cargo test --package {} NAME",
+            "tests failed; what they printed stands above, where their program ended; to run one alone: cargo test --package {} NAME",
             ended.failed_labels().join(", ")
         );
     }
@@ -169,6 +166,10 @@ impl<'a> Run<'a> {
                 let label = &self.programs[number].label;
                 let ending = ending.with_context(|| format!("cannot run {label}"))?;
                 println!("{}", self.progress.ended(number, ending.status, now));
+                // Not kept for the end of the run, which may be cut short.
+                if let Some(output) = self.progress.output_of_failure(number) {
+                    println!("── {label}\n{output}\n── end of {label}");
+                }
                 for command in ending.left_behind {
                     println!("{label} had left this behind, which was killed: {command}");
                 }
@@ -293,8 +294,7 @@ mod tests {
             sleep 600"#;
         let (progress, ids) = run_script(script, Limits::new(SHORT, LONG)).await;
         assert!(progress.has_failed());
-        let (label, output) = progress.outputs_of_failures().next().unwrap();
-        assert_eq!(label, "fake");
+        let output = progress.output_of_failure(0).unwrap();
         for said in [
             "a line of the program",
             "hangs has run for 0:",
@@ -316,7 +316,7 @@ mod tests {
             printf 'test fast ... '; echo '[tandem-wait] {"GoesOn":"hangs"}' >&2; echo ok
             echo 'test hangs ... ok'"#;
         let (progress, _) = run_script(script, Limits::new(SHORT, LONG)).await;
-        assert!(!progress.has_failed(), "{:?}", progress.outputs_of_failures().collect::<Vec<_>>());
+        assert!(!progress.has_failed(), "{:?}", progress.output_of_failure(0));
     }
 
     #[tokio::test]
@@ -328,7 +328,7 @@ mod tests {
             (whole.await, ["the whole run takes 0:02", "hangs has run for 0:", "not ended: fast, hangs"]),
         ] {
             assert!(progress.has_failed());
-            let (_, output) = progress.outputs_of_failures().next().unwrap();
+            let output = progress.output_of_failure(0).unwrap();
             assert!(said.iter().all(|said| output.contains(said)), "{said:?}: {output}");
             assert!(!ids.iter().any(|id| alive(*id)), "{ids:?}");
         }

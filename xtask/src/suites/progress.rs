@@ -175,9 +175,10 @@ impl Progress {
         self.suites.iter().filter(|suite| matches!(suite.state, State::Ended { well: false, .. }))
     }
 
-    /// What the programs that failed have printed beside the ends of their tests.
-    pub(super) fn outputs_of_failures(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.failures().map(|suite| (&*suite.label, &*suite.output))
+    /// What a program that failed has printed beside the ends of its tests; `None` while it runs and when it passed.
+    pub(super) fn output_of_failure(&self, number: usize) -> Option<&str> {
+        let suite = &self.suites[number];
+        matches!(suite.state, State::Ended { well: false, .. }).then_some(&*suite.output)
     }
 
     pub(super) fn failed_labels(&self) -> Vec<&str> {
@@ -310,8 +311,7 @@ mod tests {
         let told = progress.ended(0, Some(0), NOW);
         let expected = "FAILED e2e --test operators: 2 of 2 tests in 70 s: 0 failed, and it was ended: b has run for 10:00";
         assert_eq!(told, expected);
-        let outputs: Vec<_> = progress.outputs_of_failures().collect();
-        assert_eq!(outputs, [("e2e --test operators", "hello\n\nb has run for 10:00\nthe log\n")]);
+        assert_eq!(progress.output_of_failure(0), Some("hello\n\nb has run for 10:00\nthe log\n"));
     }
 
     #[test]
@@ -341,8 +341,7 @@ mod tests {
             progress.said(0, line);
         }
         progress.ended(0, Some(101), NOW);
-        let outputs: Vec<_> = progress.outputs_of_failures().collect();
-        assert_eq!(outputs, [("e2e --test operators", "failures:\nexpected 1\n")]);
+        assert_eq!(progress.output_of_failure(0), Some("failures:\nexpected 1\n"));
         assert_eq!(progress.failed_labels(), ["e2e --test operators"]);
         assert!(
             progress
