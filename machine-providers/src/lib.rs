@@ -26,6 +26,7 @@ mod karpenter;
 mod known_ids;
 mod lists;
 mod origin;
+mod pauses;
 pub mod provisioner;
 mod selected;
 mod simulated;

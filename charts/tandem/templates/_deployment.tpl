@@ -227,6 +227,10 @@ topologySpreadConstraints:
 {{- with .root.Values.drains }}
 - --max-parallel-drains={{ int .maxParallel }}
 {{- end }}
+{{- with .root.Values.providers }}
+- --provider-calls-per-second={{ .callsPerSecond }}
+- --provider-call-burst={{ int .callBurst }}
+{{- end }}
 {{- range .root.Values.providers.exec }}
 - --exec-provider={{ .name }}={{ .path }}
 {{- end }}

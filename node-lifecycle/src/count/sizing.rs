@@ -21,6 +21,7 @@ use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::count::budgets;
 use crate::count::deletion::DeletionPace;
 use crate::count::rollout::{Counts, MayGo, Refusals, Rollout};
+use crate::count::unasked::unasked;
 use crate::count::victims;
 use crate::input::numbers::number;
 use crate::input::slots::Slots;
@@ -43,6 +44,9 @@ pub(crate) struct Sizing {
     pub timed_out: Vec<String>,
     /// Some node is too many or out of date, whether or not it may go now.
     pub has_excess: bool,
+    /// The number of machines that the provider was not asked for, where there are so many that no more are requested and none
+    /// without a Node is removed; `None` where there are not.
+    pub unasked: Option<usize>,
     /// How far nodes that are out of date may be replaced.
     pub rollout: Rollout,
     /// Nodes to remove that the Autoscaler named.
@@ -87,9 +91,17 @@ pub(crate) fn size(
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let staying: Vec<&Member> = members.iter().filter(counts).collect();
-    let machines = MachinesWithoutNode::of(observed, pool);
+    let wanted = wanted(observed, pool, members);
+    let unasked = unasked(observed, pool, members, wanted);
+    // Which of them are the pool's is not known, so none of them stands for a node, comes or goes.
+    let machines = if unasked.is_some() {
+        MachinesWithoutNode::default()
+    } else {
+        MachinesWithoutNode::of(observed, pool)
+    };
     let mut sizing = Sizing {
-        wanted: wanted(observed, pool, members),
+        wanted,
+        unasked,
         timed_out: machines.timed_out.iter().map(|machine| machine.name.clone()).collect(),
         protected: protected_nodes(pool),
         deletion: budgets::deletion_pace(observed, pool, members),
@@ -120,6 +132,7 @@ fn protected_nodes(pool: &NodePool) -> ProtectedNodes {
 }
 
 /// The machines that are requested or run, and have no Node of the pool yet.
+#[derive(Default)]
 struct MachinesWithoutNode<'a> {
     /// Those that may have a live Node are neither withdrawn nor given up, and nothing goes or comes in their place.
     live: Vec<&'a Machine>,
@@ -185,7 +198,8 @@ impl Present<'_> {
         let about_to_join = self.machines.joining + self.machines.live.len();
         sizing.excess = (excess - sizing.named.len()).saturating_sub(about_to_join);
         self.staying.retain(|member| !sizing.named.contains(member.name()));
-        if removals_wait {
+        // Nothing is taken away while nothing can be made in its place.
+        if removals_wait || sizing.unasked.is_some() {
             sizing.rollout.may_go = MayGo::default();
         }
         if sizing.excess + sizing.rollout.may_go.count() > 0 {
@@ -232,7 +246,8 @@ impl Present<'_> {
         // Further machines would have their Nodes elsewhere, too.
         let are_all_elsewhere =
             members.is_empty() && observed.joining().is_empty() && observed.elsewhere().next().is_some();
-        if observed.supply.may_request(observed.now) && !are_all_elsewhere {
+        let may_grow = sizing.unasked.is_none() && !are_all_elsewhere;
+        if observed.supply.may_request(observed.now) && may_grow {
             let slots = Slots::of(&observed.cluster, &observed.key);
             sizing.request = slots.lowest_free(&observed.occupied(), missing);
         }

@@ -14,6 +14,7 @@ use crate::assess::on_delete::OnDelete;
 use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
+use crate::count::unasked::unasked;
 use crate::count::victim_selection::Victims;
 use crate::drain;
 use crate::input::observed::{Observed, ObservedPods};
@@ -57,7 +58,12 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
     match sizing.filter(|_| !is_held) {
         Some(sizing) => active(observed, pool, members, sizing, pods),
-        None => while_paused(observed, pool, members, frozen),
+        None => {
+            let wanted = sizing::wanted(observed, pool, &members);
+            let unasked = unasked(observed, pool, &members, wanted);
+            let frozen = frozen.or_else(|| unasked.map(frozen::too_many_machines));
+            while_paused(observed, pool, members, frozen)
+        }
     }
 }
 
@@ -144,7 +150,10 @@ fn active(
     let Choices { removals, sizing, account: _, victims } = choices;
     let Victims { reasons: _, mut held, refused, protected, is_undecided: _ } = victims;
     held.extend(refused);
-    let (template_hash, stalled) = reported(&blueprint);
+    let (template_hash, invalid) = reported(&blueprint);
+    let stalled = sizing.unasked.map(frozen::too_many_machines).or(invalid);
+    // A Node that joined could be drained as one too many, and its machine removed.
+    let join = if sizing.unasked.is_some() { Vec::new() } else { machines::join(observed, pool) };
     let (register, request) = match blueprint {
         Ok(blueprint) => {
             let node = |name: &String| blueprint.node(name, observed.supply.traits.get(name));
@@ -175,7 +184,7 @@ fn active(
         timed_out: sizing.timed_out,
         register,
         left_over: observed.left_over().cloned().collect(),
-        join: machines::join(observed, pool),
+        join,
         requeue_at,
     }
 }

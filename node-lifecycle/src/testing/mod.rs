@@ -48,6 +48,7 @@ pub fn supply() -> Supply {
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
         former: BTreeSet::new(),
+        former_machines: BTreeMap::new(),
         taken: BTreeSet::new(),
         passed_over: BTreeSet::new(),
         failure: None,

@@ -304,7 +304,7 @@ fn nothing_is_made_or_removed_while_the_spec_names_another_provider_than_made_th
 }
 
 #[test]
-fn a_provider_with_more_machines_than_it_was_asked_for_freezes_the_pool() {
+fn a_provider_with_more_machines_than_it_was_asked_for_lets_growth_wait() {
     let asked_for = |machines: i32, listed: usize| {
         let names: Vec<String> = (0..listed).map(|index| format!("m-{index}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -76,19 +76,14 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult
     ctx.protections.record(&seen.observed.key, plan.protected.iter().cloned());
     let mut result = PassResult::default();
     let found = failed_machines::end(ctx, seen, plan, &mut result).await;
-    carry_out_plan(ctx, seen, plan, found, &mut result).await;
+    carry_out_plan(ctx, seen, plan, &mut result).await;
+    record_provisioning(ctx, seen, found, &mut result);
     result.facts = count(ctx, seen, plan, &result);
     result
 }
 
-/// The writes in their order. `found` is the failure of the provider that this pass has found.
-async fn carry_out_plan(
-    ctx: &Context,
-    seen: &Seen,
-    plan: &Plan,
-    found: Option<ProvisioningFailure>,
-    result: &mut PassResult,
-) {
+/// The writes in their order.
+async fn carry_out_plan(ctx: &Context, seen: &Seen, plan: &Plan, result: &mut PassResult) {
     if let Some(pool) = seen.observed.pool.as_deref() {
         result.absorb(change_pool_finalizer(ctx, pool, plan.pool).await);
         if !result.applied.complete() || result.applied.finalizer_removed {
@@ -113,7 +108,6 @@ async fn carry_out_plan(
         request(ctx, plan, seen, deadline, result).await;
     }
     result.absorb(fill(ctx, seen, plan).await);
-    record_provisioning(ctx, seen, found, result);
 }
 
 /// Counts nodes and requests after the writes, and records that the pool has every node it wants.
@@ -124,7 +118,8 @@ fn count(ctx: &Context, seen: &Seen, plan: &Plan, result: &PassResult) -> Option
     // What the provider refuses to a rollout for lack of room it may refuse again: its backoff is kept.
     let is_complete =
         if facts.is_rolling() { facts.is_between_steps() && !backs_off } else { facts.all_ready() };
-    if is_complete && result.failures.is_empty() {
+    let has_failed = !result.failures.is_empty() || matches!(result.error, Some(Error::Provider { .. }));
+    if is_complete && !has_failed {
         ctx.provisioner.pool_complete(&observed.key);
     }
     let (failure, provisioning) =
@@ -171,7 +166,8 @@ async fn at_most<F>(
     }
 }
 
-/// Records whether the provider succeeded or failed in this pass.
+/// Records whether the provider succeeded or failed in this pass, however far that came. `found` is the pool's failure with what the
+/// pass has found.
 fn record_provisioning(
     ctx: &Context,
     seen: &Seen,

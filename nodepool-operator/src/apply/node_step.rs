@@ -237,7 +237,8 @@ async fn delete_machine(ctx: &Context, node: &Node, absence: &Absence) -> Result
     };
     let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
     let made_by = node.metadata.labels.as_ref().and_then(|labels| labels.get(names::PROVIDER_LABEL));
-    ctx.provisioner.delete(&key, pool.as_deref(), made_by.map(String::as_str), name, absence).await
+    let (made_by, now) = (made_by.map(String::as_str), ctx.clock.now());
+    ctx.provisioner.delete(&key, pool.as_deref(), made_by, name, absence, now).await
 }
 
 #[cfg(test)]
