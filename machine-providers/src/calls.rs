@@ -76,8 +76,8 @@ pub(super) struct Callee<'a> {
     pub identity: &'a str,
     /// How long it may take to answer.
     pub limit: Duration,
-    /// It answers from the memory of this process, so that a call costs nothing.
-    pub is_local: bool,
+    /// Its calls are counted against the rate.
+    pub has_rate: bool,
 }
 
 impl<'a> Callee<'a> {
@@ -87,7 +87,7 @@ impl<'a> Callee<'a> {
     }
 }
 
-/// How many calls each provider gets.
+/// How many calls each provider gets that is no API server.
 pub(super) struct CallRates {
     rate: Rate,
     /// By the provider's identity.
@@ -102,7 +102,7 @@ impl CallRates {
 
     /// Waits until the provider may be called. Fails with [`ProviderError::Busy`] when that does not come in time.
     async fn turn(&self, callee: Callee<'_>) -> Result<(), ProviderError> {
-        if callee.is_local {
+        if !callee.has_rate {
             return Ok(());
         }
         let limiter = {
@@ -114,7 +114,7 @@ impl CallRates {
         match tokio::time::timeout(TURN_LIMIT, limiter.acquire()).await {
             Ok(_waited) => Ok(()),
             Err(_elapsed) => Err(ProviderError::Busy(format!(
-                "more calls wait for it than --provider-calls-per-second lets through in {} s",
+                "more calls wait for it than --exec-calls-per-second lets through in {} s",
                 TURN_LIMIT.as_secs()
             ))),
         }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn callee(identity: &str) -> Callee<'_> {
-        Callee { identity, limit: Duration::from_secs(30), is_local: false }
+        Callee { identity, limit: Duration::from_secs(30), has_rate: true }
     }
 
     /// How long so many calls to the provider take, one after the other, and how the last one ended.
@@ -203,7 +203,7 @@ mod tests {
         assert!(took >= Duration::from_secs(1) && took < Duration::from_millis(1100), "{took:?}");
         assert_eq!(last, Ok(()));
         assert_eq!(time_of(&calls, callee("exec.other"), 20).await, (Duration::ZERO, Ok(())));
-        let local = Callee { is_local: true, ..callee("simulated") };
+        let local = Callee { has_rate: false, ..callee("simulated") };
         assert_eq!(time_of(&calls, local, 1000).await, (Duration::ZERO, Ok(())));
         assert_eq!(time_of(&Calls::default(), callee("exec.rack"), 1000).await, (Duration::ZERO, Ok(())));
     }

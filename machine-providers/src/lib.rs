@@ -234,6 +234,11 @@ pub trait NamedProvider: Send + Sync {
         false
     }
 
+    /// Whether its calls are counted against the rate that the operator keeps. An API server bounds its clients itself.
+    fn has_call_rate(&self) -> bool {
+        false
+    }
+
     /// How the machines of a pool with this spec become Nodes. [`ProviderError::Invalid`] when the spec does not select this
     /// provider.
     fn node_source(&self, spec: &ProviderSpec) -> Result<NodeSource, ProviderError>;

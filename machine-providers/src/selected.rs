@@ -71,11 +71,11 @@ impl Selected<'_> {
 
     /// What a call has to know of it.
     pub(super) fn callee(&self) -> Callee<'_> {
-        let limit = match self {
-            Self::Named(provider) => provider.call_limit(),
-            Self::Sized(..) => CALL_LIMIT,
+        let (limit, has_rate) = match self {
+            Self::Named(provider) => (provider.call_limit(), provider.has_call_rate()),
+            Self::Sized(..) => (CALL_LIMIT, false),
         };
-        Callee { identity: self.identity(), limit, is_local: self.is_local() }
+        Callee { identity: self.identity(), limit, has_rate }
     }
 
     /// Whether it answers from the memory of this process.

@@ -116,28 +116,27 @@ struct RunArgs {
     )]
     exec_max_concurrent: NonZeroU8,
 
-    /// How many calls a second each provider gets in the long run, over all pools
+    /// How many calls a second each program of `exec` gets in the long run, over all pools
     ///
-    /// A program and the API server that Cluster API's objects are on count as one each; simulated machines do not count. Further
-    /// calls wait for up to a minute. From 1/3600 to 1000000.
+    /// Further calls wait for up to a minute. API servers bound their clients themselves. From 1/3600 to 1000000.
     #[arg(
         long,
-        env = "TANDEM_PROVIDER_CALLS_PER_SECOND",
+        env = "TANDEM_EXEC_CALLS_PER_SECOND",
         value_name = "N",
         default_value_t = 10.0,
         help_heading = "Providers"
     )]
-    provider_calls_per_second: f64,
+    exec_calls_per_second: f64,
 
     /// How many calls each provider gets at once after a time with fewer than it may have
     #[arg(
         long,
-        env = "TANDEM_PROVIDER_CALL_BURST",
+        env = "TANDEM_EXEC_CALL_BURST",
         value_name = "N",
         default_value_t = 20,
         help_heading = "Providers"
     )]
-    provider_call_burst: u32,
+    exec_call_burst: u32,
 
     /// How many nodes are drained at a time, over all pools
     ///
@@ -174,7 +173,7 @@ pub enum Failure {
     #[error("the operator stopped")]
     Run(#[from] bootstrap::BootstrapError),
     /// The flags say how often providers are called, and that is out of range.
-    #[error("--provider-calls-per-second or --provider-call-burst is out of range")]
+    #[error("--exec-calls-per-second or --exec-call-burst is out of range")]
     ProviderRate(#[from] InvalidRate),
     /// The custom resource definitions could not be written as YAML.
     #[error("cannot write the custom resource definitions")]
@@ -198,8 +197,8 @@ pub async fn main() -> Result<(), Failure> {
                 common,
                 exec_provider,
                 exec_max_concurrent,
-                provider_calls_per_second,
-                provider_call_burst,
+                exec_calls_per_second,
+                exec_call_burst,
                 max_parallel_drains,
                 cluster_api_kubeconfig,
                 cluster_id,
@@ -207,7 +206,7 @@ pub async fn main() -> Result<(), Failure> {
             let options = Options {
                 programs: exec_provider,
                 exec_max_concurrent,
-                provider_rate: Rate::new(provider_calls_per_second, provider_call_burst)?,
+                provider_rate: Rate::new(exec_calls_per_second, exec_call_burst)?,
                 cluster_api_kubeconfig,
                 cluster_id,
                 max_parallel_drains: usize::from(max_parallel_drains),

@@ -228,8 +228,8 @@ topologySpreadConstraints:
 - --max-parallel-drains={{ int .maxParallel }}
 {{- end }}
 {{- with .root.Values.providers }}
-- --provider-calls-per-second={{ .callsPerSecond }}
-- --provider-call-burst={{ int .callBurst }}
+- --exec-calls-per-second={{ .execCallsPerSecond }}
+- --exec-call-burst={{ int .execCallBurst }}
 {{- end }}
 {{- range .root.Values.providers.exec }}
 - --exec-provider={{ .name }}={{ .path }}
