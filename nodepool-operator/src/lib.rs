@@ -128,7 +128,7 @@ struct RunArgs {
     )]
     exec_calls_per_second: f64,
 
-    /// How many calls each provider gets at once after a time with fewer than it may have
+    /// How many calls each program of `exec` gets at once after a time with fewer than it may have
     #[arg(
         long,
         env = "TANDEM_EXEC_CALL_BURST",

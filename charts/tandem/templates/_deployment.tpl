@@ -227,15 +227,13 @@ topologySpreadConstraints:
 {{- with .root.Values.drains }}
 - --max-parallel-drains={{ int .maxParallel }}
 {{- end }}
-{{- with .root.Values.providers }}
-- --exec-calls-per-second={{ .execCallsPerSecond }}
-- --exec-call-burst={{ int .execCallBurst }}
-{{- end }}
 {{- range .root.Values.providers.exec }}
 - --exec-provider={{ .name }}={{ .path }}
 {{- end }}
 {{- if .root.Values.providers.exec }}
 - --exec-max-concurrent={{ .root.Values.providers.execMaxConcurrent }}
+- --exec-calls-per-second={{ .root.Values.providers.execCallsPerSecond }}
+- --exec-call-burst={{ int .root.Values.providers.execCallBurst }}
 {{- end }}
 {{- with .root.Values.clusterId }}
 - {{ printf "--cluster-id=%s" . | quote }}
