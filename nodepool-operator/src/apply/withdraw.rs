@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::Deletion;
 use machine_providers::provisioner::SizeChange;
-use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::supply::Size;
 use node_lifecycle::{Absence, Observed, Plan};
 use shared_crds::NodePool;
@@ -28,7 +28,10 @@ pub(super) async fn withdraw_all(
     result: &mut PassResult,
 ) {
     let Observed { supply, pool, .. } = &seen.observed;
-    let timed_out = |applied: Applied, names: &[String]| Applied { timed_out: names.to_vec(), ..applied };
+    let timed_out = |mut applied: Applied, names: &[String]| {
+        applied.absorb(Applied::done(AppliedAction::TimeOut, names));
+        applied
+    };
     if let (Some(size), Some(pool)) = (supply.size, pool.as_deref()) {
         for name in &plan.unmark {
             result.absorb(resize(ctx, seen, pool, size, SizeChange::Keep(name)).await);
@@ -36,9 +39,10 @@ pub(super) async fn withdraw_all(
         let machines = [&plan.withdraw[..], &plan.timed_out].concat();
         if !machines.is_empty() {
             let withdrawn = resize(ctx, seen, pool, size, SizeChange::Without(&machines)).await;
-            result.absorb(withdrawn.map(|applied| match applied.extent {
+            result.absorb(withdrawn.map(|mut applied| match applied.extent {
                 Extent::Complete => {
-                    timed_out(Applied { withdrawn: machines.len(), ..applied }, &plan.timed_out)
+                    applied.absorb(Applied::done(AppliedAction::Withdraw, &machines));
+                    timed_out(applied, &plan.timed_out)
                 }
                 _ => applied,
             }));
@@ -80,8 +84,9 @@ pub(super) async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<A
     // No Node goes with it, so nothing depends on whether it was there.
     let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible).await;
     if let Some(deletion) = node_write::provided(MachineCall::Delete, deleted, &mut applied)? {
-        applied.withdrawn = 1;
-        applied.machines_ending = usize::from(deletion != Deletion::Gone);
+        let is_gone = deletion == Deletion::Gone;
+        let outcome = if is_gone { ActionOutcome::Done } else { ActionOutcome::Ending };
+        applied.record(name, AppliedAction::Withdraw, outcome);
     }
     Ok(applied)
 }
