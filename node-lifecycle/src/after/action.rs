@@ -1,7 +1,6 @@
 //! What was done to one node or one machine: the action, and what came of it. What an action means for the counts, the metrics
 //! and the log stands here and nowhere else, so that a new one is described in one place. Nothing is decided here.
 
-use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::{Blocker, NodeAction, NodeStep};
@@ -122,9 +121,8 @@ impl AppliedAction {
     }
 
     fn of_cordon(step: &NodeStep) -> Self {
-        let is_asked = || names::asks_for(names::REPLACE_ANNOTATION, &step.member.node.metadata);
         match step.cause {
-            Some(DisruptionReason::Rollout) if is_asked() => Self::DrainAsked,
+            Some(DisruptionReason::Rollout) if step.member.asks_replacement => Self::DrainAsked,
             Some(DisruptionReason::Rollout | DisruptionReason::Expiry) => Self::DrainOutdated,
             Some(DisruptionReason::Repair) => Self::DrainUnhealthy,
             Some(DisruptionReason::ScaleDown) | None => Self::DrainSurplus,

@@ -42,8 +42,7 @@ impl<'a> OutdatedCriteria<'a> {
             && self.hash.as_deref().is_some_and(|own| own != hash)
             && !self.is_by_earlier_version(member, hash);
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
-        let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &member.node.metadata);
-        if is_other || is_asked || after.is_some_and(|after| member.created < after) {
+        if is_other || member.asks_replacement || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)

@@ -31,9 +31,6 @@ pub(crate) struct Actions<'a> {
     pub criteria: &'a OutdatedCriteria<'a>,
     /// What of the template reaches existing nodes; `None` where the spec cannot be acted on.
     pub in_place: Option<&'a InPlace<'a>>,
-    /// The names of those that are unhealthy. What is noted before a node is repaired stands until it is, or is well again, and so
-    /// does that its drain for this was given back.
-    pub unhealthy: BTreeSet<String>,
     /// The machines that are being deleted, by name.
     pub going: BTreeSet<&'a str>,
 }
@@ -62,7 +59,9 @@ impl Actions<'_> {
     }
 
     fn of_staying(&self, member: &Member) -> NodeAction {
-        let is_unhealthy = self.unhealthy.contains(member.name());
+        // What is noted before a node is repaired stands until it is, or is well again, and so does that its drain for this was
+        // given back.
+        let is_unhealthy = member.is_unhealthy;
         if !member.has_finalizer {
             NodeAction::Adopt
         } else if member.tainted

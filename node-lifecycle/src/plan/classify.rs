@@ -40,9 +40,11 @@ pub fn classify(observed: &Observed) -> Classified {
         let is_unreachable = |member: &Member| {
             health::is_unreachable(observed, pool, member) || absence::is_gone(observed, &all, member)
         };
+        let repair = health::spec(pool);
         let unreachable: Vec<bool> = all.iter().map(|member| is_unreachable(member)).collect();
         for (member, unreachable) in members.iter_mut().zip(unreachable) {
             member.leaving = member.leaving.map(|leaving| Leaving { unreachable, ..leaving });
+            member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
         }
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));

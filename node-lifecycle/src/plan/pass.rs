@@ -8,7 +8,6 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::health;
 use crate::assess::membership::{self, Member};
 use crate::assess::on_delete::OnDelete;
 use crate::assess::outdated::{self, OutdatedCriteria};
@@ -232,7 +231,6 @@ fn node_steps(
         sizing,
         criteria,
         in_place,
-        unhealthy: health::unhealthy(pool, &members).into_iter().map(str::to_owned).collect(),
         going: observed.going(),
     };
     let deleting = pool.metadata.deletion_timestamp.is_some();

@@ -81,7 +81,7 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             }
         }
         NodeAction::EndMachine => end_machine(ctx, node, &step.absence, &mut applied).await?,
-        NodeAction::Remove => remove(ctx, node, &step.absence, &mut applied).await?,
+        NodeAction::Remove => remove(ctx, step, &mut applied).await?,
     }
     Ok(applied)
 }
@@ -100,14 +100,16 @@ async fn cordon(ctx: &Context, step: &NodeStep, applied: &mut Applied) -> Result
 
 /// Deletes the node unless it is already being deleted, then its machine, and removes its finalizer. Once the Node is
 /// being deleted, nothing brings it back, so the machine goes only then, and again after a restart.
-async fn remove(ctx: &Context, node: &Node, absence: &Absence, applied: &mut Applied) -> Result<(), Error> {
-    if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
+async fn remove(ctx: &Context, step: &NodeStep, applied: &mut Applied) -> Result<(), Error> {
+    let node = &*step.member.node;
+    let is_deleted = step.member.leaving.is_some_and(|leaving| leaving.deleting);
+    if !is_deleted && !delete(ctx, node, applied).await? {
         return Ok(());
     }
     if patches::remove_node_finalizer(node).is_none() {
         return Ok(());
     }
-    match provided(MachineCall::DeleteOfNode, delete_machine(ctx, node, absence).await, applied)? {
+    match provided(MachineCall::DeleteOfNode, delete_machine(ctx, node, &step.absence).await, applied)? {
         Some(Deletion::Gone | Deletion::HandedOver) => {}
         // Its kubelet would register the Node again.
         Some(Deletion::Started) => {
