@@ -98,15 +98,23 @@ fn causes<'a>(
 }
 
 /// The members that were `joined` in this pass, as the next one finds them.
-fn members_joined(plan: &Plan, joined: &BTreeSet<String>, now: Timestamp) -> Vec<Member> {
-    plan.join
+fn members_joined(
+    observed: &Observed,
+    pool: &NodePool,
+    plan: &Plan,
+    joined: &BTreeSet<String>,
+) -> Vec<Member> {
+    let mut members: Vec<Member> = plan
+        .join
         .iter()
         .filter(|step| step.node.metadata.name.as_ref().is_some_and(|name| joined.contains(name)))
         .map(|step| Member {
             template_hash: Some(step.template_hash.clone()),
-            ..Member::read(&step.node, now, NodeTime::default())
+            ..Member::read(&step.node, observed.now, NodeTime::default())
         })
-        .collect()
+        .collect();
+    OutdatedCriteria::of(pool, observed.now).assess(&mut members);
+    members
 }
 
 /// Why each node is being disrupted that is, of those that leave for these `causes`. Some were `deleted` in this pass.
@@ -124,16 +132,11 @@ fn reasons(
 }
 
 /// Number of `staying` nodes that lack what can be updated in place, and are not out of date.
-fn not_updated(
-    plan: &Plan,
-    staying: &[&Member],
-    updated: &BTreeSet<String>,
-    criteria: &OutdatedCriteria<'_>,
-) -> usize {
+fn not_updated(plan: &Plan, staying: &[&Member], updated: &BTreeSet<String>) -> usize {
     let is_not_updated = |member: &&&Member| {
         let name = member.name();
         let is_due = plan.not_updated.contains(name) && !updated.contains(name);
-        is_due && criteria.outdated(member).is_none()
+        is_due && member.outdated.is_none()
     };
     staying.iter().filter(is_not_updated).count()
 }
@@ -196,7 +199,8 @@ impl Facts {
                 let (stayed, name) = (member.stays(), member.name());
                 if stayed { !left.contains(name) } else { returned.contains(name) }
             });
-        let joined = members_joined(plan, &named(|action| action == AppliedAction::Join), observed.now);
+        let joined = named(|action| action == AppliedAction::Join);
+        let joined = members_joined(observed, pool, plan, &joined);
         let with = |readiness| {
             let all = staying.iter().copied().chain(&joined);
             all.filter(|member| member.readiness == readiness).count()
@@ -211,9 +215,8 @@ impl Facts {
         let reasons = reasons(pool, causes, &deleted);
         let account = account(observed, pool, plan, &all, &reasons);
         let rollout = RolloutFacts::count(observed, pool, plan, &all, &drained, &account);
-        let criteria = OutdatedCriteria::of(pool, observed.now);
         let updated = named(|action| action == AppliedAction::Update);
-        let not_updated = not_updated(plan, &staying, &updated, &criteria);
+        let not_updated = not_updated(plan, &staying, &updated);
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
         let created = applied.count(AppliedAction::Create);
         let lagging = if plan.template_hash.is_some() { outdated + not_updated } else { staying.len() };

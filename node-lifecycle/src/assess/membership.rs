@@ -90,6 +90,8 @@ pub struct Member {
     /// When its last drain took too long and was cancelled, and for how long this process has observed that; `None` when
     /// none did.
     pub given_back: Option<(Timestamp, SignedDuration)>,
+    /// Why it is out of date; `None` when it is not. `OutdatedCriteria::assess` finds it out from the pool.
+    pub outdated: Option<DisruptionReason>,
     /// Whether Kubernetes says that its kubelet does not report any more.
     pub is_silent: bool,
     /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
@@ -154,6 +156,7 @@ impl Member {
             given_back: annotation(names::GIVEN_BACK_ANNOTATION)
                 .map(|at| (at.parse().unwrap_or(Timestamp::UNIX_EPOCH), time.given_back)),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
+            outdated: None,
             is_silent: is_silent(node),
             is_unhealthy: false,
             skips_repair: names::asks_for(names::SKIP_REPAIR_ANNOTATION, metadata),

@@ -7,7 +7,6 @@ use shared_crds::names;
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
-use crate::assess::outdated::OutdatedCriteria;
 use crate::count::sizing::Sizing;
 use crate::drain;
 use crate::plan::in_place::InPlace;
@@ -27,8 +26,6 @@ pub(crate) struct Actions<'a> {
     pub removals: &'a Removals,
     /// How many there should be.
     pub sizing: &'a Sizing,
-    /// Which are out of date.
-    pub criteria: &'a OutdatedCriteria<'a>,
     /// What of the template reaches existing nodes; `None` where the spec cannot be acted on.
     pub in_place: Option<&'a InPlace<'a>>,
     /// The machines that are being deleted, by name.
@@ -77,7 +74,7 @@ impl Actions<'_> {
     }
 
     fn update(&self, member: &Member) -> Option<Value> {
-        self.in_place?.update(member, self.criteria.outdated(member).is_some())
+        self.in_place?.update(member, member.outdated.is_some())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{self, Leaving, Member};
 use crate::assess::on_delete;
+use crate::assess::outdated::OutdatedCriteria;
 use crate::assess::removal_protection;
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
@@ -46,6 +47,7 @@ pub fn classify(observed: &Observed) -> Classified {
             member.leaving = member.leaving.map(|leaving| Leaving { unreachable, ..leaving });
             member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
         }
+        OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));
     let deleted = || members.iter().filter(|member| orphan::is_deleted(member));

@@ -44,6 +44,7 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
         }
     }
     let Some(pool) = observed.pool.as_deref() else { return without_pool(observed, members, pods) };
+    OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     match OnDelete::due(pool).filter(|_| !pool.spec.paused) {
         Some(OnDelete::Orphan) => return orphan::plan(observed, pool, members, pods),
         Some(OnDelete::Unknown(value)) => {
@@ -93,7 +94,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
     };
     let blueprint = Blueprint::of(&observed.key, pool, &observed.supply.source);
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.metadata));
-    let not_updated = not_updated(in_place.as_ref(), &OutdatedCriteria::of(pool, observed.now), &members);
+    let not_updated = not_updated(in_place.as_ref(), &members);
     let (template_hash, invalid) = reported(&blueprint);
     let stalled = frozen.or(invalid);
     let wanted = sizing::wanted(observed, pool, &members);
@@ -110,14 +111,10 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
 }
 
 /// The nodes that lack something of the template that can be changed on them.
-fn not_updated(
-    in_place: Option<&InPlace<'_>>,
-    criteria: &OutdatedCriteria<'_>,
-    members: &[Member],
-) -> BTreeSet<String> {
+fn not_updated(in_place: Option<&InPlace<'_>>, members: &[Member]) -> BTreeSet<String> {
     let Some(in_place) = in_place else { return BTreeSet::new() };
     // Leaving ones may come back in this pass.
-    let due = members.iter().filter(|member| in_place.is_due(member, criteria.outdated(member).is_some()));
+    let due = members.iter().filter(|member| in_place.is_due(member, member.outdated.is_some()));
     due.map(|member| member.name().to_owned()).collect()
 }
 
@@ -134,9 +131,9 @@ fn active(
     let criteria = OutdatedCriteria::of(pool, observed.now);
     let requeue_at = requeue_at(observed, pool, &members, &criteria, &choices, pods);
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.metadata));
-    let not_updated = not_updated(in_place.as_ref(), &criteria, &members);
+    let not_updated = not_updated(in_place.as_ref(), &members);
     let (has_nodes, leaving) = (!members.is_empty(), machines::leaving(&members));
-    let steps = node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &criteria);
+    let steps = node_steps(observed, pool, members, pods, &choices, in_place.as_ref());
     let nodes = pace::paced(steps, observed.now);
     let requeue_at = requeue_at.into_iter().chain(pace::next(&nodes, observed.now)).min();
 
@@ -221,7 +218,6 @@ fn node_steps(
     pods: &ObservedPods,
     Choices { removals, sizing, account: _, victims }: &Choices,
     in_place: Option<&InPlace<'_>>,
-    criteria: &OutdatedCriteria<'_>,
 ) -> Vec<NodeStep> {
     let actions = Actions {
         observed,
@@ -229,7 +225,6 @@ fn node_steps(
         limits: DrainLimits::of(pool),
         removals,
         sizing,
-        criteria,
         in_place,
         going: observed.going(),
     };
