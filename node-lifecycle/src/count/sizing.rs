@@ -226,7 +226,7 @@ impl Present<'_> {
         // They come back although others were made in their place: what is too many then goes by the next pass.
         let has_recovered = |member: &&Member| {
             let is_kept = sizing.deletion.is_none() && !replaced.contains(member.name());
-            is_kept && health::has_recovered(pool, member)
+            is_kept && health::has_recovered(member)
         };
         let recovered: BTreeSet<String> =
             members.iter().filter(has_recovered).map(|member| member.name().to_owned()).collect();
@@ -298,14 +298,14 @@ fn drains_to_cancel<'a>(
     members: &'a [Member],
     replaced: &BTreeSet<String>,
 ) -> (Vec<&'a Member>, Vec<&'a Member>) {
-    let (unhealthy, criteria) = (health::unhealthy(pool, members), OutdatedCriteria::of(pool, observed.now));
+    let criteria = OutdatedCriteria::of(pool, observed.now);
     let leaving = members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting));
     let is_repaired =
         |member: &&Member| member.cause == Some(DisruptionReason::Repair) || replaced.contains(member.name());
     let mut nodes: Vec<&Member> = leaving.filter(|member| !is_repaired(member)).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
-        let is_healthy = member.readiness == NodeReadiness::Ready && !unhealthy.contains(member.name());
+        let is_healthy = member.readiness == NodeReadiness::Ready && !member.is_unhealthy;
         (!is_healthy, std::cmp::Reverse(started), member.name())
     });
     let (outdated, current): (Vec<&Member>, Vec<&Member>) =

@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, CustomResourceExt as _};
 use machine_providers::ProviderError;
 use node_lifecycle::facts::Facts;
-use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::supply::ProvisioningFailure;
 use node_lifecycle::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
 use shared_crds::NodePool;
@@ -183,7 +183,8 @@ fn record_provisioning(
     if new > 0 {
         result.failure = found;
     }
-    let has_new = !result.applied.created.is_empty() || !result.applied.joined.is_empty();
+    let is_new = |action: AppliedAction| matches!(action, AppliedAction::Create | AppliedAction::Join);
+    let has_new = result.applied.names(is_new).next().is_some();
     if has_new && result.failures.is_empty() {
         ctx.provisioner.node_created(&observed.key, observed.now);
     }
@@ -238,7 +239,7 @@ async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error>
 async fn join(ctx: &Context, step: &JoinStep) -> Result<Applied, Error> {
     let mut applied = Applied::default();
     if node_write::patch(ctx, &step.node, step.patch.clone(), &mut applied).await? {
-        applied.joined.extend(step.node.metadata.name.clone());
+        applied.absorb(Applied::done(AppliedAction::Join, step.node.metadata.name.clone()));
     }
     Ok(applied)
 }
@@ -263,7 +264,7 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
         .map_err(|source| Error::Write { what: Write::CreateNode, source })?
     {
         Created::Created(_) => {
-            applied.created.push(name);
+            applied.record(name, AppliedAction::Create, ActionOutcome::Done);
             applied.changed = true;
         }
         Created::AlreadyExists => {
@@ -324,12 +325,12 @@ mod tests {
             async {
                 tokio::task::yield_now().await;
                 under_way.fetch_sub(1, Ordering::Relaxed);
-                Ok(Applied { created: vec!["n".to_owned()], ..Applied::default() })
+                Ok(Applied::done(AppliedAction::Create, ["n"]))
             }
         });
         let mut result = PassResult::default();
         at_most(3, &test.ctx, Duration::MAX, work, &mut result).await;
-        assert_eq!((result.applied.created.len(), most.into_inner()), (100, 3));
+        assert_eq!((result.applied.count(AppliedAction::Create), most.into_inner()), (100, 3));
     }
 
     #[tokio::test]
@@ -380,7 +381,7 @@ mod tests {
             plan.nodes = vec![step(node, action.clone())];
             let result = apply(&test.ctx, &seen, &plan).await;
             assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: the pass is repeated");
-            assert_eq!(result.applied.requested, grows, "{action:?}");
+            assert_eq!(result.applied.count(AppliedAction::Request), grows, "{action:?}");
         }
     }
 
@@ -420,7 +421,8 @@ mod tests {
         let mut plan = plan(&seen.observed);
         plan.timed_out = vec![name.clone()];
         let result = apply(&test.ctx, &seen, &plan).await;
-        assert_eq!(result.applied.timed_out, [name.as_str()]);
+        let late: Vec<&str> = result.applied.names(|action| action == AppliedAction::TimeOut).collect();
+        assert_eq!(late, [name.as_str()]);
         let said = test.ctx.provisioner.last_failure(&key()).unwrap().message;
         let expected = format!(
             "1 of the machines did not register a Node within spec.provisioningTimeoutSeconds: NodeClaim {name}: Launched \

@@ -123,7 +123,7 @@ async fn a_slot_that_fails_costs_the_pool_a_name_and_no_node() {
         let rack = rack([0], error);
         let test = context(&rack);
         let result = pass(&test, 2, 0).await;
-        assert_eq!((result.applied.requested, result.applied.retry_at), (2, None));
+        assert_eq!((result.applied.count(AppliedAction::Request), result.applied.retry_at), (2, None));
         let said = result.failure.unwrap().message;
         assert!(said.contains(&format!("machine {}: ", slot(0))), "{said}");
         assert_eq!(*rack.calls.lock().unwrap(), slots_of([0, 1, 2]));
@@ -140,9 +140,9 @@ async fn several_broken_slots_are_passed_by_one_after_the_other() {
     let rack = rack(0..5, broken_host());
     let test = context(&rack);
     let result = pass(&test, 1, 0).await;
-    assert_eq!((result.applied.requested, result.applied.retry_at), (0, Some(at(5))));
-    assert_eq!(pass(&test, 1, 4).await.applied.requested, 0);
-    assert_eq!(pass(&test, 1, 5).await.applied.requested, 1);
+    assert_eq!((result.applied.count(AppliedAction::Request), result.applied.retry_at), (0, Some(at(5))));
+    assert_eq!(pass(&test, 1, 4).await.applied.count(AppliedAction::Request), 0);
+    assert_eq!(pass(&test, 1, 5).await.applied.count(AppliedAction::Request), 1);
     assert_eq!(*rack.calls.lock().unwrap(), slots_of(0..6));
 }
 
@@ -159,7 +159,11 @@ async fn what_concerns_the_provider_as_a_whole_stops_at_once() {
         let rack = rack([0], error.clone());
         let test = context(&rack);
         let result = pass(&test, 2, 0).await;
-        assert_eq!((result.applied.requested, result.applied.retry_at), (0, Some(at(5))), "{error}");
+        assert_eq!(
+            (result.applied.count(AppliedAction::Request), result.applied.retry_at),
+            (0, Some(at(5))),
+            "{error}"
+        );
         assert_eq!(*rack.calls.lock().unwrap(), slots_of([0]), "{error}");
     }
 }
@@ -240,7 +244,8 @@ async fn withdrawals_stop_as_soon_as_the_count_is_raised() {
     let result = apply(&test.ctx, &seen, &plan).await;
     assert_eq!(result.applied.extent, Extent::CutShort);
     // Those that had begun, and no more.
-    assert!((6..=9).contains(&result.applied.withdrawn), "{}", result.applied.withdrawn);
+    let withdrawn = result.applied.count(AppliedAction::Withdraw);
+    assert!((6..=9).contains(&withdrawn), "{withdrawn}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,6 +265,7 @@ async fn withdrawals_know_the_deadline_of_the_pass() {
     let result = pass(&test, 0, 0).await;
     ticks.abort();
     assert_eq!(result.applied.extent, Extent::CutShort);
-    assert!((8..=16).contains(&result.applied.withdrawn), "{}", result.applied.withdrawn);
+    let withdrawn = result.applied.count(AppliedAction::Withdraw);
+    assert!((8..=16).contains(&withdrawn), "{withdrawn}");
     assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::Deletion;
 use machine_providers::provisioner::SizeChange;
-use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::supply::Size;
 use node_lifecycle::{Absence, Observed, Plan};
 use shared_crds::NodePool;
@@ -52,8 +52,9 @@ pub(super) async fn withdraw_all(
 }
 
 /// The result of a pass that gave these machines up.
-fn timed_out(applied: Applied, names: &[String]) -> Applied {
-    Applied { timed_out: names.to_vec(), ..applied }
+fn timed_out(mut applied: Applied, names: &[String]) -> Applied {
+    applied.absorb(Applied::done(AppliedAction::TimeOut, names));
+    applied
 }
 
 /// Lets a provider that keeps a number of machines, the `size`, have as many less as are to go of those that it made.
@@ -77,8 +78,11 @@ async fn reduce(
         return;
     }
     let resized = resize(ctx, seen, pool, size, SizeChange::Without(&machines)).await;
-    result.absorb(resized.map(|applied| match applied.extent {
-        Extent::Complete => timed_out(Applied { withdrawn: machines.len(), ..applied }, &late),
+    result.absorb(resized.map(|mut applied| match applied.extent {
+        Extent::Complete => {
+            applied.absorb(Applied::done(AppliedAction::Withdraw, &machines));
+            timed_out(applied, &late)
+        }
         _ => applied,
     }));
 }
@@ -105,8 +109,9 @@ pub(super) async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<A
         None => ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible, *now).await,
     };
     if let Some(deletion) = node_write::provided(MachineCall::Delete, deleted, &mut applied)? {
-        applied.withdrawn = 1;
-        applied.machines_ending = usize::from(deletion != Deletion::Gone);
+        let is_gone = deletion == Deletion::Gone;
+        let outcome = if is_gone { ActionOutcome::Done } else { ActionOutcome::Ending };
+        applied.record(name, AppliedAction::Withdraw, outcome);
     }
     Ok(applied)
 }

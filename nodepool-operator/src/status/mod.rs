@@ -177,20 +177,19 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     let lasting = [Reason::UnknownOnDelete, Reason::ProgressDeadlineExceeded, Reason::NodeElsewhere];
     let stalled = stalled_reason(facts, applied).filter(|(reason, _)| lasting.contains(reason));
     if let Some((reason, mut message)) = stalled {
-        let blocked =
-            applied.blocked.iter().min().map(|blocked| format!("node {} {}", blocked.node, blocked.by));
+        let blocked = applied.blocked().min().map(|(node, by)| format!("node {node} {by}"));
         for part in blocked.into_iter().chain(stays(facts)) {
             message.push_str(&format!("; {part}"));
         }
         return say(false, reason, message);
     }
-    if let Some(blocked) = applied.blocked.iter().min() {
-        let more = match applied.blocked.len() - 1 {
+    if let Some((node, by)) = applied.blocked().min() {
+        let more = match applied.blocked().count() - 1 {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
         let others = stays(facts).map(|others| format!("; {others}")).unwrap_or_default();
-        let message = format!("node {} {}{more}{others}", blocked.node, blocked.by);
+        let message = format!("node {node} {by}{more}{others}");
         return say(true, Reason::DrainBlocked, message);
     }
     if facts.deleting {
