@@ -222,7 +222,7 @@ async fn a_machine_of_a_former_provider_is_ended_there_although_the_present_one_
     assert_eq!(plan.withdraw, [slot(0)]);
     let result = apply(&test.ctx, &seen, &plan).await;
     assert!(result.error.is_none(), "{:?}", result.error);
-    assert_eq!((result.applied.withdrawn, rack.machines.lock().unwrap().len()), (1, 0));
+    assert_eq!((result.applied.count(AppliedAction::Withdraw), rack.machines.lock().unwrap().len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
