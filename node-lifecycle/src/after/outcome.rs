@@ -12,8 +12,9 @@ const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
 const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(2);
 /// Retry interval of a refused eviction, the same as in `kubectl drain`.
 const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
-/// Polling interval of a Node that only finalizers of others keep: for how long they do is said in the status.
-const FINALIZERS_POLL: SignedDuration = SignedDuration::from_secs(30);
+/// Polling interval of a Node that only finalizers of others keep, for how long they do is said in the status, or that only waits for
+/// a time, at which it is visited anyway.
+const IDLE_POLL: SignedDuration = SignedDuration::from_secs(30);
 
 /// What a drain waits for and may wait for long.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,8 +164,8 @@ impl Applied {
     pub fn next_visit(&self, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
         let is_slow = self.blocked().next().is_some() && self.count(AppliedAction::Evict) == 0;
         let poll = |step: &DrainStep| match step.only_waits_for() {
-            // An event tells when they are gone.
-            Some(Blocker::Finalizers(_)) => FINALIZERS_POLL,
+            // An event tells when they are gone, and the plan when load balancers have had their time.
+            Some(Blocker::Finalizers(_) | Blocker::LoadBalancers) => IDLE_POLL,
             // The attachments of all nodes are listed for it.
             Some(Blocker::Volumes(_) | Blocker::Place) => BLOCKED_POLL,
             _ if is_slow => BLOCKED_POLL,

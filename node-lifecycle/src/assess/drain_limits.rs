@@ -17,6 +17,9 @@ pub(crate) struct DrainLimits {
     pub holds_protected: bool,
     /// How long a node without pods waits for its volumes to be detached.
     pub detachment: SignedDuration,
+    /// `spec.drain.loadBalancerDrainSeconds`: how long a Ready node keeps its machine from its cordon on; zero for no longer than its
+    /// drain takes.
+    pub load_balancers: SignedDuration,
 }
 
 impl Default for DrainLimits {
@@ -27,6 +30,7 @@ impl Default for DrainLimits {
             on_timeout: DrainTimeoutAction::Force,
             holds_protected: false,
             detachment: seconds(DrainSpec::DEFAULT_VOLUME_DETACH_TIMEOUT_SECONDS),
+            load_balancers: SignedDuration::ZERO,
         }
     }
 }
@@ -46,6 +50,7 @@ impl DrainLimits {
             detachment: drain
                 .volume_detach_timeout_seconds
                 .map_or(Self::default().detachment, |limit| seconds(limit.max(0))),
+            load_balancers: seconds(drain.load_balancer_drain_seconds.unwrap_or_default().max(0)),
         }
     }
 

@@ -12,6 +12,7 @@ use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
 
 use crate::Observed;
+use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
 use crate::assess::outdated::{OutdatedCriteria, OutdatedNode, OutdatedState, is_for_rollout};
 use crate::input::observed_time::due;
@@ -199,7 +200,14 @@ pub(crate) fn is_stuck(observed: &Observed, member: &Member) -> bool {
     let mut keeping = pods.unwrap_or_default().iter().filter(|pod| blocks_removal(pod)).peekable();
     let is_empty = leaving.deleting || (pods.is_some() && keeping.peek().is_none());
     let is_ending = keeping.peek().is_some() && keeping.all(|pod| pod.metadata.deletion_timestamp.is_some());
-    let after = if is_empty { MACHINE_STUCK_AFTER } else { STUCK_AFTER };
+    // An empty node waits for its load balancers as it was told.
+    let told =
+        || observed.pool.as_deref().map_or(SignedDuration::ZERO, |pool| DrainLimits::of(pool).load_balancers);
+    let after = if is_empty {
+        MACHINE_STUCK_AFTER.checked_add(told()).unwrap_or(SignedDuration::MAX)
+    } else {
+        STUCK_AFTER
+    };
     let is_late =
         leaving.draining_since().is_some_and(|since| due(since, after, leaving.observed, now) <= now);
     is_late && !is_ending

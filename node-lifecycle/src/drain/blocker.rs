@@ -18,6 +18,8 @@ pub enum Blocker {
     Finalizers(Vec<String>),
     /// The provider, which may remove no machine now, and why.
     Provider(String),
+    /// External load balancers, which take a while until they send nothing more to the node.
+    LoadBalancers,
     /// Nothing but that as many other nodes are being drained as may be at a time.
     Place,
     /// These objects could not be listed.
@@ -47,6 +49,9 @@ impl std::fmt::Display for Blocker {
                 )
             }
             Self::Provider(why) => write!(f, "waits: {why}"),
+            Self::LoadBalancers => f.write_str(
+                "waits until external load balancers have let it go (spec.drain.loadBalancerDrainSeconds)",
+            ),
             Self::Place => f.write_str("waits for its turn: enough other nodes are being drained"),
             Self::Unread(what) => write!(f, "waits, because its {what} cannot be listed"),
         }

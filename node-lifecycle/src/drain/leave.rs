@@ -10,7 +10,7 @@ use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::membership::{CLOCK_SKEW, Leaving, Member};
+use crate::assess::membership::{CLOCK_SKEW, Leaving, Member, NodeReadiness};
 use crate::drain::attached;
 use crate::input::observed_time::{PodTimes, due};
 use crate::input::pods;
@@ -74,8 +74,20 @@ pub(crate) fn without_volumes(
     }
     match next(leaving, known, limits, now, &pods.times) {
         NodeAction::Remove if leaving.deleting && !member.has_finalizer => for_finalizers(member, now),
+        NodeAction::Remove if let_go_at(member, limits, now).is_some_and(|at| at > now) => {
+            NodeAction::Drain(DrainStep::waits(Blocker::LoadBalancers, true))
+        }
         action => action,
     }
+}
+
+/// When external load balancers have had the time of `spec.drain.loadBalancerDrainSeconds`, so that a node that no pod keeps may be
+/// removed; `None` where they are not waited for. A node that is not Ready has no connections that could end in order.
+pub(crate) fn let_go_at(member: &Member, limits: DrainLimits, now: Timestamp) -> Option<Timestamp> {
+    let leaving = member.leaving.filter(|leaving| !leaving.out_of_service)?;
+    let is_asked = !limits.load_balancers.is_zero() && member.readiness == NodeReadiness::Ready;
+    let started = leaving.draining_since().filter(|_| is_asked)?;
+    Some(due(started, limits.load_balancers, leaving.observed, now))
 }
 
 /// The step of a deleted node that others keep.

@@ -163,6 +163,19 @@ fn a_pod_that_was_there_before_the_drain_is_not_taken_for_a_later_one_by_a_clock
 }
 
 #[test]
+fn a_later_pod_is_evicted_once_more_and_not_for_ever_by_a_clock_that_is_ahead() {
+    let tolerant = [toleration("", "Exists", "", "")];
+    // The drain began at second 0 by the clock of this process, which was second -60 of the API server: a pod of before that has to
+    // leave, and so has one that came later, until as much time has passed by the clock of the API server.
+    for (created, is_evicted) in [(-90, true), (-30, true), (60, true), (61, false)] {
+        let pods = [born(created, &tolerant)];
+        let action = next(CORDONED, Some(&pods), None, at(200));
+        assert_eq!(action == NodeAction::Remove, !is_evicted, "of second {created}");
+        assert!(!is_evicted || evicted(&action) == ["late"], "of second {created}");
+    }
+}
+
+#[test]
 fn a_pod_that_tolerates_the_cordon_alone_is_evicted_from_a_node_with_the_taint_of_a_drain() {
     let tainted = Leaving { tainted: true, ..CORDONED };
     let cordon = toleration(CORDON_TAINT, "Exists", "", "NoSchedule");

@@ -11,4 +11,4 @@ pub(crate) mod blocker;
 pub(crate) mod leave;
 pub(crate) mod step;
 
-pub(crate) use self::leave::{leave, margin_end, without_volumes};
+pub(crate) use self::leave::{leave, let_go_at, margin_end, without_volumes};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::assess::contested::MachinesWriter;
+use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
 use crate::count::sizing;
 use crate::count::victim_selection::Victims;
@@ -48,11 +49,15 @@ pub(crate) fn next(
     let lost = lost.filter(|at| *at > now);
     let removals =
         members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);
+    let limits = observed.pool.as_deref().map_or_else(DrainLimits::default, DrainLimits::of);
+    let let_go = members.iter().filter_map(|member| drain::let_go_at(member, limits, now));
+    let let_go = let_go.filter(|at| *at > now);
     let writer = observed.pool.as_deref().map(|pool| MachinesWriter::of(pool, &observed.supply, now));
     let contest = writer.and_then(|writer| writer.contest).map(|contest| contest.until());
     let contest = contest.filter(|at| *at > now);
     let resting = observed.pool.as_deref().map_or_else(Vec::new, |pool| sizing::resting(pool, members, now));
-    let of_nodes = deadlines.chain(lost).chain(removals).chain(resting.into_iter().map(|(_, end)| end));
+    let of_nodes = deadlines.chain(lost).chain(removals).chain(let_go);
+    let of_nodes = of_nodes.chain(resting.into_iter().map(|(_, end)| end));
     machines.chain(given_up).chain(contest).chain(retry).chain(of_nodes).min()
 }
 

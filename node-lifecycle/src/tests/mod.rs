@@ -5,6 +5,7 @@ mod deletion_tests;
 mod disturbance;
 mod invariant_tests;
 mod join_tests;
+mod load_balancer_tests;
 mod model_cluster;
 mod model_writes;
 mod orphan_tests;

@@ -211,6 +211,13 @@ pub struct DrainSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86_400))]
     pub volume_detach_timeout_seconds: Option<i32>,
+    /// loadBalancerDrainSeconds is how long a Ready node keeps its machine at least, counted from its cordon, with which it gets the
+    /// label node.kubernetes.io/exclude-from-external-load-balancers; 0 when absent: no longer than its drain takes. The load balancers
+    /// of a cloud need some time to notice the label, and some to let connections end: choose the sum of the two. It runs while pods
+    /// are evicted, and ends neither with timeoutSeconds nor because the pool is deleted. A node that is not Ready does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub load_balancer_drain_seconds: Option<i32>,
 }
 
 impl DrainSpec {
