@@ -101,6 +101,22 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
             rollout(json!({"minReadySeconds": 90, "maxAgeSeconds": 90})),
             "maxAgeSeconds must be above minReadySeconds",
         ),
+        (
+            rollout(json!({"maxAgeSeconds": 90, "hardMaxAgeSeconds": 89})),
+            "hardMaxAgeSeconds must not be below maxAgeSeconds",
+        ),
+        (
+            rollout(json!({"minReadySeconds": 90, "hardMaxAgeSeconds": 90})),
+            "hardMaxAgeSeconds must be above minReadySeconds",
+        ),
+        (
+            rollout(json!({"type": "OnDelete", "hardMaxAgeSeconds": 90})),
+            "hardMaxAgeSeconds needs type RollingUpdate",
+        ),
+        (
+            json!({"spec": {"drain": {"loadBalancerDrainSeconds": 3601}}}),
+            "spec.drain.loadBalancerDrainSeconds",
+        ),
         (rollout(json!({"type": "Recreate"})), "Unsupported value"),
         (max_unhealthy(json!(0)), "maxUnhealthy must be a number above 0"),
         (max_unhealthy(json!("0%")), "maxUnhealthy must be a number above 0"),

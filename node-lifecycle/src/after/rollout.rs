@@ -23,6 +23,8 @@ pub struct RolloutFacts {
     pub outdated: usize,
     /// Number of staying nodes that are out of date.
     pub staying: usize,
+    /// Number of those out of date that are older than `spec.rollout.hardMaxAgeSeconds`.
+    pub past_hard_age: usize,
     /// Whether they are replaced.
     pub is_active: bool,
     /// What `status.rollout` says; `None` where none goes on.
@@ -53,6 +55,7 @@ impl RolloutFacts {
         if outdated == 0 {
             return None;
         }
+        let past_hard_age = old.iter().chain(drained).filter(|member| member.is_past_hard_age).count();
         let available = new.into_iter().filter(|member| criteria.is_available(member)).count();
         let spec = pool.spec.rollout.clone().unwrap_or_default();
         let is_active = pool.metadata.deletion_timestamp.is_none() && spec.type_ != RolloutType::OnDelete;
@@ -94,7 +97,7 @@ impl RolloutFacts {
             let patience = SignedDuration::from_secs(i64::from(spec.progress_deadline_seconds));
             record.progress_time.0.checked_add(patience).is_ok_and(|deadline| deadline <= now)
         });
-        Some(Self { outdated, staying: old.len(), is_active, record, waits, is_stuck })
+        Some(Self { outdated, staying: old.len(), past_hard_age, is_active, record, waits, is_stuck })
     }
 }
 

@@ -92,6 +92,9 @@ pub struct Member {
     pub given_back: Option<(Timestamp, SignedDuration)>,
     /// Why it is out of date; `None` when it is not. `OutdatedCriteria::assess` finds it out from the pool.
     pub outdated: Option<DisruptionReason>,
+    /// It is older than `spec.rollout.hardMaxAgeSeconds`, so that nothing that asks to be left alone keeps it.
+    /// `OutdatedCriteria::assess` finds it out from the pool.
+    pub is_past_hard_age: bool,
     /// Whether Kubernetes says that its kubelet does not report any more.
     pub is_silent: bool,
     /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
@@ -157,6 +160,7 @@ impl Member {
                 .map(|at| (at.parse().unwrap_or(Timestamp::UNIX_EPOCH), time.given_back)),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
             outdated: None,
+            is_past_hard_age: false,
             is_silent: is_silent(node),
             is_unhealthy: false,
             skips_repair: names::asks_for(names::SKIP_REPAIR_ANNOTATION, metadata),

@@ -30,10 +30,12 @@ impl<'a> OutdatedCriteria<'a> {
         Self { pool, spec, hash, earlier_hash, now }
     }
 
-    /// Notes on each of the nodes whether it is out of date. What their pods show may change it.
+    /// Notes on each of the nodes whether it is out of date, and so old that it goes whatever it asks for. What their pods show may
+    /// change it.
     pub(crate) fn assess(&self, members: &mut [Member]) {
         for member in members {
             member.outdated = self.outdated(member);
+            member.is_past_hard_age = self.hard_age_at(member).is_some_and(|at| at <= self.now);
         }
     }
 
@@ -69,7 +71,7 @@ impl<'a> OutdatedCriteria<'a> {
             _ if self.is_available(member) => OutdatedState::Working,
             _ => OutdatedState::Broken,
         };
-        Some(OutdatedNode { reason, state })
+        Some(OutdatedNode { reason, state, is_past_hard_age: member.is_past_hard_age })
     }
 
     /// How many nodes more than `wanted` there may be while nodes are replaced.
@@ -82,10 +84,25 @@ impl<'a> OutdatedCriteria<'a> {
         self.spec.type_ == RolloutType::RollingUpdate && member.outdated.is_some()
     }
 
-    /// When the node becomes too old; `None` when it never does. One that has not started is given up elsewhere.
+    /// When the node becomes too old; `None` when it never does.
     fn expires(&self, member: &Member) -> Option<Timestamp> {
-        let age = seconds(self.spec.max_age_seconds.filter(|_| member.readiness != NodeReadiness::Starting)?);
-        member.created.checked_add(age).ok()
+        let ages = [self.spec.max_age_seconds, self.spec.hard_max_age_seconds];
+        Self::reaches(member, ages.into_iter().flatten().min()?)
+    }
+
+    /// When the node becomes so old that nothing that asks to be left alone keeps it; `None` for one that this operator does not
+    /// replace.
+    fn hard_age_at(&self, member: &Member) -> Option<Timestamp> {
+        let is_replaced = member.template_hash.is_some()
+            && self.spec.type_ == RolloutType::RollingUpdate
+            && !self.pool.spec.provider.replaces_machines();
+        Self::reaches(member, self.spec.hard_max_age_seconds.filter(|_| is_replaced)?)
+    }
+
+    /// When the node has this age, in seconds. One that has not started is given up elsewhere.
+    fn reaches(member: &Member, age: i32) -> Option<Timestamp> {
+        let has_started = member.readiness != NodeReadiness::Starting;
+        member.created.checked_add(seconds(age)).ok().filter(|_| has_started)
     }
 
     /// Since when the node has been available; `None` while it is not Ready, has a startup taint or lacks a device of the
@@ -135,7 +152,8 @@ impl<'a> OutdatedCriteria<'a> {
     /// When a node becomes too old or available, or those before `spec.rollout.after` out of date.
     pub(crate) fn next(&self, members: &[Member]) -> Option<Timestamp> {
         let of_nodes = members.iter().filter(|member| member.stays());
-        let of_nodes = of_nodes.flat_map(|member| [self.expires(member), self.available_from(member)]);
+        let of_nodes = of_nodes
+            .flat_map(|member| [self.expires(member), self.hard_age_at(member), self.available_from(member)]);
         let after = self.spec.after.as_ref().map(|after| after.0);
         of_nodes.chain([after]).flatten().filter(|at| *at > self.now).min()
     }
@@ -180,6 +198,8 @@ pub(crate) struct OutdatedNode {
     pub reason: DisruptionReason,
     /// Its state.
     pub state: OutdatedState,
+    /// It is so old that nothing that asks to be left alone keeps it, and no window of a budget.
+    pub is_past_hard_age: bool,
 }
 
 /// Whether a drain for this reason replaces a node that is out of date.

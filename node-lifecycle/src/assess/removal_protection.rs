@@ -24,13 +24,16 @@ pub(crate) enum RemovalProtection {
 
 impl RemovalProtection {
     /// What the node's annotations, its pods and what was found a moment ago say. `asked` are the nodes whose pods were
-    /// to be listed.
+    /// to be listed. One that is past its hard age is asked for nothing.
     pub(crate) fn of(
         member: &Member,
         observed: &Observed,
         asked: &BTreeSet<String>,
         pods: &ObservedPods,
     ) -> Self {
+        if member.is_past_hard_age {
+            return Self::Unprotected;
+        }
         if let Some(annotation) = protection::of_node(&member.node.metadata) {
             return Self::Protected(format!("has the annotation {annotation}"));
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
-use shared_crds::disruption::Account;
+use shared_crds::disruption::{Account, BudgetRefusal};
 use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
 
 use crate::Observed;
@@ -222,8 +222,10 @@ pub(crate) fn may_go_now(
     protected: &BTreeMap<String, String>,
 ) -> usize {
     let mut account = account.clone();
-    let goes =
-        |node: &OutdatedNode| node.state == OutdatedState::NeverReady || account.take(node.reason).is_ok();
+    let mut take = |node: &OutdatedNode| {
+        if node.is_past_hard_age { account.take_urgent(node.reason) } else { account.take(node.reason) }
+    };
+    let goes = |node: &OutdatedNode| node.state == OutdatedState::NeverReady || take(node).is_ok();
     let open = outdated.iter().filter(|(name, _)| !protected.contains_key(*name)).map(|(_, node)| *node);
     open.filter(goes).count()
 }
@@ -236,7 +238,7 @@ pub(crate) fn waits(
 ) -> Option<RolloutWait> {
     let open = outdated.iter().find(|(name, _)| !protected.contains_key(*name));
     if let Some((_, node)) = open {
-        let why = account.refusal(node.reason)?.to_string();
+        let why = refusal(account, node)?.to_string();
         return Some(RolloutWait { reason: Reason::WaitsForBudget, why });
     }
     let (first, _) = outdated.first_key_value()?;
@@ -247,6 +249,11 @@ pub(crate) fn waits(
     };
     let why = format!("node {first} {}{more}", protected.get(first)?);
     Some(RolloutWait { reason: Reason::WaitsForProtected, why })
+}
+
+/// The budget that keeps the node now; `None` when none does.
+fn refusal(account: &Account, node: &OutdatedNode) -> Option<BudgetRefusal> {
+    if node.is_past_hard_age { account.urgent_refusal(node.reason) } else { account.refusal(node.reason) }
 }
 
 /// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many

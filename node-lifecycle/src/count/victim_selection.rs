@@ -229,14 +229,20 @@ impl Selection<'_> {
         outdated.filter(|outdated| self.may_go.has(outdated.state)).map(|outdated| outdated.reason)
     }
 
-    /// Why a budget keeps the node now, or the pace of a deletion; `None` when none does, as for a node that has never run pods.
+    /// Why a budget keeps the node now, or the pace of a deletion; `None` when none does, as for a node that has never run pods. One
+    /// past its hard age waits for no window.
     fn refusal(&self, member: &Member, reason: DisruptionReason) -> Option<String> {
         if let Some(pace) = &self.sizing.deletion {
             let waits = self.account.room(reason) == 0 && !self.goes_at_once(member);
             return waits.then(|| pace.to_string());
         }
         let asks = member.readiness != NodeReadiness::Starting;
-        let refusal = self.account.refusal(reason).filter(|_| asks)?;
+        let refusal = if member.is_past_hard_age {
+            self.account.urgent_refusal(reason)
+        } else {
+            self.account.refusal(reason)
+        };
+        let refusal = refusal.filter(|_| asks)?;
         Some(format!("has to wait: {refusal}"))
     }
 
@@ -261,7 +267,11 @@ impl Selection<'_> {
         };
         if is_counted {
             // Of a pool that is deleted more may go than the account has: those that disturb no pod.
-            let _ = self.account.take(reason);
+            let _ = if member.is_past_hard_age {
+                self.account.take_urgent(reason)
+            } else {
+                self.account.take(reason)
+            };
         }
         self.victims.reasons.insert(member.name().to_owned(), reason);
     }

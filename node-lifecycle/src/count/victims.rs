@@ -23,7 +23,7 @@ pub(crate) fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Memb
 }
 
 /// `candidates` in the order of removal: not Ready before Ready, then `outdated` ones (of these, those whose last drain took too
-/// long come last, so that another one has its turn), then `named` ones, then cordoned ones, then empty before busy (where the
+/// long come last, so that another one has its turn, and those past their hard age first), then `named` ones, then cordoned ones, then empty before busy (where the
 /// pods are known), then newest first, then the highest slot: among nodes of the same second, that is the one that was
 /// asked for last, or that was not asked for.
 pub(crate) fn in_order<'a>(
@@ -41,6 +41,7 @@ pub(crate) fn in_order<'a>(
             member.readiness == NodeReadiness::Ready,
             current,
             member.given_back.map(|(at, _)| at).filter(|_| !current),
+            !member.is_past_hard_age,
             !named.contains(member.name()),
             !member.cordoned,
             busy,

@@ -60,8 +60,9 @@ pub(crate) fn without_volumes(
     if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {
         return NodeAction::EndMachine;
     }
-    // What asks to be left alone does not hold up a repair.
-    let holds_protected = limits.holds_protected && member.cause != Some(DisruptionReason::Repair);
+    // What asks to be left alone does not hold up a repair, and no node for ever that has a hard age.
+    let is_urgent = member.cause == Some(DisruptionReason::Repair) || member.is_past_hard_age;
+    let holds_protected = limits.holds_protected && !is_urgent;
     let limits = DrainLimits { holds_protected, ..limits };
     let known = pods.of(member.name());
     if known.is_none() && leaving.draining_since().is_some() {

@@ -47,7 +47,8 @@ fn pods_are_evicted_meanwhile() {
     let mut observed = observed(patient(60), [draining(0, 10)]);
     observed.now = at(20);
     let plan = plan_with(&observed, &pods([("n-000", vec![pod("web")])]));
-    let NodeAction::Drain(step) = &actions(&plan)[0].1 else { panic!() };
+    let all = actions(&plan);
+    let NodeAction::Drain(step) = &all[0].1 else { panic!() };
     assert_eq!((step.evict.len(), &step.awaited), (1, &None));
 }
 

@@ -85,7 +85,12 @@ pub(super) fn stuck(facts: &Facts) -> Option<String> {
 
 fn number_of(rollout: &RolloutFacts) -> String {
     let are = if rollout.outdated == 1 { "is" } else { "are" };
-    format!("{} {are} out of date", nodes(rollout.outdated))
+    let hard = match rollout.past_hard_age {
+        0 => String::new(),
+        1 => " (1 past hardMaxAgeSeconds: no wish to be left alone keeps it)".to_owned(),
+        more => format!(" ({more} past hardMaxAgeSeconds: no wish to be left alone keeps them)"),
+    };
+    format!("{} {are} out of date{hard}", nodes(rollout.outdated))
 }
 
 #[cfg(test)]
@@ -169,6 +174,24 @@ mod tests {
     fn asks(mut node: Node) -> Node {
         testing::annotate(&mut node, shared_crds::protection::DO_NOT_DISRUPT, "true");
         node
+    }
+
+    #[test]
+    fn a_node_that_goes_whatever_it_asks_for_is_said_to() {
+        let mut pool = pool(2);
+        pool.spec.rollout = Some(RolloutSpec {
+            max_age_seconds: Some(60),
+            hard_max_age_seconds: Some(100),
+            ..RolloutSpec::default()
+        });
+        let mut younger = node(1);
+        younger.metadata.creation_timestamp = Some(Time(at(1)));
+        let facts = testing::facts(&observed(pool.clone(), [asks(node(0)), asks(younger)]));
+        let said = rolling_out(&pool, &facts);
+        assert_eq!((said.status, said.reason), (Some(true), Reason::RollingOut));
+        let expected =
+            "2 nodes are out of date (1 past hardMaxAgeSeconds: no wish to be left alone keeps it)";
+        assert_eq!(said.message, expected);
     }
 
     #[test]

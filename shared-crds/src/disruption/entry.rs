@@ -90,6 +90,15 @@ impl Entry {
         }
     }
 
+    /// How many nodes it lets go at all times, one at least; `None` where it holds in windows only. One that cannot be followed may be
+    /// meant to hold always.
+    pub(super) fn always(&self) -> Option<usize> {
+        match &self.terms {
+            Err(_) => Some(1),
+            Ok(terms) => terms.windows.is_none().then(|| terms.nodes.max(1)),
+        }
+    }
+
     /// How many more nodes it allows now; `None` while it has no say.
     pub(super) fn left(&self) -> Option<usize> {
         match &self.terms {

@@ -8,6 +8,8 @@
 //! - If any `AllowOnly` budget is for a reason, nodes are disrupted for it only while a window of such a budget is open. Any
 //!   open one that is not used up allows the next node: windows add up.
 //! - A reason that no budget is for is not bounded here; the operators' own bounds hold all the same.
+//! - What must not wait for ever is asked for with [`Account::take_urgent`]: it waits for no window, and no budget lets fewer than
+//!   one such node go at a time.
 //! - A Limit that cannot be followed holds its reasons, and an `AllowOnly` that cannot be followed opens no window: neither
 //!   disrupts anything by mistake. [`Account::problems`] says which they are.
 //!
@@ -129,6 +131,33 @@ impl Account {
             .or_else(closed)
             .or_else(|| now().map(|(entry, terms)| entry.forbids(terms)))
             .or_else(|| used_up().map(|(entry, terms)| entry.is_used_up(terms)))
+    }
+
+    /// [`take`](Self::take) for a node that must not wait for ever.
+    ///
+    /// # Errors
+    ///
+    /// What [`urgent_refusal`](Self::urgent_refusal) says; nothing is taken.
+    pub fn take_urgent(&mut self, reason: DisruptionReason) -> Result<(), BudgetRefusal> {
+        if let Some(refusal) = self.urgent_refusal(reason) {
+            return Err(refusal);
+        }
+        self.charge(reason, 1);
+        Ok(())
+    }
+
+    /// What lets no node go now that must not wait for ever: a Limit that holds at all times, and for whose reasons as many nodes are
+    /// disrupted as it allows, or one where it allows none or cannot be followed. Windows of either effect have no say. Such a
+    /// refusal ends when a drain does.
+    pub fn urgent_refusal(&self, reason: DisruptionReason) -> Option<BudgetRefusal> {
+        let always = self.limits(reason).filter_map(|entry| Some((entry.always()?, entry)));
+        let used_up = always.filter(|(nodes, entry)| entry.used >= *nodes);
+        let (_, entry) = used_up.min_by_key(|(nodes, _)| *nodes)?;
+        let unreadable = entry.unreadable().map(BudgetRefusal::from);
+        unreadable.or_else(|| {
+            let terms = entry.terms()?;
+            Some(if terms.nodes == 0 { entry.forbids(terms) } else { entry.is_used_up(terms) })
+        })
     }
 
     /// When a window of any budget begins or ends next: until then, and while as many nodes are disrupted, every answer stays

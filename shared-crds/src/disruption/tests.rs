@@ -38,6 +38,36 @@ fn nodes_that_are_added_count_like_those_that_were_there() {
 }
 
 #[test]
+fn what_must_not_wait_for_ever_waits_for_no_window_and_goes_one_at_a_time_at_least() {
+    let limit = |nodes: Value| json!([{ "nodes": nodes }]);
+    let night =
+        json!({ "effect": "AllowOnly", "nodes": 1, "schedule": "0 22 * * *", "durationSeconds": 3600 });
+    let day = json!({ "effect": "Limit", "nodes": 0, "schedule": "0 0 * * *", "durationSeconds": 80_000 });
+    let unreadable = json!({ "effect": "Limit", "nodes": 5, "schedule": "0 0 * * *" });
+    for (what, budgets, disrupted, goes, said) in [
+        ("no budget", json!([]), 100, true, ""),
+        ("a limit that has room", limit(json!(2)), 1, true, ""),
+        ("one that is used up", limit(json!(2)), 2, false, "allows 2 nodes at a time"),
+        ("one of nothing", limit(json!(0)), 0, true, ""),
+        ("one of nothing, and one goes", limit(json!("0%")), 1, false, "it allows 0 nodes"),
+        ("windows that are closed", json!([night]), 7, true, ""),
+        ("a window in which none goes", json!([day]), 7, true, ""),
+        ("one that cannot be followed", json!([unreadable]), 0, true, ""),
+        ("one that cannot be followed, and one goes", json!([unreadable]), 1, false, "cannot be followed"),
+        ("one for something else", json!([{ "nodes": 0, "reasons": ["Rollout"] }]), 7, true, ""),
+        ("the least of two", json!([{ "nodes": 3 }, { "nodes": 1 }]), 3, false, "budgets[1]"),
+    ] {
+        let mut account = account(budgets, 10, &vec![Expiry; disrupted], NOON);
+        let refusal = account.urgent_refusal(Expiry).map(|refusal| refusal.to_string());
+        assert_eq!(refusal.is_none(), goes, "{what}: {refusal:?}");
+        assert!(refusal.unwrap_or_default().contains(said), "{what}");
+        assert_eq!(account.take_urgent(Expiry).is_ok(), goes, "{what}");
+    }
+    let mut account = account(limit(json!(0)), 10, &[], NOON);
+    assert!(account.take_urgent(Expiry).is_ok() && account.take_urgent(Expiry).is_err(), "one at a time");
+}
+
+#[test]
 fn budgets_bound_what_they_are_for_and_nothing_else() {
     // Open all day; opens at 22:00; closed at noon.
     let day = |effect: &str, nodes: Value, reasons: &[&str]| json!({ "effect": effect, "nodes": nodes, "reasons": reasons, "schedule": "0 0 * * *", "durationSeconds": 80_000 });

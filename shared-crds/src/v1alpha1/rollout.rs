@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How nodes that are out of date are replaced. Out of date are nodes of another template, apart from its labels, annotations
-/// and taints, which change in place; nodes whose provider would make them from other parameters now; and those that after and
-/// maxAgeSeconds name.
+/// and taints, which change in place; nodes whose provider would make them from other parameters now; and those that after,
+/// maxAgeSeconds and hardMaxAgeSeconds name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -37,6 +37,21 @@ use serde::{Deserialize, Serialize};
         "rule": "!has(self.maxAgeSeconds) || !has(self.minReadySeconds) || self.minReadySeconds < self.maxAgeSeconds",
         "message": "maxAgeSeconds must be above minReadySeconds, or every node would be too old before it is available",
         "fieldPath": ".maxAgeSeconds"
+    },
+    {
+        "rule": "!has(self.hardMaxAgeSeconds) || !has(self.maxAgeSeconds) || self.hardMaxAgeSeconds >= self.maxAgeSeconds",
+        "message": "hardMaxAgeSeconds must not be below maxAgeSeconds: it ends the wait for nodes that maxAgeSeconds has found too old",
+        "fieldPath": ".hardMaxAgeSeconds"
+    },
+    {
+        "rule": "!has(self.hardMaxAgeSeconds) || !has(self.minReadySeconds) || self.minReadySeconds < self.hardMaxAgeSeconds",
+        "message": "hardMaxAgeSeconds must be above minReadySeconds, or every node would be too old before it is available",
+        "fieldPath": ".hardMaxAgeSeconds"
+    },
+    {
+        "rule": "!has(self.hardMaxAgeSeconds) || self.type != 'OnDelete'",
+        "message": "hardMaxAgeSeconds needs type RollingUpdate: with OnDelete no node is replaced, however old it is",
+        "fieldPath": ".hardMaxAgeSeconds"
     }
 ]))]
 pub struct RolloutSpec {
@@ -65,10 +80,18 @@ pub struct RolloutSpec {
     /// after is a time from which on all nodes that were created before it are out of date.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Time>,
-    /// maxAgeSeconds is the age from which on a node is out of date; absent means no limit.
+    /// maxAgeSeconds is the age from which on a node is out of date; absent means no limit. A node that asks to be left alone stays,
+    /// until hardMaxAgeSeconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 60, max = 315_360_000))]
     pub max_age_seconds: Option<i32>,
+    /// hardMaxAgeSeconds is the age from which on a node is out of date and goes although it or its pods ask to be left alone, whatever
+    /// drain.protectedNodes says; absent means that nothing ends such a wish. It is the first to go, its pods are evicted like others,
+    /// and their PodDisruptionBudgets hold until drain.timeoutSeconds is over with Force. maxSurge, maxUnavailable and disruption
+    /// budgets bound how many nodes go at a time; windows of budgets do not hold such a node, and a budget of 0 nodes lets one go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 60, max = 315_360_000))]
+    pub hard_max_age_seconds: Option<i32>,
 }
 
 impl Default for RolloutSpec {
@@ -81,6 +104,7 @@ impl Default for RolloutSpec {
             progress_deadline_seconds: default_progress_deadline(),
             after: None,
             max_age_seconds: None,
+            hard_max_age_seconds: None,
         }
     }
 }
