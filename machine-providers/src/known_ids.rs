@@ -125,6 +125,7 @@ mod tests {
             provider_id: Some(id.to_owned()),
             is_marked: false,
             template_hash: None,
+            is_outdated: false,
             known_as: KnownAs::default(),
         }
     }

@@ -200,6 +200,8 @@ pub struct ListedMachine {
     pub provider_id: Option<String>,
     /// Hash of the template it was made from; `None` when the provider does not know it.
     pub template_hash: Option<String>,
+    /// The provider says that it would make the machine from something else now, such as a newer image: it is replaced by a rollout.
+    pub is_outdated: bool,
     /// The cluster it was made for; `None` when the provider does not know it.
     pub cluster: Option<String>,
     /// By what its Node could be known here.

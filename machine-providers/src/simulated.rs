@@ -137,6 +137,7 @@ fn machines(pool: &Pool, now: Timestamp) -> Vec<ListedMachine> {
             progress,
             provider_id: None,
             template_hash: None,
+            is_outdated: false,
             cluster: None,
             known_as: KnownAs::default(),
         }
@@ -155,6 +156,7 @@ fn told(lie: Option<ProviderLie>, mut machines: Vec<ListedMachine>) -> Vec<Liste
             progress: Progress::Running,
             provider_id: None,
             template_hash: None,
+            is_outdated: false,
             cluster: None,
             known_as: KnownAs::default(),
         }),

@@ -101,6 +101,7 @@ pub fn running(name: &str) -> ListedMachine {
         progress: Progress::Running,
         provider_id: None,
         template_hash: None,
+        is_outdated: false,
         cluster: None,
         known_as: KnownAs::default(),
     }

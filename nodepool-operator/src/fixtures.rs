@@ -106,6 +106,7 @@ impl PassFixture<'_> {
             provider_id: self.registers_itself.then(|| provider_id(name)),
             is_marked: false,
             template_hash: None,
+            is_outdated: false,
             known_as: KnownAs::default(),
         };
         Supply {

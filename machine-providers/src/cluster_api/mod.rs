@@ -236,6 +236,7 @@ impl SizedProvider for ClusterApi {
                     progress,
                     provider_id: machine.provider_id(),
                     template_hash: None,
+                    is_outdated: false,
                     cluster: None,
                     known_as: machine.known_as(),
                 };
@@ -252,6 +253,7 @@ impl SizedProvider for ClusterApi {
                         progress: Progress::Starting(None),
                         provider_id: None,
                         template_hash: None,
+                        is_outdated: false,
                         cluster: None,
                         known_as: KnownAs::default(),
                     },

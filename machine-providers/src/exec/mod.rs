@@ -145,13 +145,14 @@ impl NamedProvider for Exec {
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
         async move {
             self.complete().remove(pool);
-            let ListAnswer { machines, complete } = self.ask(pool, Operation::List).await?;
+            let ListAnswer { machines, complete, revision } = self.ask(pool, Operation::List).await?;
             if complete {
                 self.complete().insert(pool.clone());
             }
+            let current = revision.as_deref().filter(|revision| !revision.is_empty());
             Ok(machines
                 .into_iter()
-                .map(|machine| machine.listed(|seconds| in_seconds(now, seconds)))
+                .map(|machine| machine.listed(current, |seconds| in_seconds(now, seconds)))
                 .collect())
         }
         .boxed()

@@ -98,6 +98,8 @@ pub(super) struct ListAnswer {
     /// Whether a machine that is not among them does not exist.
     #[serde(default)]
     pub complete: bool,
+    /// What the program would make a machine of the pool from now, in words of its own; absent where it does not say so.
+    pub revision: Option<String>,
 }
 
 /// A machine in a list.
@@ -111,6 +113,8 @@ pub(super) struct MachineAnswer {
     ready_in_seconds: Option<u32>,
     message: Option<String>,
     template_hash: Option<String>,
+    /// What it was made from, in the words of [`ListAnswer::revision`].
+    revision: Option<String>,
     cluster: Option<String>,
     #[serde(default)]
     addresses: BTreeSet<String>,
@@ -145,8 +149,15 @@ impl Answer for ListAnswer {}
 impl Answer for DeleteAnswer {}
 
 impl MachineAnswer {
-    /// The machine, where `expected` turns a number of seconds into a time.
-    pub(super) fn listed(self, expected: impl Fn(Option<u32>) -> Option<Timestamp>) -> ListedMachine {
+    /// The machine, where `expected` turns a number of seconds into a time. Machines are made from `current` now, if the program
+    /// says so.
+    pub(super) fn listed(
+        self,
+        current: Option<&str>,
+        expected: impl Fn(Option<u32>) -> Option<Timestamp>,
+    ) -> ListedMachine {
+        let own = self.revision.as_deref().filter(|own| !own.is_empty());
+        let is_outdated = own.zip(current).is_some_and(|(own, current)| own != current);
         let progress = match self.state {
             MachineState::Starting => Progress::Starting(expected(self.ready_in_seconds)),
             MachineState::Running => Progress::Running,
@@ -162,6 +173,7 @@ impl MachineAnswer {
             progress,
             provider_id,
             template_hash: self.template_hash.filter(|hash| !hash.is_empty()),
+            is_outdated,
             cluster: self.cluster.filter(|cluster| !cluster.is_empty()),
             known_as: KnownAs { node: None, addresses: self.addresses },
         }

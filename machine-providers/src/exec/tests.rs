@@ -64,10 +64,27 @@ async fn a_list_is_read_with_states_times_and_provider_ids() {
         progress,
         provider_id,
         template_hash: None,
+        is_outdated: false,
         cluster: (name == "c").then(|| "there".to_owned()),
         known_as: KnownAs::default(),
     });
     assert_eq!(machines, expected);
+}
+
+#[tokio::test]
+async fn a_machine_is_out_of_date_whose_revision_is_another_than_the_current_one() {
+    for (current, own, expected) in [
+        (r#", "revision": "2""#, r#", "revision": "1""#, true),
+        (r#", "revision": "2""#, r#", "revision": "2""#, false),
+        (r#", "revision": "2""#, "", false),
+        (r#", "revision": "2""#, r#", "revision": "" "#, false),
+        ("", r#", "revision": "1""#, false),
+        (r#", "revision": "" "#, r#", "revision": "1""#, false),
+    ] {
+        let machine = format!(r#"{{"name": "a", "state": "Running"{own}}}"#);
+        let machines = listed(&format!("echo '{{\"machines\": [{machine}]{current}}}'")).await.unwrap();
+        assert_eq!(machines[0].is_outdated, expected, "current{current}, own{own}");
+    }
 }
 
 #[tokio::test]

@@ -61,6 +61,10 @@ pub(super) struct NodeClaimStatus {
 /// The conditions of a claim, in the order in which they become true.
 const STEPS: [&str; 3] = ["Launched", "Registered", "Initialized"];
 
+/// The condition of a claim that would be made from something else now. Karpenter 1 sets it on claims of a NodePool of its own only;
+/// where another controller sets it on one of ours, that means the same.
+const DRIFTED: &str = "Drifted";
+
 /// The reason of a condition that Karpenter's controllers have not looked at: `ReasonAwaitingReconciliation` of
 /// <https://pkg.go.dev/github.com/awslabs/operatorpkg/status>.
 const NOT_LOOKED_AT: &str = "AwaitingReconciliation";
@@ -191,6 +195,7 @@ impl NodeClaim {
         } else {
             Progress::Starting(None)
         };
+        let is_outdated = self.has(DRIFTED);
         let (provider_id, node) =
             self.status.map(|status| (status.provider_id, status.node_name)).unwrap_or_default();
         let provider_id = provider_id.filter(|id| !id.is_empty());
@@ -202,6 +207,7 @@ impl NodeClaim {
             progress,
             provider_id,
             template_hash,
+            is_outdated,
             cluster: carried,
             known_as,
         }

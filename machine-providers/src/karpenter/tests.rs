@@ -155,11 +155,19 @@ async fn states_follow_karpenters_conditions() {
         "type": "Registered", "status": status, "reason": "r", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
     }] })
     };
+    let drifted = |status: &str| {
+        json!({
+            "type": "Drifted", "status": status, "reason": "NodeClassDrift", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
     let items = [
         claim("new", json!({ "providerID": "" }), None),
         claim("launched", registered("Unknown"), None),
         claim("registered", registered("True"), None),
         claim("going", registered("True"), Some("2026-01-01T00:00:00Z")),
+        claim("drifted", json!({ "conditions": [drifted("True")] }), None),
+        claim("as it should be", json!({ "conditions": [drifted("False")] }), None),
     ];
     let list =
         json!({ "kind": "NodeClaimList", "apiVersion": "karpenter.sh/v1", "metadata": {}, "items": items });
@@ -169,12 +177,15 @@ async fn states_follow_karpenters_conditions() {
         ("launched", Progress::Starting(None), Some("x://b")),
         ("registered", Progress::Running, Some("x://b")),
         ("going", Progress::Deleting, Some("x://b")),
+        ("drifted", Progress::Starting(None), None),
+        ("as it should be", Progress::Starting(None), None),
     ];
     let expected = expected.map(|(name, progress, id)| ListedMachine {
         name: name.to_owned(),
         progress,
         provider_id: id.map(str::to_owned),
         template_hash: None,
+        is_outdated: name == "drifted",
         cluster: Some("here".to_owned()),
         known_as: KnownAs::default(),
     });

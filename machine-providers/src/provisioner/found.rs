@@ -130,9 +130,24 @@ impl Provisioner {
         for (machine, is_marked) in of_pool {
             let has_failed = ended.iter().any(|failed| failed.name == machine.name);
             let state = self.state_of(asked.key, &machine, has_failed);
-            let ListedMachine { name, provider_id, progress: _, template_hash, cluster: _, known_as } =
-                machine;
-            found.machines.push(Machine { name, state, provider_id, is_marked, template_hash, known_as });
+            let ListedMachine {
+                name,
+                progress: _,
+                provider_id,
+                template_hash,
+                is_outdated,
+                cluster: _,
+                known_as,
+            } = machine;
+            found.machines.push(Machine {
+                name,
+                state,
+                provider_id,
+                is_marked,
+                template_hash,
+                is_outdated,
+                known_as,
+            });
         }
         found.failed.extend(ended);
     }

@@ -95,6 +95,8 @@ pub struct Member {
     /// It is older than `spec.rollout.hardMaxAgeSeconds`, so that nothing that asks to be left alone keeps it.
     /// `OutdatedCriteria::assess` finds it out from the pool.
     pub is_past_hard_age: bool,
+    /// Whether its provider would make its machine from something else now. `classify` finds it out from what the provider says.
+    pub has_outdated_machine: bool,
     /// Whether Kubernetes says that its kubelet does not report any more.
     pub is_silent: bool,
     /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
@@ -161,6 +163,7 @@ impl Member {
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
             outdated: None,
             is_past_hard_age: false,
+            has_outdated_machine: false,
             is_silent: is_silent(node),
             is_unhealthy: false,
             skips_repair: names::asks_for(names::SKIP_REPAIR_ANNOTATION, metadata),

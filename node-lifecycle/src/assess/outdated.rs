@@ -1,4 +1,5 @@
-//! Which nodes are out of date: those that were made from another template, are too old, or that a user wants replaced.
+//! Which nodes are out of date: those that were made from another template, are too old, or that a user or their provider wants
+//! replaced.
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -39,8 +40,8 @@ impl<'a> OutdatedCriteria<'a> {
         }
     }
 
-    /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, a user wants it replaced, or
-    /// it is too old. `None` when it is not, as every node that was not made for the pool.
+    /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, its provider or a user wants it
+    /// replaced, or it is too old. `None` when it is not, as every node that was not made for the pool.
     pub(crate) fn outdated(&self, member: &Member) -> Option<DisruptionReason> {
         let hash = member.template_hash.as_deref()?;
         // The machines of a number that the provider keeps are made from a template of the provider's own, which replaces them.
@@ -51,7 +52,8 @@ impl<'a> OutdatedCriteria<'a> {
             && self.hash.as_deref().is_some_and(|own| own != hash)
             && !self.is_by_earlier_version(member, hash);
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
-        if is_other || member.asks_replacement || after.is_some_and(|after| member.created < after) {
+        let is_asked_for = member.asks_replacement || member.has_outdated_machine;
+        if is_other || is_asked_for || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)

@@ -177,6 +177,12 @@ impl Observed {
         machines.map(|machine| &*machine.name).collect()
     }
 
+    /// The machines of which their provider says that it would make them from something else now, by name.
+    pub fn outdated_machines(&self) -> BTreeSet<&str> {
+        let outdated = self.supply.machines.iter().filter(|machine| machine.is_outdated);
+        outdated.map(|machine| &*machine.name).collect()
+    }
+
     /// The Nodes that are left of machines that were deleted.
     pub fn left_over(&self) -> impl Iterator<Item = &Arc<Node>> {
         let of_deleted = |id: &str| self.supply.deleted_ids.contains(id);

@@ -19,6 +19,8 @@ pub struct Machine {
     pub is_marked: bool,
     /// Hash of the template it was made from; `None` when its provider does not say it.
     pub template_hash: Option<String>,
+    /// Its provider says that it would make it from something else now.
+    pub is_outdated: bool,
     /// By what its Node could be known here.
     pub known_as: KnownAs,
 }

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use shared_crds::names;
+use shared_crds::v1alpha1::DisruptionReason;
+
 use crate::assess::absence;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
@@ -47,6 +50,7 @@ pub fn classify(observed: &Observed) -> Classified {
             member.leaving = member.leaving.map(|leaving| Leaving { unreachable, ..leaving });
             member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
         }
+        note_outdated_machines(observed, &mut members);
         OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));
@@ -75,6 +79,18 @@ pub fn classify(observed: &Observed) -> Classified {
         }
     };
     Classified { reads, members, sizing }
+}
+
+/// Notes on each of the nodes whether its provider would make its machine from something else now. Where that is not known, drains that
+/// began for it or for the template go on.
+fn note_outdated_machines(observed: &Observed, members: &mut [Member]) {
+    let outdated = observed.outdated_machines();
+    for member in members {
+        let goes_on = observed.supply.is_unknown && member.cause == Some(DisruptionReason::Rollout);
+        let machine = names::machine_of(&member.node.metadata);
+        let is_outdated = machine.is_some_and(|machine| outdated.contains(machine));
+        member.has_outdated_machine = goes_on || is_outdated;
+    }
 }
 
 impl Classified {

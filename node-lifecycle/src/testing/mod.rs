@@ -268,6 +268,7 @@ pub fn machine(name: &str, state: MachineState) -> Machine {
         provider_id: None,
         is_marked: false,
         template_hash: None,
+        is_outdated: false,
         known_as: KnownAs::default(),
     }
 }

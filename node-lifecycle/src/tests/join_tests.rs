@@ -30,6 +30,7 @@ fn pool_of(replicas: i32, machines: &[&str]) -> Observed {
         provider_id: Some(format!("x://{name}")),
         is_marked: false,
         template_hash: None,
+        is_outdated: false,
         known_as: KnownAs::default(),
     };
     observed.supply.machines = machines.iter().map(machine).collect();

@@ -13,6 +13,7 @@ mod orphan_tests;
 mod plan_tests;
 mod removal_tests;
 mod repair_tests;
+mod revision_tests;
 mod rollout_tests;
 mod sized_tests;
 mod start_tests;

@@ -116,6 +116,7 @@ impl ModelCluster {
             provider_id: self.registers_itself.then(|| provider_id(name)),
             is_marked: false,
             template_hash: None,
+            is_outdated: false,
             known_as: KnownAs::default(),
         };
         let all = self.nodes.values().cloned().map(Arc::new);
