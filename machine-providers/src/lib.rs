@@ -26,6 +26,7 @@ mod karpenter;
 mod known_ids;
 mod lists;
 mod origin;
+mod pauses;
 pub mod provisioner;
 mod selected;
 mod simulated;
@@ -230,6 +231,11 @@ pub trait NamedProvider: Send + Sync {
 
     /// Whether it answers from the memory of this process, so that a list costs nothing: it is never kept, and never waited for.
     fn is_local(&self) -> bool {
+        false
+    }
+
+    /// Whether its calls are counted against the rate that the operator keeps. An API server bounds its clients itself.
+    fn has_call_rate(&self) -> bool {
         false
     }
 

@@ -157,7 +157,7 @@ fn is_at_rest(listing: &Listing) -> bool {
 }
 
 /// The pause after so many failures in a row.
-fn pause(failures: u32) -> SignedDuration {
+pub(super) fn pause(failures: u32) -> SignedDuration {
     let doublings = failures.saturating_sub(1).min(16);
     FIRST_PAUSE.checked_mul(1 << doublings).map_or(MAX_PAUSE, |pause| pause.min(MAX_PAUSE))
 }

@@ -9,7 +9,7 @@ use node_lifecycle::keys::{ClusterId, PoolKey};
 use node_lifecycle::supply::{Completeness, NodeTraits, Size};
 use shared_crds::v1alpha1::ProviderSpec;
 
-use super::calls::{Call, Calls};
+use super::calls::{Call, Callee, Calls};
 use super::origin::{self, Sorted};
 use super::{
     CALL_LIMIT, Deletion, Explanation, ListedMachine, NamedProvider, ProviderError, SizedList, SizedProvider,
@@ -61,15 +61,21 @@ impl Listing {
 }
 
 impl Selected<'_> {
-    /// The kind of provider: a field of `spec.provider`. Metrics have it as a label, so it holds no name of a program or a set.
-    pub(super) fn kind(&self) -> &str {
+    /// What tells it from the others that are called: the sets of one provider are on one API server, and fail with it.
+    pub(super) fn identity(&self) -> &str {
         match self {
-            Self::Named(provider) => {
-                let reference = provider.reference();
-                reference.split_once('.').map_or(reference, |(kind, _name)| kind)
-            }
+            Self::Named(provider) => provider.reference(),
             Self::Sized(provider, _) => provider.kind(),
         }
+    }
+
+    /// What a call has to know of it.
+    pub(super) fn callee(&self) -> Callee<'_> {
+        let (limit, has_rate) = match self {
+            Self::Named(provider) => (provider.call_limit(), provider.has_call_rate()),
+            Self::Sized(..) => (CALL_LIMIT, false),
+        };
+        Callee { identity: self.identity(), limit, has_rate }
     }
 
     /// Whether it answers from the memory of this process.
@@ -97,7 +103,7 @@ impl Selected<'_> {
                 // A list that cannot be true counts as a call that failed.
                 let sorted = async { origin::sort(cluster, key, provider.list(key, now).await?) };
                 let Sorted { machines, foreign, collision } =
-                    calls.in_time(self.kind(), Call::List, provider.call_limit(), sorted).await?;
+                    calls.in_time(self.callee(), Call::List, sorted).await?;
                 let machines = machines.into_iter().map(|machine| (machine, false)).collect();
                 let (traits, trouble) = (provider.traits(key), provider.trouble(key).or(collision));
                 let completeness = provider.completeness(key);
@@ -105,7 +111,7 @@ impl Selected<'_> {
             }
             Self::Sized(provider, name) => {
                 let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
-                    calls.in_time(self.kind(), Call::List, CALL_LIMIT, provider.list(key, name)).await?;
+                    calls.in_time(self.callee(), Call::List, provider.list(key, name)).await?;
                 let size = Some(size);
                 Ok(Listing {
                     machines,
@@ -126,7 +132,7 @@ impl Selected<'_> {
         match self {
             Self::Named(provider) => {
                 let words = provider.explain(key, machine).map(Ok);
-                let words = calls.in_time(self.kind(), Call::Explain, provider.call_limit(), words);
+                let words = calls.in_time(self.callee(), Call::Explain, words);
                 words.await.unwrap_or_default()
             }
             Self::Sized(..) => None,
@@ -140,11 +146,11 @@ impl Selected<'_> {
         key: &PoolKey,
         machine: &str,
     ) -> Result<Deletion, ProviderError> {
-        let (limit, deleted) = match self {
-            Self::Named(provider) => (provider.call_limit(), provider.delete(key, machine)),
-            Self::Sized(provider, name) => (CALL_LIMIT, provider.delete(key, name, machine)),
+        let deleted = match self {
+            Self::Named(provider) => provider.delete(key, machine),
+            Self::Sized(provider, name) => provider.delete(key, name, machine),
         };
-        calls.in_time(self.kind(), Call::Delete, limit, deleted).await
+        calls.in_time(self.callee(), Call::Delete, deleted).await
     }
 }
 

@@ -132,7 +132,7 @@ impl Bench {
     async fn delete(&self, key: &PoolKey, name: &str) -> Result<Deletion, ProviderError> {
         let pool = self.pool(key);
         let made_by = pool.spec.provider.reference();
-        self.provisioner.delete(key, Some(&pool), made_by.as_deref(), name, &Absence::Credible).await
+        self.provisioner.delete(key, Some(&pool), made_by.as_deref(), name, &Absence::Credible, at(0)).await
     }
 
     /// Deletes the machine until it is gone.
@@ -425,7 +425,7 @@ async fn a_machine_whose_maker_is_not_known_is_deleted_although_another_one_refu
         ([gone, refuses], None),
     ] {
         let provisioner = with_programs(&directories, answers);
-        let answer = provisioner.delete(&key(), None, None, "a", &Absence::Credible).await;
+        let answer = provisioner.delete(&key(), None, None, "a", &Absence::Credible, at(0)).await;
         assert_eq!(answer.as_ref().ok(), expected.as_ref(), "{answers:?}: {answer:?}");
     }
 }

@@ -9,13 +9,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use node_lifecycle::facts::Facts;
 use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
-use node_lifecycle::outcome::Applied;
+use node_lifecycle::outcome::{Applied, AppliedAction};
 use node_lifecycle::supply::{KnownAs, Machine, MachineState, NodeSource};
 use node_lifecycle::testing::writes::of_step;
 pub use node_lifecycle::testing::writes::{PassWrite, patched};
 use node_lifecycle::{
-    Classified, ClusterId, ClusterReadiness, NodeAction, NodeStep, Observed, ObservedPods, Plan, PodReads,
-    Pods, PoolKey, Supply, classify, plan,
+    Classified, ClusterId, ClusterReadiness, NodeStep, Observed, ObservedPods, Plan, PodReads, Pods, PoolKey,
+    Supply, classify, plan,
 };
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::{NodePoolStatus, ProvisioningStatus};
@@ -147,26 +147,16 @@ fn read(classified: &Classified, pods_on: impl Fn(&str) -> Vec<Pod>) -> Observed
 
 /// The result of a plan that is carried out completely.
 fn all_of(plan: &Plan) -> Applied {
-    let with = |is_it: fn(&NodeAction) -> bool| -> Vec<String> {
-        let steps = plan.nodes.iter().filter(|step| is_it(&step.action));
-        steps.map(|step| step.member.name().to_owned()).collect()
-    };
-    Applied {
-        created: plan.register.iter().filter_map(|node| node.metadata.name.clone()).collect(),
-        joined: plan.join.iter().filter_map(|step| step.node.metadata.name.clone()).collect(),
-        cordoned: with(|action| *action == NodeAction::Cordon),
-        updated: with(|action| matches!(action, NodeAction::Update(_))),
-        uncordoned: with(|action| *action == NodeAction::Uncordon),
-        given_back: with(|action| *action == NodeAction::GiveBack),
-        removed: with(|action| *action == NodeAction::Remove),
-        released: with(|action| *action == NodeAction::Release),
-        replaced: with(|action| *action == NodeAction::Replace),
-        lost: with(|action| *action == NodeAction::ReplaceLost),
-        repaired: with(|action| *action == NodeAction::Repair),
-        withdrawn: plan.withdraw.len(),
-        requested: plan.request.len(),
-        ..Applied::default()
+    let created = plan.register.iter().filter_map(|node| node.metadata.name.clone());
+    let joined = plan.join.iter().filter_map(|step| step.node.metadata.name.clone());
+    let mut all = Applied::done(AppliedAction::Create, created);
+    all.absorb(Applied::done(AppliedAction::Join, joined));
+    for step in &plan.nodes {
+        all.record_step(step);
     }
+    all.absorb(Applied::done(AppliedAction::Withdraw, &plan.withdraw));
+    all.absorb(Applied::done(AppliedAction::Request, &plan.request));
+    all
 }
 
 /// The writes of a plan in the order in which `apply` makes them.

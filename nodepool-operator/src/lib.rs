@@ -50,6 +50,7 @@ use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
 use shared_runtime::cli::CommonArgs;
 use shared_runtime::controller::{self, Debounce};
 use shared_runtime::other_cluster::OtherCluster;
+use shared_runtime::rate::{InvalidRate, Rate};
 
 pub use crate::check::CheckError;
 use crate::context::Context;
@@ -115,6 +116,28 @@ struct RunArgs {
     )]
     exec_max_concurrent: NonZeroU8,
 
+    /// How many calls a second each program of `exec` gets in the long run, over all pools
+    ///
+    /// Further calls wait for up to a minute. API servers bound their clients themselves. From 1/3600 to 1000000.
+    #[arg(
+        long,
+        env = "TANDEM_EXEC_CALLS_PER_SECOND",
+        value_name = "N",
+        default_value_t = 10.0,
+        help_heading = "Providers"
+    )]
+    exec_calls_per_second: f64,
+
+    /// How many calls each program of `exec` gets at once after a time with fewer than it may have
+    #[arg(
+        long,
+        env = "TANDEM_EXEC_CALL_BURST",
+        value_name = "N",
+        default_value_t = 20,
+        help_heading = "Providers"
+    )]
+    exec_call_burst: u32,
+
     /// How many nodes are drained at a time, over all pools
     ///
     /// Further nodes are cordoned and wait. One whose pods do not go, because of a budget for instance, lets others have its
@@ -149,6 +172,9 @@ pub enum Failure {
     /// The operator could not continue.
     #[error("the operator stopped")]
     Run(#[from] bootstrap::BootstrapError),
+    /// The flags say how often providers are called, and that is out of range.
+    #[error("--exec-calls-per-second or --exec-call-burst is out of range")]
+    ProviderRate(#[from] InvalidRate),
     /// The custom resource definitions could not be written as YAML.
     #[error("cannot write the custom resource definitions")]
     Definitions(#[from] shared_crds::CrdError),
@@ -171,6 +197,8 @@ pub async fn main() -> Result<(), Failure> {
                 common,
                 exec_provider,
                 exec_max_concurrent,
+                exec_calls_per_second,
+                exec_call_burst,
                 max_parallel_drains,
                 cluster_api_kubeconfig,
                 cluster_id,
@@ -178,6 +206,7 @@ pub async fn main() -> Result<(), Failure> {
             let options = Options {
                 programs: exec_provider,
                 exec_max_concurrent,
+                provider_rate: Rate::new(exec_calls_per_second, exec_call_burst)?,
                 cluster_api_kubeconfig,
                 cluster_id,
                 max_parallel_drains: usize::from(max_parallel_drains),
@@ -202,6 +231,7 @@ const SPEC: OperatorSpec = OperatorSpec {
 struct Options {
     programs: Vec<Program>,
     exec_max_concurrent: NonZeroU8,
+    provider_rate: Rate,
     cluster_api_kubeconfig: Option<PathBuf>,
     cluster_id: Option<ClusterId>,
     max_parallel_drains: usize,
@@ -209,8 +239,14 @@ struct Options {
 
 /// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
 async fn start(operator: Operator, options: Options) -> Result<(), Error> {
-    let Options { programs, exec_max_concurrent, cluster_api_kubeconfig, cluster_id, max_parallel_drains } =
-        options;
+    let Options {
+        programs,
+        exec_max_concurrent,
+        provider_rate,
+        cluster_api_kubeconfig,
+        cluster_id,
+        max_parallel_drains,
+    } = options;
     let Some(cluster) = cluster::identify(&operator, cluster_id).await else { return Ok(()) };
     let programs = programs
         .into_iter()
@@ -231,7 +267,8 @@ async fn start(operator: Operator, options: Options) -> Result<(), Error> {
     let metrics = NodePoolMetrics::new(&operator.metrics)?;
     let provisioner = Provisioner::new(&cluster, client, writer, management, programs)
         .fenced(operator.fence.clone())
-        .observed_by(Arc::new(metrics.clone()));
+        .observed_by(Arc::new(metrics.clone()))
+        .at_rate(provider_rate);
     let provisioner = Arc::new(provisioner);
     let awaiting = {
         let provisioner = Arc::clone(&provisioner);

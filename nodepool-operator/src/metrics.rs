@@ -1,10 +1,10 @@
 //! The operator's Prometheus metrics. No label holds an object's name, so the number of series is fixed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use machine_providers::calls::{CallObserver, EndedCall};
-use node_lifecycle::outcome::{Applied, Blocked};
+use node_lifecycle::outcome::{Applied, AppliedAction};
 use node_lifecycle::{Blocker, NodeAction, NodeStep, PoolKey};
 use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use shared_crds::conditions::Reason;
@@ -55,14 +55,15 @@ impl Draining {
     fn count(nodes: &[NodeStep], applied: &Applied) -> Self {
         // Of several blockers of a node the least, which is the one that stands on it.
         let mut blockers: BTreeMap<&str, &Blocker> = BTreeMap::new();
-        for Blocked { node, by } in &applied.blocked {
+        for (node, by) in applied.blocked() {
             let least = blockers.entry(node).or_insert(by);
             *least = by.min(*least);
         }
+        let removed: BTreeSet<&str> = applied.names(|action| action == AppliedAction::Remove).collect();
         let mut all = Self::default();
         let is_leaving = |step: &&NodeStep| match &step.action {
             NodeAction::Drain(_) | NodeAction::EndMachine => true,
-            NodeAction::Remove => !applied.removed.iter().any(|name| name == step.member.name()),
+            NodeAction::Remove => !removed.contains(step.member.name()),
             _ => false,
         };
         for step in nodes.iter().filter(is_leaving) {
@@ -173,24 +174,18 @@ impl NodePoolMetrics {
 
     /// Counts the result of a plan.
     pub(crate) fn applied(&self, applied: &Applied) {
-        let count = |counter: &IntCounterVec, label: &str, by: usize| {
-            if by > 0 {
-                counter.with_label_values(&[label]).inc_by(u64::try_from(by).unwrap_or(u64::MAX));
+        for entry in applied.entries.iter().filter(|entry| entry.outcome.is_accepted()) {
+            for &label in entry.action.labels() {
+                self.nodes.with_label_values(&[label]).inc();
             }
-        };
-        // The labels are an interface: queries name them, so they stay although the fields have other names.
-        count(&self.nodes, "created", applied.created.len());
-        count(&self.nodes, "joined", applied.joined.len());
-        count(&self.nodes, "drained", applied.cordoned.len());
-        count(&self.nodes, "rescued", applied.uncordoned.len());
-        count(&self.nodes, "given_back", applied.given_back.len());
-        count(&self.nodes, "removed", applied.removed.len());
-        count(&self.nodes, "released", applied.released.len());
-        count(&self.nodes, "replaced", applied.replaced.len() + applied.lost.len());
-        count(&self.nodes, "repaired", applied.repaired.len() + applied.unhealthy.len());
-        count(&self.evictions, "accepted", applied.evicted);
-        count(&self.evictions, "blocked", applied.refused);
-        self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));
+        }
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let evictions = [("accepted", applied.count(AppliedAction::Evict)), ("blocked", applied.refused())];
+        // A label without a count has no series.
+        for (label, count) in evictions.into_iter().filter(|(_, count)| *count > 0) {
+            self.evictions.with_label_values(&[label]).inc_by(number(count));
+        }
+        self.deleted_pods.inc_by(number(applied.count(AppliedAction::DeletePod)));
     }
 
     /// Records the draining nodes of a pool after a pass.
@@ -243,7 +238,8 @@ impl CallObserver for NodePoolMetrics {
 #[cfg(test)]
 mod tests {
     use machine_providers::calls::Call;
-    use node_lifecycle::testing::{draining, key, pod, step};
+    use node_lifecycle::outcome::Blocked;
+    use node_lifecycle::testing::{blocked_by, draining, key, pod, step};
     use node_lifecycle::{DrainStep, PodName};
     use shared_crds::names::NODEPOOL_OPERATOR;
 
@@ -266,7 +262,7 @@ mod tests {
             ("n-003", Blocker::Unread("pods")),
         ];
         let blocked = blocked.map(|(node, by)| Blocked { node: node.into(), by });
-        let applied = Applied { blocked: blocked.into(), ..Applied::default() };
+        let applied = blocked_by(blocked);
         let seen = || {
             ["blocked_pod", "overdue_pod", "volume", "list", "nothing"]
                 .map(|label| own.draining.with_label_values(&[label]).get())

@@ -225,7 +225,7 @@ mod tests {
         assert!(facts(&seen.observed).all_ready(), "that is what is planned");
         let plan = plan(&seen.observed);
         let result = apply(&test.ctx, &seen, &plan).await;
-        assert!(result.error.is_some() && result.applied.cordoned.is_empty());
+        assert!(result.error.is_some() && result.applied.entries.is_empty());
         let facts = result.facts.unwrap();
         assert!(!facts.all_ready() && facts.failure.is_some());
         assert!(provisioner.last_failure(&key()).is_some(), "the backoff must not end");

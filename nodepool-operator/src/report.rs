@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use node_lifecycle::Plan;
 use node_lifecycle::facts::Facts;
-use node_lifecycle::outcome::Applied;
+use node_lifecycle::outcome::{Applied, LoggedChange};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::controller::Step;
@@ -93,25 +93,11 @@ async fn write_status(
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.
 fn log(applied: &Applied) {
-    let Applied {
-        created,
-        joined,
-        cordoned,
-        uncordoned,
-        given_back,
-        removed,
-        released,
-        replaced,
-        lost,
-        repaired,
-        timed_out,
-        updated,
-        ..
-    } = applied;
-    let (created, joined, cordoned) = (created.len(), joined.len(), cordoned.len());
-    let (uncordoned, removed) = (uncordoned.len() + given_back.len(), removed.len());
-    let replaced = replaced.len() + lost.len() + repaired.len() + timed_out.len();
-    let (released, updated) = (released.len(), updated.len());
+    let number = |change: LoggedChange| applied.names(|action| action.logged_as() == Some(change)).count();
+    let (created, joined) = (number(LoggedChange::Created), number(LoggedChange::Joined));
+    let (cordoned, uncordoned) = (number(LoggedChange::Cordoned), number(LoggedChange::Uncordoned));
+    let (removed, released) = (number(LoggedChange::Removed), number(LoggedChange::Released));
+    let (replaced, updated) = (number(LoggedChange::Replaced), number(LoggedChange::Updated));
     if created + joined + cordoned + uncordoned + removed + released + replaced + updated > 0 {
         info!(created, joined, cordoned, uncordoned, removed, released, replaced, updated, "nodes changed");
     }

@@ -140,7 +140,7 @@ api_names! {
         ProviderUnauthorized,
         /// A node did not become Ready in `provisioningTimeoutSeconds`.
         ProvisioningTimedOut,
-        /// The provider has more machines than it was asked for, so nothing is made or removed.
+        /// The provider has more machines than it was asked for, so no more are made, and those without a Node stay.
         TooManyMachines,
         /// A node's machine carries another cluster, so nothing is made or removed.
         AnotherCluster,

@@ -26,6 +26,7 @@ pub mod other_cluster;
 pub mod place;
 pub mod proxy;
 mod queue;
+pub mod rate;
 pub mod readiness;
 pub mod reflect;
 pub mod shutdown;

@@ -232,6 +232,8 @@ topologySpreadConstraints:
 {{- end }}
 {{- if .root.Values.providers.exec }}
 - --exec-max-concurrent={{ .root.Values.providers.execMaxConcurrent }}
+- --exec-calls-per-second={{ .root.Values.providers.execCallsPerSecond }}
+- --exec-call-burst={{ int .root.Values.providers.execCallBurst }}
 {{- end }}
 {{- with .root.Values.clusterId }}
 - {{ printf "--cluster-id=%s" . | quote }}

@@ -104,6 +104,10 @@ impl NamedProvider for Exec {
         &self.reference
     }
 
+    fn has_call_rate(&self) -> bool {
+        true
+    }
+
     fn call_limit(&self) -> Duration {
         // A second more: the process's own limit says more about it.
         WAIT_LIMIT + RUN_LIMIT + Duration::from_secs(1)

@@ -5,18 +5,20 @@ use node_lifecycle::keys::PoolKey;
 use node_lifecycle::supply::{Absence, Size};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProviderSpec;
+use tokio::time::Instant;
 
 use super::Provisioner;
 use crate::calls::Call;
 use crate::selected::{Selected, SizeChange, reference_of};
-use crate::{CALL_LIMIT, Deletion, MachineRequest, ProviderError};
+use crate::{Deletion, MachineRequest, ProviderError};
 
 impl Provisioner {
     /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
     ///
     /// Fails as the provider does; with [`ProviderError::Invalid`] when the spec selects none that makes machines by name; with
-    /// [`ProviderError::Conflict`] when this process does not lead, and then nothing was asked; and with
-    /// [`ProviderError::Unreachable`] when there was no answer in time, or the lease was lost during the call.
+    /// [`ProviderError::Conflict`] when this process does not lead, and then nothing was asked; with
+    /// [`ProviderError::Unreachable`] when there was no answer in time, or the lease was lost during the call; and with what other
+    /// calls to the provider were answered a moment ago, where it is left alone because of that, and then nothing was asked either.
     pub async fn create(
         &self,
         request: MachineRequest<'_>,
@@ -28,20 +30,20 @@ impl Provisioner {
         let Selected::Named(provider) = self.known(&reference)? else {
             return Err(ProviderError::Invalid(format!("{reference} makes no machine by name")));
         };
+        let selected = Selected::Named(provider);
+        self.may_ask_for_change(key, selected, now)?;
         self.failures.asking(key, &reference);
         self.lists.changing(key);
-        let kind = Selected::Named(provider).kind().to_owned();
+        let begun = Instant::now();
         let created = provider.create(request, now);
-        let created = self.calls.in_time(&kind, Call::Create, provider.call_limit(), created);
+        let created = self.calls.in_time(selected.callee(), Call::Create, created);
         let created = self.leading(created).await;
         match &created {
             Ok(_) => self.failures.accepted(key, name),
             Err(ProviderError::Unreachable(_)) => self.failures.unanswered(key, name, now),
-            Err(ProviderError::Throttled(_, after)) => {
-                self.failures.not_before(key, now.checked_add(*after).unwrap_or(now));
-            }
             Err(_) => {}
         }
+        self.change_answered(key, selected, &created, now, begun);
         created
     }
 
@@ -61,8 +63,11 @@ impl Provisioner {
         let Selected::Sized(provider, name) = self.known(&reference)? else {
             return Err(ProviderError::Invalid(format!("{reference} keeps no number of machines")));
         };
+        let selected = Selected::Sized(provider, name);
+        self.may_ask_for_change(key, selected, now)?;
         self.failures.asking(key, &reference);
         self.lists.changing(key);
+        let begun = Instant::now();
         let (call, changed) = match change {
             SizeChange::Grow(by) => (Call::Grow, provider.grow(key, name, from, by)),
             SizeChange::Without(machines) => {
@@ -73,10 +78,8 @@ impl Provisioner {
             }
             SizeChange::Keep(machine) => (Call::Keep, provider.keep(key, machine)),
         };
-        let changed = self.leading(self.calls.in_time(provider.kind(), call, CALL_LIMIT, changed)).await;
-        if let Some(after) = changed.as_ref().err().and_then(ProviderError::retry_after) {
-            self.failures.not_before(key, now.checked_add(after).unwrap_or(now));
-        }
+        let changed = self.leading(self.calls.in_time(selected.callee(), call, changed)).await;
+        self.change_answered(key, selected, &changed, now, begun);
         changed
     }
 
@@ -91,8 +94,9 @@ impl Provisioner {
         made_by: Option<&str>,
         name: &str,
         absence: &Absence,
+        now: Timestamp,
     ) -> Result<Deletion, ProviderError> {
-        let deletion = self.delete_unchecked(key, pool, made_by, name).await?;
+        let deletion = self.delete_unchecked(key, pool, made_by, name, now).await?;
         match (deletion, absence) {
             (Deletion::Gone, Absence::Doubtful(why)) if !self.ids.has_begun_to_end(key, name) => {
                 Err(ProviderError::Unreachable(format!("it says that there is no machine {name}, but {why}")))
@@ -108,19 +112,33 @@ impl Provisioner {
         }
     }
 
+    /// Deletes the machine `name`, which has no Node, at the provider that lists it and that the pool does not select any more:
+    /// `reference`. Fails as [`Self::delete`] does.
+    pub async fn delete_at_former(
+        &self,
+        key: &PoolKey,
+        reference: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<Deletion, ProviderError> {
+        self.ids.deleted(key, name);
+        self.delete(key, None, Some(reference), name, &Absence::Credible, now).await
+    }
+
     async fn delete_unchecked(
         &self,
         key: &PoolKey,
         pool: Option<&NodePool>,
         made_by: Option<&str>,
         name: &str,
+        now: Timestamp,
     ) -> Result<Deletion, ProviderError> {
         self.may_change()?;
         self.foreign.may_delete(key, name)?;
         self.failures.unwanted(key, name);
         self.lists.changing(key);
         if let Some(reference) = made_by {
-            return self.leading(self.known(reference)?.delete(&self.calls, key, name)).await;
+            return self.delete_at(key, reference, name, now).await;
         }
         if let Some(pool) = pool {
             // Without its provider it is not known whether there is a machine, so its Node is kept.
@@ -130,7 +148,7 @@ impl Provisioner {
         // Each is asked, also if another one fails or says that the machine is none of its own: one of them has it.
         let (mut deletion, mut failure) = (Deletion::Gone, None);
         for reference in self.responsible(key, pool) {
-            match self.leading(self.known(&reference)?.delete(&self.calls, key, name)).await {
+            match self.delete_at(key, &reference, name, now).await {
                 Ok(answer) => deletion = deletion.max(answer),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -140,5 +158,21 @@ impl Provisioner {
             Some(error) if deletion == Deletion::Gone => Err(error),
             _ => Ok(deletion),
         }
+    }
+
+    /// Deletes the machine `name` at the provider that `reference` means, unless that is left alone.
+    pub(super) async fn delete_at(
+        &self,
+        key: &PoolKey,
+        reference: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<Deletion, ProviderError> {
+        let provider = self.known(reference)?;
+        self.may_ask_for_change(key, provider, now)?;
+        let begun = Instant::now();
+        let deleted = self.leading(provider.delete(&self.calls, key, name)).await;
+        self.change_answered(key, provider, &deleted, now, begun);
+        deleted
     }
 }

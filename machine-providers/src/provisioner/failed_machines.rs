@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
+use k8s_openapi::jiff::Timestamp;
 use node_lifecycle::keys::PoolKey;
 use node_lifecycle::supply::FailedMachine;
 use tokio::time::Instant;
@@ -18,13 +19,18 @@ const PARALLEL: usize = 4;
 impl Provisioner {
     /// Deletes the machines `failed`, and returns what failed of that. If a machine stays, or cannot be deleted, that costs the
     /// pool the slot and no more: a failure that may be about one machine is returned once.
-    pub(super) async fn delete_failed(&self, key: &PoolKey, failed: &[FailedMachine]) -> Vec<ProviderError> {
+    pub(super) async fn delete_failed(
+        &self,
+        key: &PoolKey,
+        failed: &[FailedMachine],
+        now: Timestamp,
+    ) -> Vec<ProviderError> {
         let deadline = Instant::now() + TIME_LIMIT;
         let delete = |machine: FailedMachine| async move {
             if Instant::now() >= deadline {
                 return (machine, Ok(Deletion::Started));
             }
-            let deleted = self.delete_listed(key, &machine).await;
+            let deleted = self.delete_listed(key, &machine, now).await;
             (machine, deleted)
         };
         let calls: Vec<_> = failed.iter().cloned().map(delete).collect();
@@ -41,9 +47,14 @@ impl Provisioner {
         failures
     }
 
-    async fn delete_listed(&self, key: &PoolKey, machine: &FailedMachine) -> Result<Deletion, ProviderError> {
+    async fn delete_listed(
+        &self,
+        key: &PoolKey,
+        machine: &FailedMachine,
+        now: Timestamp,
+    ) -> Result<Deletion, ProviderError> {
         self.may_change()?;
         self.lists.changing(key);
-        self.leading(self.known(&machine.provider)?.delete(&self.calls, key, &machine.name)).await
+        self.delete_at(key, &machine.provider, &machine.name, now).await
     }
 }

@@ -83,7 +83,7 @@ impl Provisioner {
             self.slot_failed(key, generation, name, *reason, now);
         }
         let mut failures = findings.failures.clone();
-        failures.extend(self.delete_failed(key, failed).await);
+        failures.extend(self.delete_failed(key, failed, now).await);
         if let Some(error) = self.to_record(key, failures.first(), &findings.repeated, now) {
             self.record_failure(key, generation, error.reason(), error.to_string(), now);
         }

@@ -51,6 +51,8 @@ pub(super) struct Found {
     pub(super) is_unknown: bool,
     /// The references of providers that the pool does not select any more, and that may have machines.
     pub(super) former: BTreeSet<String>,
+    /// The machines that such providers list, by name, with the reference.
+    pub(super) former_machines: BTreeMap<String, String>,
     /// Every listed machine, and whether its creation has ended.
     pub(super) shown: BTreeMap<String, bool>,
     /// What the selected provider said beside the machines.
@@ -112,6 +114,8 @@ impl Provisioner {
         let of_pool = listing.take_machines(&mut found.foreign);
         if lister.is_former {
             found.former.insert(lister.reference.to_owned());
+            let names = of_pool.iter().map(|(machine, _)| machine.name.clone());
+            found.former_machines.extend(names.map(|name| (name, lister.reference.to_owned())));
         } else {
             self.failures.has_machines(asked.key, lister.reference, of_pool.len());
             found.own = listing;
@@ -192,6 +196,7 @@ impl Provisioner {
             findings,
             is_unknown,
             former,
+            former_machines,
             shown: _,
             own,
             foreign,
@@ -243,6 +248,7 @@ impl Provisioner {
             uncertain_until,
             deleted_ids,
             former,
+            former_machines,
             taken,
             passed_over,
             failure,

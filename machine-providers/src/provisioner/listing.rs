@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::Provisioner;
 use super::found::{AskedPool, Lister, Lists};
+use crate::pauses::AskedFor;
 use crate::selected::{Listing, Selected};
 use crate::{ListedMachine, ProviderError};
 
@@ -48,7 +49,8 @@ impl Provisioner {
         is_as_expected.then_some((listing, end))
     }
 
-    /// The provider's list, made now unless the last one has just failed.
+    /// The provider's list, made now unless the last one has just failed, or the provider is left alone because of what it answered
+    /// to other pools.
     pub(super) async fn list_now(
         &self,
         asked: AskedPool<'_>,
@@ -63,13 +65,20 @@ impl Provisioner {
         if let Some(failed) = self.lists.failure(key, reference, now) {
             return Err(NoList { error: failed.error, again_at: Some(failed.until) });
         }
+        if let Some(paused) = self.paused(provider, AskedFor::List, now) {
+            if paused.error.retry_after().is_some() && !lister.is_former {
+                self.failures.not_before(key, paused.until);
+            }
+            return Err(NoList { again_at: Some(paused.until), error: paused.into_error(now) });
+        }
         let begun = Instant::now();
         let answer = provider.list(&self.calls, &self.cluster, key, spec, now).await;
+        // A call that was not answered took long, and the pause comes after it.
+        let ended = now.checked_add(begun.elapsed()).unwrap_or(now);
+        self.pauses.answered(provider.identity(), AskedFor::List, key, answer.as_ref().err(), ended);
         match &answer {
             Ok(listing) => self.lists.listed(key, reference, listing, !lister.is_former, now),
             Err(error) => {
-                // A call that was not answered took long, and the pause comes after it.
-                let ended = now.checked_add(begun.elapsed()).unwrap_or(now);
                 self.lists.failed(key, reference, error, ended);
                 if let Some(after) = error.retry_after().filter(|_| !lister.is_former) {
                     self.failures.not_before(key, ended.checked_add(after).unwrap_or(ended));

@@ -159,11 +159,11 @@ async fn after_a_change_the_machines_are_listed_again() {
     };
     assert_eq!((look().await, look().await), (1, 1));
     provisioner
-        .delete(&key(), Some(&pool(1)), Some("simulated"), &slot(0), &Absence::Credible)
+        .delete(&key(), Some(&pool(1)), Some("simulated"), &slot(0), &Absence::Credible, at(0))
         .await
         .unwrap();
     assert_eq!(look().await, 2);
-    provisioner.delete(&key(), Some(&pool(1)), None, "a", &Absence::Credible).await.unwrap();
+    provisioner.delete(&key(), Some(&pool(1)), None, "a", &Absence::Credible, at(0)).await.unwrap();
     assert_eq!(look().await, 3);
     let spec = pool(1).spec;
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
@@ -277,7 +277,7 @@ async fn every_call_is_heard_of_once_under_the_kind_of_its_provider_and_no_list_
     }
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &pool.spec, existing: 0 };
     provisioner.create(request, at(0)).await.unwrap_err();
-    let deleted = provisioner.delete(&key(), Some(&pool), None, &slot(0), &Absence::Credible).await;
+    let deleted = provisioner.delete(&key(), Some(&pool), None, &slot(0), &Absence::Credible, at(0)).await;
     deleted.unwrap_err();
     let expected = [Call::List, Call::Create, Call::Delete];
     assert_eq!(*heard.0.lock().unwrap(), expected.map(|call| ("exec".to_owned(), call, "transient")));

@@ -5,6 +5,7 @@ mod failed_machines;
 mod findings;
 mod found;
 mod listing;
+mod pausing;
 mod records;
 
 use std::collections::BTreeSet;
@@ -18,13 +19,14 @@ use node_lifecycle::supply::{NodeSource, Supply};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::fence::Fence;
+use shared_runtime::rate::Rate;
 use shared_runtime::write::Writer;
 
 pub use self::findings::ListFindings;
 pub use self::found::Lists;
 use self::found::{AskedPool, Found, FromRecords, Lister};
 use self::listing::NoList;
-use super::calls::{CallObserver, Calls};
+use super::calls::{CallObserver, CallRates, Calls};
 use super::cluster_api::ClusterApi;
 use super::cluster_api::management::Management;
 use super::exec::Exec;
@@ -33,6 +35,7 @@ use super::karpenter::Karpenter;
 use super::known_ids::KnownIds;
 use super::lists::RecentLists;
 use super::origin::Foreign;
+use super::pauses::ProviderPauses;
 pub use super::selected::SizeChange;
 use super::selected::{Selected, reference_of};
 use super::simulated::Simulated;
@@ -44,6 +47,7 @@ pub struct Provisioner {
     named: Vec<Box<dyn NamedProvider>>,
     sized: Vec<Box<dyn SizedProvider>>,
     failures: Failures,
+    pauses: ProviderPauses,
     calls: Calls,
     lists: RecentLists,
     ids: KnownIds,
@@ -79,8 +83,16 @@ impl Provisioner {
 
     /// The same, and `observer` hears of every call to a provider.
     #[must_use]
-    pub fn observed_by(self, observer: Arc<dyn CallObserver>) -> Self {
-        Self { calls: Calls { observer: Some(observer) }, ..self }
+    pub fn observed_by(mut self, observer: Arc<dyn CallObserver>) -> Self {
+        self.calls.observer = Some(observer);
+        self
+    }
+
+    /// The same, and each provider gets calls at this `rate`, over all pools. What is too much waits for up to a minute.
+    #[must_use]
+    pub fn at_rate(mut self, rate: Rate) -> Self {
+        self.calls.rates = Some(CallRates::new(rate));
+        self
     }
 
     fn may_change(&self) -> Result<(), ProviderError> {
@@ -110,6 +122,7 @@ impl Provisioner {
             named,
             sized: Vec::new(),
             failures: Failures::default(),
+            pauses: ProviderPauses::default(),
             calls: Calls::default(),
             lists: RecentLists::default(),
             ids: KnownIds::default(),
@@ -243,6 +256,8 @@ fn unlisted_machines(why: &str) -> String {
 
 #[cfg(test)]
 mod listing_tests;
+#[cfg(test)]
+mod pausing_tests;
 #[cfg(test)]
 #[path = "provisioner_tests.rs"]
 mod tests;

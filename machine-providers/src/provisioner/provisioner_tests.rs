@@ -73,7 +73,7 @@ async fn nothing_follows_from_a_list_that_is_never_answered() {
     // The backoff is that of one failure, however often the list is tried meanwhile.
     let (second, _) = supply(&provisioner, 1, 4).await;
     assert_eq!(second.failure, first.failure);
-    let deleted = provisioner.delete(&key(), Some(&pool(1)), None, "a", &Absence::Credible).await;
+    let deleted = provisioner.delete(&key(), Some(&pool(1)), None, "a", &Absence::Credible, at(0)).await;
     assert!(matches!(deleted, Err(ProviderError::Unreachable(_))), "{deleted:?}");
 }
 
@@ -170,7 +170,7 @@ async fn a_provider_that_was_asked_before_is_listed_until_it_has_no_machine() {
     };
     assert_eq!(former().await, ["simulated".to_owned()].into());
     provisioner
-        .delete(&key(), Some(&changed), Some("simulated"), &slot(0), &Absence::Credible)
+        .delete(&key(), Some(&changed), Some("simulated"), &slot(0), &Absence::Credible, at(0))
         .await
         .unwrap();
     assert_eq!(former().await, BTreeSet::new());
@@ -202,10 +202,11 @@ async fn a_spec_that_selects_no_provider_is_named_and_requests_nothing() {
         let (supply, failures) = supply_of(&provisioner, &pool, 0).await;
         assert!(failures.is_empty() && supply.machines.is_empty());
         assert_eq!(supply.source, Err(message.clone()));
-        let deleted = provisioner.delete(&key(), Some(&pool), None, "a", &Absence::Credible).await;
+        let deleted = provisioner.delete(&key(), Some(&pool), None, "a", &Absence::Credible, at(0)).await;
         assert_eq!(deleted.unwrap_err().to_string(), message, "its machine is not known to be gone");
     }
-    assert_eq!(provisioner.delete(&key(), None, None, "a", &Absence::Credible).await, Ok(Deletion::Gone));
+    let deleted = provisioner.delete(&key(), None, None, "a", &Absence::Credible, at(0)).await;
+    assert_eq!(deleted, Ok(Deletion::Gone));
 }
 
 #[tokio::test]
@@ -217,7 +218,8 @@ async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
     let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
     assert_eq!(standby.create(request, at(0)).await, Err(ProviderError::Conflict));
     for made_by in [None, Some("simulated")] {
-        let deleted = standby.delete(&key(), Some(&pool(1)), made_by, &slot(0), &Absence::Credible).await;
+        let deleted =
+            standby.delete(&key(), Some(&pool(1)), made_by, &slot(0), &Absence::Credible, at(0)).await;
         assert_eq!(deleted, Err(ProviderError::Conflict));
     }
     assert!(supply(&standby, 1, 0).await.0.machines.is_empty());
@@ -315,7 +317,7 @@ async fn a_machine_that_is_given_up_while_it_starts_is_missed_with_the_providers
         assert_eq!((starts.machines.len(), starts.trouble.as_deref()), (1, Some("no host is free")));
         assert_eq!(failures, []);
         if is_withdrawn {
-            provisioner.delete(&key(), Some(&pool), None, &slot(0), &Absence::Credible).await.unwrap();
+            provisioner.delete(&key(), Some(&pool), None, &slot(0), &Absence::Credible, at(0)).await.unwrap();
         }
         let (gone, _) = supply(&provisioner, 1, 5).await;
         let said = format!(
@@ -379,7 +381,7 @@ async fn what_carries_another_cluster_is_neither_listed_nor_deleted() {
     for name in expected {
         for made_by in [None, Some("simulated")] {
             let refused = provisioner
-                .delete(&key(), Some(&pool(1)), made_by, &name, &Absence::Credible)
+                .delete(&key(), Some(&pool(1)), made_by, &name, &Absence::Credible, at(0))
                 .await
                 .unwrap_err();
             assert!(refused.to_string().contains("is left alone"), "{refused}");
@@ -420,7 +422,7 @@ async fn a_machine_that_its_provider_does_not_know_is_not_taken_for_one_that_is_
         let provisioner = Provisioner::with(cluster(), vec![Box::new(Ending(Mutex::new(passes)))]);
         let mut last = Ok(Deletion::Started);
         for _ in 0..=passes {
-            last = provisioner.delete(&key(), Some(&pool(1)), Some("simulated"), "a", absence).await;
+            last = provisioner.delete(&key(), Some(&pool(1)), Some("simulated"), "a", absence, at(0)).await;
         }
         last
     };

@@ -12,6 +12,7 @@ impl Provisioner {
     /// Drops everything about a pool that is gone, with its nodes.
     pub fn forget(&self, key: &PoolKey) {
         self.failures.forget(key);
+        self.pauses.forget(key);
         self.ids.forget(key);
         self.foreign.forget(key);
         self.lists.forget(key);

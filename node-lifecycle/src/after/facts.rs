@@ -9,7 +9,7 @@ use shared_crds::conditions::Statement;
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason, ProvisioningStatus};
 
-use crate::after::outcome::Applied;
+use crate::after::outcome::{Applied, AppliedAction};
 pub use crate::after::rollout::RolloutFacts;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::membership::{Leaving, Member, NodeReadiness};
@@ -98,15 +98,23 @@ fn causes<'a>(
 }
 
 /// The members that were `joined` in this pass, as the next one finds them.
-fn members_joined(plan: &Plan, joined: &BTreeSet<String>, now: Timestamp) -> Vec<Member> {
-    plan.join
+fn members_joined(
+    observed: &Observed,
+    pool: &NodePool,
+    plan: &Plan,
+    joined: &BTreeSet<String>,
+) -> Vec<Member> {
+    let mut members: Vec<Member> = plan
+        .join
         .iter()
         .filter(|step| step.node.metadata.name.as_ref().is_some_and(|name| joined.contains(name)))
         .map(|step| Member {
             template_hash: Some(step.template_hash.clone()),
-            ..Member::read(&step.node, now, NodeTime::default())
+            ..Member::read(&step.node, observed.now, NodeTime::default())
         })
-        .collect()
+        .collect();
+    OutdatedCriteria::of(pool, observed.now).assess(&mut members);
+    members
 }
 
 /// Why each node is being disrupted that is, of those that leave for these `causes`. Some were `deleted` in this pass.
@@ -124,16 +132,11 @@ fn reasons(
 }
 
 /// Number of `staying` nodes that lack what can be updated in place, and are not out of date.
-fn not_updated(
-    plan: &Plan,
-    staying: &[&Member],
-    updated: &BTreeSet<String>,
-    criteria: &OutdatedCriteria<'_>,
-) -> usize {
+fn not_updated(plan: &Plan, staying: &[&Member], updated: &BTreeSet<String>) -> usize {
     let is_not_updated = |member: &&&Member| {
         let name = member.name();
         let is_due = plan.not_updated.contains(name) && !updated.contains(name);
-        is_due && criteria.outdated(member).is_none()
+        is_due && member.outdated.is_none()
     };
     staying.iter().filter(is_not_updated).count()
 }
@@ -153,11 +156,20 @@ fn repair_waits(plan: &Plan, staying: &[&Member]) -> Option<String> {
 fn given_back(pool: &NodePool, staying: &[&Member], applied: &Applied, now: Timestamp) -> Vec<String> {
     let resting = sizing::resting(pool, staying.iter().copied(), now);
     let resting = resting.into_iter().map(|(node, _)| node.to_owned());
-    resting.chain(applied.given_back.iter().cloned()).collect()
+    let in_this_pass = applied.names(|action| action == AppliedAction::GiveBack);
+    resting.chain(in_this_pass.map(ToOwned::to_owned)).collect()
 }
 
 fn waits_for_place(step: &NodeStep) -> bool {
     matches!(&step.action, NodeAction::Drain(step) if step.waits_for_place())
+}
+
+/// Number of requests without a Node after a pass in which so many of them `came` as nodes.
+fn in_flight(observed: &Observed, applied: &Applied, came: usize) -> usize {
+    let (requested, withdrawn) =
+        (applied.count(AppliedAction::Request), applied.count(AppliedAction::Withdraw));
+    let before = observed.in_flight().count() + observed.joining().len();
+    (before + requested).saturating_sub(withdrawn + came)
 }
 
 /// The budgets' account after a pass that leaves the nodes `all`, while others are disrupted for `reasons`.
@@ -176,16 +188,19 @@ impl Facts {
     /// Counts nodes and requests after a pass: what was observed, changed by what was acknowledged. Of the plan, only
     /// what it found counts, so that the next pass finds what this one reported.
     pub fn count(observed: &Observed, pool: &NodePool, plan: &Plan, applied: &Applied) -> Self {
-        let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
-        let left = named(&applied.left());
-        let returned = named(&[&applied.uncordoned, &applied.given_back]);
-        let removed = named(&[&applied.removed, &applied.released]);
+        let named = |is_it: fn(AppliedAction) -> bool| -> BTreeSet<String> {
+            applied.names(is_it).map(ToOwned::to_owned).collect()
+        };
+        let left = named(AppliedAction::leaves);
+        let returned = named(AppliedAction::returns);
+        let removed = named(AppliedAction::ends);
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
                 let (stayed, name) = (member.stays(), member.name());
                 if stayed { !left.contains(name) } else { returned.contains(name) }
             });
-        let joined = members_joined(plan, &named(&[&applied.joined]), observed.now);
+        let joined = named(|action| action == AppliedAction::Join);
+        let joined = members_joined(observed, pool, plan, &joined);
         let with = |readiness| {
             let all = staying.iter().copied().chain(&joined);
             all.filter(|member| member.readiness == readiness).count()
@@ -193,20 +208,17 @@ impl Facts {
         let leaving: Vec<&Member> =
             leaving.into_iter().filter(|member| !removed.contains(member.name())).collect();
         let all: Vec<&Member> = staying.iter().copied().chain(&joined).collect();
-        let (chosen, deleted) = (
-            named(&[&applied.cordoned, &applied.repaired]),
-            named(&[&applied.replaced, &applied.lost, &applied.repaired]),
-        );
+        let (chosen, deleted) = (named(AppliedAction::notes_cause), named(AppliedAction::deletes));
         let causes = causes(plan, &leaving, &chosen);
         let drained = causes.iter().filter(|(_, cause)| outdated::is_for_rollout(*cause));
         let drained: Vec<&Member> = drained.map(|(member, _)| *member).collect();
         let reasons = reasons(pool, causes, &deleted);
         let account = account(observed, pool, plan, &all, &reasons);
         let rollout = RolloutFacts::count(observed, pool, plan, &all, &drained, &account);
-        let criteria = OutdatedCriteria::of(pool, observed.now);
-        let not_updated = not_updated(plan, &staying, &named(&[&applied.updated]), &criteria);
+        let updated = named(|action| action == AppliedAction::Update);
+        let not_updated = not_updated(plan, &staying, &updated);
         let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
-        let created = applied.created.len();
+        let created = applied.count(AppliedAction::Create);
         let lagging = if plan.template_hash.is_some() { outdated + not_updated } else { staying.len() };
         Self {
             wanted: plan.wanted,
@@ -217,8 +229,7 @@ impl Facts {
             not_ready: with(NodeReadiness::NotReady),
             leaving: leaving.len(),
             waiting: plan.nodes.iter().filter(|step| waits_for_place(step)).count(),
-            in_flight: (observed.in_flight().count() + observed.joining().len() + applied.requested)
-                .saturating_sub(applied.withdrawn + joined.len() + created),
+            in_flight: in_flight(observed, applied, joined.len() + created),
             is_unknown: observed.supply.is_unknown,
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),

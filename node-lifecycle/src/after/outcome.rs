@@ -3,7 +3,8 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 
-use crate::{Blocker, DrainStep, NodeAction, Plan};
+pub use crate::after::action::{ActionOutcome, AppliedAction, AppliedEntry, LoggedChange};
+use crate::{Blocker, DrainStep, NodeAction, NodeStep, Plan};
 
 /// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
@@ -60,57 +61,15 @@ pub enum Extent {
     Failed,
 }
 
-/// The result of a plan. It contains only acknowledged writes.
+/// The result of a plan. Of its writes it contains only acknowledged ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Names of the nodes that were created.
-    pub created: Vec<String>,
-    /// Names of the Nodes that had registered themselves and were made nodes of the pool.
-    pub joined: Vec<String>,
-    /// Names of the nodes that were cordoned and whose drain started.
-    pub cordoned: Vec<String>,
-    /// Those of them that are drained because they are out of date.
-    pub outdated: Vec<String>,
-    /// Those of them that are drained because a user wants them replaced.
-    pub asked: Vec<String>,
-    /// Those of them that are drained because they are unhealthy.
-    pub unhealthy: Vec<String>,
-    /// Names of the nodes that were given labels, annotations and taints of a changed template.
-    pub updated: Vec<String>,
-    /// Names of the nodes that were uncordoned, which cancels their drain.
-    pub uncordoned: Vec<String>,
-    /// Names of the nodes whose drain took too long and was cancelled.
-    pub given_back: Vec<String>,
-    /// Names of the nodes that were deleted and whose finalizer was removed.
-    pub removed: Vec<String>,
-    /// Names of the nodes that were taken out of their pool, which is deleted, and keep running.
-    pub released: Vec<String>,
-    /// Names of the nodes that were deleted because they did not become Ready in time.
-    pub replaced: Vec<String>,
-    /// Names of the nodes that were deleted because their machine is gone.
-    pub lost: Vec<String>,
-    /// Names of the nodes that were deleted because they were unhealthy.
-    pub repaired: Vec<String>,
-    /// Names of the machines that were deleted because their Node did not come in time.
-    pub timed_out: Vec<String>,
-    /// Number of requests that were withdrawn from the provider.
-    pub withdrawn: usize,
-    /// Number of machines whose deletion was accepted and that are not gone yet.
-    pub machines_ending: usize,
-    /// Number of requests that the provider accepted.
-    pub requested: usize,
+    /// What was done to nodes and machines, in the order of the answers. Counts, conditions, events and metrics are read from it.
+    pub entries: Vec<AppliedEntry>,
     /// When the first of the machines requested in this pass is expected; `None` when the provider does not know.
     pub expected: Option<Timestamp>,
     /// Earliest time of the next request to the provider; `None` when there is no backoff.
     pub retry_at: Option<Timestamp>,
-    /// Number of pods that were evicted.
-    pub evicted: usize,
-    /// Number of pods that were deleted after the drain timeout.
-    pub deleted_pods: usize,
-    /// Number of evictions that were refused.
-    pub refused: usize,
-    /// What keeps draining nodes, refusals included that are so recent that the eviction is not retried yet.
-    pub blocked: Vec<Blocked>,
     /// A write that the API server will never accept. If there are several it is the least, so that a second pass
     /// reports the same.
     pub rejected: Option<Rejected>,
@@ -133,67 +92,67 @@ impl Applied {
         self.rejected.as_ref().filter(is_lasting)
     }
 
-    /// The names of the nodes that do not count as replicas any more.
-    pub(crate) fn left(&self) -> [&[String]; 5] {
-        [&self.cordoned, &self.replaced, &self.lost, &self.repaired, &self.released]
+    /// The same `action`, acknowledged, for each of `names`.
+    pub fn done<S: Into<String>>(action: AppliedAction, names: impl IntoIterator<Item = S>) -> Self {
+        let mut all = Self::default();
+        for name in names {
+            all.record(name, action, ActionOutcome::Done);
+        }
+        all
+    }
+
+    /// Adds an entry about the node or machine `name`.
+    pub fn record(&mut self, name: impl Into<String>, action: AppliedAction, outcome: ActionOutcome) {
+        self.entries.push(AppliedEntry { name: name.into(), action, outcome });
+    }
+
+    /// Adds that `step` was acknowledged.
+    pub fn record_step(&mut self, step: &NodeStep) {
+        if let Some(action) = AppliedAction::of(step) {
+            self.record(step.member.name(), action, ActionOutcome::Done);
+        }
+    }
+
+    /// Adds what keeps a draining node.
+    pub fn record_blocked(&mut self, blocked: Blocked) {
+        self.record(blocked.node, AppliedAction::Drain, ActionOutcome::Blocked(blocked.by));
+    }
+
+    /// The names of the nodes and machines to which something was done that `is_it`.
+    pub fn names(&self, is_it: impl Fn(AppliedAction) -> bool) -> impl Iterator<Item = &str> {
+        let accepted = self.entries.iter().filter(|entry| entry.outcome.is_accepted());
+        accepted.filter(move |entry| is_it(entry.action)).map(|entry| entry.name.as_str())
+    }
+
+    /// How often `action` was acknowledged.
+    pub fn count(&self, action: AppliedAction) -> usize {
+        self.names(|other| other == action).count()
+    }
+
+    /// Number of machines whose deletion was accepted and that are not gone yet.
+    pub fn machines_ending(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.outcome == ActionOutcome::Ending).count()
+    }
+
+    /// Number of evictions that were refused.
+    pub fn refused(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.outcome == ActionOutcome::Refused).count()
+    }
+
+    /// What keeps draining nodes, each with its name, refusals included that are so recent that the eviction is not retried yet.
+    pub fn blocked(&self) -> impl Iterator<Item = (&str, &Blocker)> {
+        self.entries.iter().filter_map(|entry| match &entry.outcome {
+            ActionOutcome::Blocked(by) => Some((entry.name.as_str(), by)),
+            ActionOutcome::Done | ActionOutcome::Ending | ActionOutcome::Refused => None,
+        })
     }
 
     /// Merges the result of another part of the plan.
     pub fn absorb(&mut self, other: Self) {
-        let Self {
-            created,
-            joined,
-            cordoned,
-            outdated,
-            asked,
-            unhealthy,
-            updated,
-            uncordoned,
-            given_back,
-            removed,
-            released,
-            replaced,
-            lost,
-            repaired,
-            timed_out,
-            withdrawn,
-            machines_ending,
-            requested,
-            expected,
-            retry_at,
-            evicted,
-            deleted_pods,
-            refused,
-            blocked,
-            rejected,
-            finalizer_removed,
-            extent,
-            changed,
-        } = other;
-        self.created.extend(created);
-        self.joined.extend(joined);
-        self.cordoned.extend(cordoned);
-        self.outdated.extend(outdated);
-        self.asked.extend(asked);
-        self.unhealthy.extend(unhealthy);
-        self.updated.extend(updated);
-        self.uncordoned.extend(uncordoned);
-        self.given_back.extend(given_back);
-        self.removed.extend(removed);
-        self.released.extend(released);
-        self.replaced.extend(replaced);
-        self.lost.extend(lost);
-        self.repaired.extend(repaired);
-        self.timed_out.extend(timed_out);
-        self.withdrawn += withdrawn;
-        self.machines_ending += machines_ending;
-        self.requested += requested;
+        let Self { entries, expected, retry_at, rejected, finalizer_removed, extent, changed } = other;
+        self.entries.extend(entries);
         self.expected = self.expected.into_iter().chain(expected).min();
         self.retry_at = self.retry_at.into_iter().chain(retry_at).min();
-        self.evicted += evicted;
-        self.deleted_pods += deleted_pods;
-        self.refused += refused;
-        self.blocked.extend(blocked);
         self.rejected = self.rejected.take().into_iter().chain(rejected).min();
         self.finalizer_removed |= finalizer_removed;
         self.extent = self.extent.max(extent);
@@ -202,20 +161,21 @@ impl Applied {
 
     /// When to reconcile again after this result of `plan`; `None` when only an event can change anything.
     pub fn next_visit(&self, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
+        let is_slow = self.blocked().next().is_some() && self.count(AppliedAction::Evict) == 0;
         let poll = |step: &DrainStep| match step.only_waits_for() {
             // An event tells when they are gone.
             Some(Blocker::Finalizers(_)) => FINALIZERS_POLL,
             // The attachments of all nodes are listed for it.
             Some(Blocker::Volumes(_) | Blocker::Place) => BLOCKED_POLL,
-            _ if self.blocked.is_empty() || self.evicted > 0 => DRAIN_POLL,
-            _ => BLOCKED_POLL,
+            _ if is_slow => BLOCKED_POLL,
+            _ => DRAIN_POLL,
         };
         let drains = plan.nodes.iter().filter_map(|step| match &step.action {
             NodeAction::Drain(step) => now.checked_add(poll(step)).ok(),
             _ => None,
         });
         let ending =
-            (self.machines_ending > 0).then(|| now.checked_add(MACHINE_POLL).unwrap_or(Timestamp::MAX));
+            (self.machines_ending() > 0).then(|| now.checked_add(MACHINE_POLL).unwrap_or(Timestamp::MAX));
         plan.requeue_at
             .into_iter()
             .chain(drains)

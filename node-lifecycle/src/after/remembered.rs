@@ -1,6 +1,7 @@
 //! What is remembered about a pool's provider from pass to pass, in `status.provisioning`.
 
 use shared_crds::NodePool;
+use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::ProvisioningStatus;
 
 use crate::after::facts::Facts;
@@ -21,10 +22,19 @@ impl Facts {
     }
 
     /// The number of machines that a provider was asked for which keeps no number. Machines that were not asked for, and a
-    /// list that could not be read, do not change it.
+    /// list that could not be read, do not change it; while there are such machines, no more are asked for than there are nodes, so that
+    /// none of them takes the place of a node that goes.
     fn asked_for(&self, pool: &NodePool) -> Option<i32> {
         let before = || pool.status.as_ref()?.provisioning.as_ref()?.machines;
-        let is_known = self.stalled.is_none() && !self.is_unknown && self.unreadable.is_empty();
-        if is_known { Some(number(self.staying + self.in_flight)) } else { before() }
+        if self.is_unknown || !self.unreadable.is_empty() {
+            return before();
+        }
+        match &self.stalled {
+            None => Some(number(self.staying + self.in_flight)),
+            Some(stall) if stall.reason == Reason::TooManyMachines => {
+                before().map(|machines| machines.min(number(self.staying)))
+            }
+            Some(_) => before(),
+        }
     }
 }

@@ -48,7 +48,7 @@ impl RolloutFacts {
         let now = observed.now;
         let criteria = OutdatedCriteria::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
-            staying.iter().partition(|member| criteria.outdated(member).is_some());
+            staying.iter().partition(|member| member.outdated.is_some());
         let outdated = old.len() + drained.len();
         if outdated == 0 {
             return None;

@@ -9,7 +9,6 @@ use shared_crds::names;
 
 use crate::assess::health;
 use crate::assess::membership::Member;
-use crate::input::ready::is_silent;
 use crate::input::supply::{Completeness, NodeSource};
 use crate::{Absence, Observed};
 
@@ -65,7 +64,7 @@ pub(crate) fn is_gone(observed: &Observed, members: &[&Member], member: &Member)
     let current = observed.pool.as_deref().and_then(|pool| pool.spec.provider.reference());
     let is_listed = |machine: &str| supply.machines.iter().any(|listed| listed.name == machine);
     member.leaving.is_some_and(|leaving| leaving.deleting)
-        && is_silent(&member.node)
+        && member.is_silent
         && health::has_machine(member)
         && member.made_by() == current.as_deref()
         && supply.source == Ok(NodeSource::Kubelet)

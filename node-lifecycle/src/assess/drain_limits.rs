@@ -42,7 +42,7 @@ impl DrainLimits {
         Self {
             timeout: timeout.map(seconds),
             on_timeout: drain.on_timeout,
-            holds_protected: drain.protected_nodes == ProtectedNodes::Wait && !is_deleted,
+            holds_protected: drain.protected_nodes == ProtectedNodes::Wait,
             detachment: drain
                 .volume_detach_timeout_seconds
                 .map_or(Self::default().detachment, |limit| seconds(limit.max(0))),

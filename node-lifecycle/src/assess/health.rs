@@ -1,16 +1,13 @@
 //! Which nodes are unhealthy: those whose conditions are ones of `spec.repair`, for however short a time.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::NodePool;
 use shared_crds::v1alpha1::{ConditionStatus, DisruptionReason, RepairCondition, RepairSpec};
-use shared_crds::{NodePool, names};
 
 use crate::Observed;
 use crate::assess::membership::Member;
 use crate::input::observed_time::{ConditionKey, due};
-use crate::input::ready::is_silent;
 
 /// Whether the node was made for the pool, so that its provider knows its machine: of any other, the answer that there is no
 /// such machine would mean nothing.
@@ -28,23 +25,17 @@ pub(crate) fn is_unreachable(observed: &Observed, pool: &NodePool, member: &Memb
         && silence.is_some_and(|silence| silence.due <= observed.now)
 }
 
-/// The names of the nodes that are unhealthy, for however short a time.
-pub(crate) fn unhealthy<'a>(
-    pool: &NodePool,
-    members: impl IntoIterator<Item = &'a Member>,
-) -> BTreeSet<&'a str> {
-    let spec = spec(pool);
-    let is_unhealthy = |member: &&Member| !holding(&spec.conditions, &member.node).is_empty();
-    members.into_iter().filter(is_unhealthy).map(Member::name).collect()
+/// Whether one of these conditions of `spec.repair` holds for `node`, for however short a time.
+pub(crate) fn is_unhealthy(conditions: &[RepairCondition], node: &Node) -> bool {
+    !holding(conditions, node).is_empty()
 }
 
 /// Whether the node is drained because it was unhealthy, and that is over: nothing of `spec.repair` holds for it any more, or a user
 /// keeps it.
-pub(crate) fn has_recovered(pool: &NodePool, member: &Member) -> bool {
+pub(crate) fn has_recovered(member: &Member) -> bool {
     let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
-    let is_kept = || names::asks_for(names::SKIP_REPAIR_ANNOTATION, &member.node.metadata);
-    let is_well = || holding(&spec(pool).conditions, &member.node).is_empty() && !is_silent(&member.node);
-    is_drained && member.cause == Some(DisruptionReason::Repair) && (is_kept() || is_well())
+    let is_well = !member.is_unhealthy && !member.is_silent;
+    is_drained && member.cause == Some(DisruptionReason::Repair) && (member.skips_repair || is_well)
 }
 
 /// What `spec.repair` says, or says by default.

@@ -13,7 +13,7 @@ use shared_crds::{NodePool, names};
 use crate::assess::drain_limits::DrainLimits;
 use crate::input::observed_time::{NodeTime, due};
 use crate::input::pods;
-use crate::input::ready::is_ready;
+use crate::input::ready::{is_ready, is_silent};
 
 /// How long a node has to be not Ready, and its machine not listed, before the machine counts as gone. Lists of real providers
 /// lag behind by seconds, and a node is not Ready 50 s after its last heartbeat.
@@ -90,6 +90,16 @@ pub struct Member {
     /// When its last drain took too long and was cancelled, and for how long this process has observed that; `None` when
     /// none did.
     pub given_back: Option<(Timestamp, SignedDuration)>,
+    /// Why it is out of date; `None` when it is not. `OutdatedCriteria::assess` finds it out from the pool.
+    pub outdated: Option<DisruptionReason>,
+    /// Whether Kubernetes says that its kubelet does not report any more.
+    pub is_silent: bool,
+    /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
+    pub is_unhealthy: bool,
+    /// Whether a user keeps it from being repaired.
+    pub skips_repair: bool,
+    /// Whether a user wants it replaced.
+    pub asks_replacement: bool,
     /// For how long this process has observed it not Ready.
     pub not_ready: SignedDuration,
     /// For how long this process has observed it not Ready and its machine not listed; `None` when that is not so now.
@@ -146,6 +156,11 @@ impl Member {
             given_back: annotation(names::GIVEN_BACK_ANNOTATION)
                 .map(|at| (at.parse().unwrap_or(Timestamp::UNIX_EPOCH), time.given_back)),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
+            outdated: None,
+            is_silent: is_silent(node),
+            is_unhealthy: false,
+            skips_repair: names::asks_for(names::SKIP_REPAIR_ANNOTATION, metadata),
+            asks_replacement: names::asks_for(names::REPLACE_ANNOTATION, metadata),
             not_ready: time.not_ready,
             lost: time.lost,
         }

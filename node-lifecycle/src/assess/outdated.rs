@@ -30,6 +30,13 @@ impl<'a> OutdatedCriteria<'a> {
         Self { pool, spec, hash, earlier_hash, now }
     }
 
+    /// Notes on each of the nodes whether it is out of date. What their pods show may change it.
+    pub(crate) fn assess(&self, members: &mut [Member]) {
+        for member in members {
+            member.outdated = self.outdated(member);
+        }
+    }
+
     /// Why the node is out of date: it was made from another template or before `spec.rollout.after`, a user wants it replaced, or
     /// it is too old. `None` when it is not, as every node that was not made for the pool.
     pub(crate) fn outdated(&self, member: &Member) -> Option<DisruptionReason> {
@@ -42,8 +49,7 @@ impl<'a> OutdatedCriteria<'a> {
             && self.hash.as_deref().is_some_and(|own| own != hash)
             && !self.is_by_earlier_version(member, hash);
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
-        let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &member.node.metadata);
-        if is_other || is_asked || after.is_some_and(|after| member.created < after) {
+        if is_other || member.asks_replacement || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)
@@ -57,7 +63,7 @@ impl<'a> OutdatedCriteria<'a> {
 
     /// The node as one that is out of date; `None` when it is not.
     pub(crate) fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
-        let reason = self.outdated(member)?;
+        let reason = member.outdated?;
         let state = match member.readiness {
             NodeReadiness::Starting => OutdatedState::NeverReady,
             _ if self.is_available(member) => OutdatedState::Working,
@@ -73,7 +79,7 @@ impl<'a> OutdatedCriteria<'a> {
 
     /// Whether the node is out of date and replaced because of it.
     pub(crate) fn replaces(&self, member: &Member) -> bool {
-        self.spec.type_ == RolloutType::RollingUpdate && self.outdated(member).is_some()
+        self.spec.type_ == RolloutType::RollingUpdate && member.outdated.is_some()
     }
 
     /// When the node becomes too old; `None` when it never does. One that has not started is given up elsewhere.

@@ -8,14 +8,32 @@ use shared_crds::v1alpha1::DisruptionReason;
 use crate::Observed;
 use crate::assess::membership::{Member, NodeReadiness};
 use crate::assess::outdated::OutdatedCriteria;
+use crate::count::deletion::DeletionPace;
 
-/// The account before anything is decided. `wanted` is the number of nodes that the pool should have.
+/// The account before anything is decided. `wanted` is the number of nodes that the pool should have. That of a pool that is deleted
+/// has the pace of the deletion, and nothing else.
 pub(crate) fn account(observed: &Observed, pool: &NodePool, members: &[Member], wanted: usize) -> Account {
+    if let Some(pace) = deletion_pace(observed, pool, members) {
+        return pace.account(members, observed.now);
+    }
     let disrupted =
         members.iter().filter_map(|member| reason(pool, member, member.cause, member.leaving?.deleting));
     let staying = members.iter().filter(|member| member.stays());
     let pool_size = pool_size(observed, pool, staying, wanted);
     Account::new(pool.spec.disruption_budgets(), pool_size, disrupted, observed.now)
+}
+
+/// How many nodes of the pool leave at a time because it is deleted; `None` for one that is not. A percentage is of what it is of in
+/// other budgets too: of the nodes that are there, or of those that the spec asks for if these are more.
+pub(crate) fn deletion_pace(
+    observed: &Observed,
+    pool: &NodePool,
+    members: &[Member],
+) -> Option<DeletionPace> {
+    pool.metadata.deletion_timestamp.as_ref()?;
+    let wanted = usize::try_from(pool.spec.replicas.unwrap_or_default()).unwrap_or_default();
+    let staying = members.iter().filter(|member| member.stays());
+    Some(DeletionPace::of(pool, pool_size(observed, pool, staying, wanted)))
 }
 
 /// The number of nodes that percentages are of, in a pool of which these nodes are `staying`.

@@ -212,7 +212,7 @@ fn an_unhealthy_node_says_which_budget_keeps_it() {
 }
 
 #[test]
-fn nodes_that_never_ran_pods_and_those_of_a_deleted_pool_are_not_asked_about() {
+fn nodes_that_never_ran_pods_and_empty_ones_of_a_deleted_pool_are_not_asked_about() {
     let none = json!([{ "nodes": 0 }]);
     assert_eq!(cordoned(&plan(&observed(limited(1, &none), [node(0), starting(1)]))), ["n-001"]);
     let mut gone = limited(1, &none);

@@ -18,7 +18,10 @@ use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{Member, NodeReadiness, start_timeout};
 use crate::assess::outdated::{self, OutdatedCriteria};
+use crate::count::budgets;
+use crate::count::deletion::DeletionPace;
 use crate::count::rollout::{Counts, MayGo, Refusals, Rollout};
+use crate::count::unasked::unasked;
 use crate::count::victims;
 use crate::input::numbers::number;
 use crate::input::slots::Slots;
@@ -41,6 +44,9 @@ pub(crate) struct Sizing {
     pub timed_out: Vec<String>,
     /// Some node is too many or out of date, whether or not it may go now.
     pub has_excess: bool,
+    /// The number of machines that the provider was not asked for, where there are so many that no more are requested and none
+    /// without a Node is removed; `None` where there are not.
+    pub unasked: Option<usize>,
     /// How far nodes that are out of date may be replaced.
     pub rollout: Rollout,
     /// Nodes to remove that the Autoscaler named.
@@ -51,8 +57,10 @@ pub(crate) struct Sizing {
     pub(super) excess: usize,
     /// The nodes from which the excess is chosen; empty without an excess.
     pub(super) candidates: BTreeSet<String>,
-    /// What becomes of nodes that ask to be left alone; `None` where none is asked, because all nodes go.
-    pub(super) protected: Option<ProtectedNodes>,
+    /// What becomes of nodes that ask to be left alone.
+    pub(super) protected: ProtectedNodes,
+    /// How many nodes leave at a time because the pool is deleted; `None` for one that is not.
+    pub(super) deletion: Option<DeletionPace>,
 }
 
 /// The number of nodes `pool` should have now. For an unset count that is the number of nodes that exist or are
@@ -83,13 +91,20 @@ pub(crate) fn size(
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let staying: Vec<&Member> = members.iter().filter(counts).collect();
-    let machines = MachinesWithoutNode::of(observed, pool);
+    let wanted = wanted(observed, pool, members);
+    let unasked = unasked(observed, pool, members, wanted);
+    // Which of them are the pool's is not known, so none of them stands for a node, comes or goes.
+    let machines = if unasked.is_some() {
+        MachinesWithoutNode::default()
+    } else {
+        MachinesWithoutNode::of(observed, pool)
+    };
     let mut sizing = Sizing {
-        wanted: wanted(observed, pool, members),
+        wanted,
+        unasked,
         timed_out: machines.timed_out.iter().map(|machine| machine.name.clone()).collect(),
-        protected: pool.metadata.deletion_timestamp.is_none().then(|| {
-            pool.spec.drain.as_ref().map_or_else(ProtectedNodes::default, |drain| drain.protected_nodes)
-        }),
+        protected: protected_nodes(pool),
+        deletion: budgets::deletion_pace(observed, pool, members),
         ..Sizing::default()
     };
     let resting = resting(pool, staying.iter().copied(), observed.now);
@@ -108,7 +123,16 @@ pub(crate) fn size(
     sizing
 }
 
+/// What becomes of nodes that ask to be left alone. Those of a pool that is deleted have to go, and go last.
+fn protected_nodes(pool: &NodePool) -> ProtectedNodes {
+    if pool.metadata.deletion_timestamp.is_some() {
+        return ProtectedNodes::Last;
+    }
+    pool.spec.drain.as_ref().map_or_else(ProtectedNodes::default, |drain| drain.protected_nodes)
+}
+
 /// The machines that are requested or run, and have no Node of the pool yet.
+#[derive(Default)]
 struct MachinesWithoutNode<'a> {
     /// Those that may have a live Node are neither withdrawn nor given up, and nothing goes or comes in their place.
     live: Vec<&'a Machine>,
@@ -174,7 +198,8 @@ impl Present<'_> {
         let about_to_join = self.machines.joining + self.machines.live.len();
         sizing.excess = (excess - sizing.named.len()).saturating_sub(about_to_join);
         self.staying.retain(|member| !sizing.named.contains(member.name()));
-        if removals_wait {
+        // Nothing is taken away while nothing can be made in its place.
+        if removals_wait || sizing.unasked.is_some() {
             sizing.rollout.may_go = MayGo::default();
         }
         if sizing.excess + sizing.rollout.may_go.count() > 0 {
@@ -200,8 +225,8 @@ impl Present<'_> {
         let most = sizing.wanted + sizing.rollout.surge;
         // They come back although others were made in their place: what is too many then goes by the next pass.
         let has_recovered = |member: &&Member| {
-            let is_kept = sizing.protected.is_some() && !replaced.contains(member.name());
-            is_kept && health::has_recovered(pool, member)
+            let is_kept = sizing.deletion.is_none() && !replaced.contains(member.name());
+            is_kept && health::has_recovered(member)
         };
         let recovered: BTreeSet<String> =
             members.iter().filter(has_recovered).map(|member| member.name().to_owned()).collect();
@@ -221,7 +246,8 @@ impl Present<'_> {
         // Further machines would have their Nodes elsewhere, too.
         let are_all_elsewhere =
             members.is_empty() && observed.joining().is_empty() && observed.elsewhere().next().is_some();
-        if observed.supply.may_request(observed.now) && !are_all_elsewhere {
+        let may_grow = sizing.unasked.is_none() && !are_all_elsewhere;
+        if observed.supply.may_request(observed.now) && may_grow {
             let slots = Slots::of(&observed.cluster, &observed.key);
             sizing.request = slots.lowest_free(&observed.occupied(), missing);
         }
@@ -272,14 +298,14 @@ fn drains_to_cancel<'a>(
     members: &'a [Member],
     replaced: &BTreeSet<String>,
 ) -> (Vec<&'a Member>, Vec<&'a Member>) {
-    let (unhealthy, criteria) = (health::unhealthy(pool, members), OutdatedCriteria::of(pool, observed.now));
+    let criteria = OutdatedCriteria::of(pool, observed.now);
     let leaving = members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting));
     let is_repaired =
         |member: &&Member| member.cause == Some(DisruptionReason::Repair) || replaced.contains(member.name());
     let mut nodes: Vec<&Member> = leaving.filter(|member| !is_repaired(member)).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
-        let is_healthy = member.readiness == NodeReadiness::Ready && !unhealthy.contains(member.name());
+        let is_healthy = member.readiness == NodeReadiness::Ready && !member.is_unhealthy;
         (!is_healthy, std::cmp::Reverse(started), member.name())
     });
     let (outdated, current): (Vec<&Member>, Vec<&Member>) =

@@ -9,6 +9,7 @@ use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
 
 use crate::assess::membership::{Member, NodeReadiness};
 use crate::assess::removal_protection::RemovalProtection;
+use crate::count::deletion;
 use crate::count::rollout::MayGo;
 use crate::count::sizing::Sizing;
 use crate::count::victims;
@@ -65,22 +66,27 @@ impl Sizing {
         members: &[Member],
         account: &Account,
     ) -> BTreeSet<String> {
-        let Some(policy) = self.protected else { return BTreeSet::new() };
         let has_room: Vec<DisruptionReason> =
             DisruptionReason::ALL.into_iter().filter(|reason| account.room(*reason) > 0).collect();
         let is_open = |member: &&Member| {
             let too_many = Some(DisruptionReason::ScaleDown).filter(|_| self.excess + self.named.len() > 0);
             let mut reasons = too_many.into_iter().chain(self.rollout.reason(member.name()));
-            let is_free = member.readiness == NodeReadiness::Starting
-                || reasons.any(|reason| has_room.contains(&reason));
-            is_free
+            let is_in_no_budget = match &self.deletion {
+                // Its pods say nothing: it goes at once.
+                Some(_) if deletion::goes_at_once(member, None) => return false,
+                Some(_) => false,
+                None => member.readiness == NodeReadiness::Starting,
+            };
+            (is_in_no_budget || reasons.any(|reason| has_room.contains(&reason)))
                 && protection::of_node(&member.node.metadata).is_none()
                 && !observed.protected.contains_key(member.name())
         };
         let with_name = |names: &BTreeSet<String>| -> Vec<&Member> {
             members.iter().filter(|member| names.contains(member.name())).filter(is_open).collect()
         };
-        let named = if policy == ProtectedNodes::Wait { with_name(&self.named) } else { Vec::new() };
+        // Those of a pool that is deleted may be empty, and then wait for nothing.
+        let is_listed = self.protected == ProtectedNodes::Wait || self.deletion.is_some();
+        let named = if is_listed { with_name(&self.named) } else { Vec::new() };
         let candidates = with_name(&self.candidates);
         let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
         let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
@@ -172,7 +178,7 @@ impl Selection<'_> {
                 continue;
             }
             let protection = self.look_at(member);
-            match protection.why_not() {
+            match protection.why_not().filter(|_| !self.goes_at_once(member)) {
                 None => self.take_candidate(member, reason),
                 Some(_) if protection == RemovalProtection::NotListed => kept.not_listed += 1,
                 Some(why) => kept.protected.push((member, why)),
@@ -202,15 +208,12 @@ impl Selection<'_> {
 
     /// Whether nodes that ask to be left alone stay as long as they do.
     fn protected_nodes_wait(&self) -> bool {
-        self.sizing.protected == Some(ProtectedNodes::Wait)
+        self.sizing.protected == ProtectedNodes::Wait
     }
 
     /// Whether the node asks to be left alone, which is recorded if its pods were to be listed.
     fn look_at(&mut self, member: &Member) -> RemovalProtection {
-        let protection = match self.sizing.protected {
-            Some(_) => RemovalProtection::of(member, self.observed, &self.asked, self.pods),
-            None => RemovalProtection::Unprotected,
-        };
+        let protection = RemovalProtection::of(member, self.observed, &self.asked, self.pods);
         if let (RemovalProtection::Protected(why), true) = (&protection, self.asked.contains(member.name())) {
             self.victims.protected.push((member.name().to_owned(), why.clone()));
         }
@@ -226,11 +229,20 @@ impl Selection<'_> {
         outdated.filter(|outdated| self.may_go.has(outdated.state)).map(|outdated| outdated.reason)
     }
 
-    /// Why a budget keeps the node now; `None` when none does, as for a node that has never run pods, or when all go.
+    /// Why a budget keeps the node now, or the pace of a deletion; `None` when none does, as for a node that has never run pods.
     fn refusal(&self, member: &Member, reason: DisruptionReason) -> Option<String> {
-        let asks = self.sizing.protected.is_some() && member.readiness != NodeReadiness::Starting;
+        if let Some(pace) = &self.sizing.deletion {
+            let waits = self.account.room(reason) == 0 && !self.goes_at_once(member);
+            return waits.then(|| pace.to_string());
+        }
+        let asks = member.readiness != NodeReadiness::Starting;
         let refusal = self.account.refusal(reason).filter(|_| asks)?;
         Some(format!("has to wait: {refusal}"))
+    }
+
+    /// Whether the node belongs to a pool that is deleted, and its going disturbs no pod.
+    fn goes_at_once(&self, member: &Member) -> bool {
+        self.sizing.deletion.is_some() && deletion::goes_at_once(member, self.pods.of(member.name()))
     }
 
     /// The candidate goes, where [`Self::refusal`] has found nothing against it.
@@ -243,8 +255,12 @@ impl Selection<'_> {
 
     /// The node goes, where [`Self::refusal`] has found nothing against it.
     fn take(&mut self, member: &Member, reason: DisruptionReason) {
-        if member.readiness != NodeReadiness::Starting {
-            // The budgets of a pool that is deleted do not hold.
+        let is_counted = match self.sizing.deletion {
+            Some(_) => member.readiness == NodeReadiness::Ready,
+            None => member.readiness != NodeReadiness::Starting,
+        };
+        if is_counted {
+            // Of a pool that is deleted more may go than the account has: those that disturb no pod.
             let _ = self.account.take(reason);
         }
         self.victims.reasons.insert(member.name().to_owned(), reason);

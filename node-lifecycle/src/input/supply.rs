@@ -172,6 +172,8 @@ pub struct Supply {
     pub deleted_ids: BTreeSet<String>,
     /// Providers that the spec does not select and that may still have machines of the pool.
     pub former: BTreeSet<String>,
+    /// The machines among [`Self::machines`] that such a provider lists, by name, with its reference.
+    pub former_machines: BTreeMap<String, String>,
     /// Names of the pool's slots that foreign nodes occupy.
     pub taken: BTreeSet<String>,
     /// Names of the pool's slots whose machines failed a short while ago: others are asked for first.

@@ -7,7 +7,6 @@ use shared_crds::names;
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
-use crate::assess::outdated::OutdatedCriteria;
 use crate::count::sizing::Sizing;
 use crate::drain;
 use crate::plan::in_place::InPlace;
@@ -27,13 +26,8 @@ pub(crate) struct Actions<'a> {
     pub removals: &'a Removals,
     /// How many there should be.
     pub sizing: &'a Sizing,
-    /// Which are out of date.
-    pub criteria: &'a OutdatedCriteria<'a>,
     /// What of the template reaches existing nodes; `None` where the spec cannot be acted on.
     pub in_place: Option<&'a InPlace<'a>>,
-    /// The names of those that are unhealthy. What is noted before a node is repaired stands until it is, or is well again, and so
-    /// does that its drain for this was given back.
-    pub unhealthy: BTreeSet<String>,
     /// The machines that are being deleted, by name.
     pub going: BTreeSet<&'a str>,
 }
@@ -62,7 +56,9 @@ impl Actions<'_> {
     }
 
     fn of_staying(&self, member: &Member) -> NodeAction {
-        let is_unhealthy = self.unhealthy.contains(member.name());
+        // What is noted before a node is repaired stands until it is, or is well again, and so does that its drain for this was
+        // given back.
+        let is_unhealthy = member.is_unhealthy;
         if !member.has_finalizer {
             NodeAction::Adopt
         } else if member.tainted
@@ -78,7 +74,7 @@ impl Actions<'_> {
     }
 
     fn update(&self, member: &Member) -> Option<Value> {
-        self.in_place?.update(member, self.criteria.outdated(member).is_some())
+        self.in_place?.update(member, member.outdated.is_some())
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn choose(
         pods,
         going: observed.going(),
         brake: remove::brake(observed, pool, members, sizing.wanted),
-        can_make,
+        can_make: can_make && sizing.unasked.is_none(),
         account: &mut account,
         choice: Choice::default(),
     };

@@ -8,6 +8,7 @@ use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{self, Leaving, Member};
 use crate::assess::on_delete;
+use crate::assess::outdated::OutdatedCriteria;
 use crate::assess::removal_protection;
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
@@ -40,10 +41,13 @@ pub fn classify(observed: &Observed) -> Classified {
         let is_unreachable = |member: &Member| {
             health::is_unreachable(observed, pool, member) || absence::is_gone(observed, &all, member)
         };
+        let repair = health::spec(pool);
         let unreachable: Vec<bool> = all.iter().map(|member| is_unreachable(member)).collect();
         for (member, unreachable) in members.iter_mut().zip(unreachable) {
             member.leaving = member.leaving.map(|leaving| Leaving { unreachable, ..leaving });
+            member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
         }
+        OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));
     let deleted = || members.iter().filter(|member| orphan::is_deleted(member));

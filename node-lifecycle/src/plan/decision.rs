@@ -22,7 +22,7 @@ pub struct JoinStep {
     pub template_hash: String,
 }
 
-/// Why nothing is made or removed.
+/// Why nothing is made, or nothing is made or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// Machine-readable reason.
@@ -42,7 +42,7 @@ pub struct Plan {
     pub wanted: usize,
     /// Hash of the template that new nodes are made from; `None` when the spec cannot be acted on.
     pub template_hash: Option<String>,
-    /// Why nothing is made or removed until the user changes something; `None` when that is not so.
+    /// Why nothing is made, or nothing is made or removed, until the user changes something; `None` when that is not so.
     pub stalled: Option<Stall>,
     /// Every node, once.
     pub nodes: Vec<NodeStep>,

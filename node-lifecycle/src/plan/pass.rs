@@ -8,12 +8,12 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::health;
 use crate::assess::membership::{self, Member};
 use crate::assess::on_delete::OnDelete;
 use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::count::budgets;
 use crate::count::sizing::{self, Sizing};
+use crate::count::unasked::unasked;
 use crate::count::victim_selection::Victims;
 use crate::drain;
 use crate::input::observed::{Observed, ObservedPods};
@@ -45,6 +45,7 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
         }
     }
     let Some(pool) = observed.pool.as_deref() else { return without_pool(observed, members, pods) };
+    OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     match OnDelete::due(pool).filter(|_| !pool.spec.paused) {
         Some(OnDelete::Orphan) => return orphan::plan(observed, pool, members, pods),
         Some(OnDelete::Unknown(value)) => {
@@ -55,10 +56,13 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
     let frozen = frozen::frozen(observed, pool, &members);
     // The deletion of a pool goes on: each node is deleted by the provider that made it.
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
-    match sizing.filter(|_| !is_held) {
-        Some(sizing) => active(observed, pool, members, sizing, pods),
-        None => while_paused(observed, pool, members, frozen),
+    if let Some(sizing) = sizing.filter(|_| !is_held) {
+        return active(observed, pool, members, sizing, pods);
     }
+    let wanted = sizing::wanted(observed, pool, &members);
+    let unasked = unasked(observed, pool, &members, wanted);
+    let frozen = frozen.or_else(|| unasked.map(frozen::too_many_machines));
+    while_paused(observed, pool, members, frozen)
 }
 
 /// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left
@@ -94,7 +98,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
     };
     let blueprint = Blueprint::of(&observed.key, pool, &observed.supply.source);
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.metadata));
-    let not_updated = not_updated(in_place.as_ref(), &OutdatedCriteria::of(pool, observed.now), &members);
+    let not_updated = not_updated(in_place.as_ref(), &members);
     let (template_hash, invalid) = reported(&blueprint);
     let stalled = frozen.or(invalid);
     let wanted = sizing::wanted(observed, pool, &members);
@@ -111,14 +115,10 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
 }
 
 /// The nodes that lack something of the template that can be changed on them.
-fn not_updated(
-    in_place: Option<&InPlace<'_>>,
-    criteria: &OutdatedCriteria<'_>,
-    members: &[Member],
-) -> BTreeSet<String> {
+fn not_updated(in_place: Option<&InPlace<'_>>, members: &[Member]) -> BTreeSet<String> {
     let Some(in_place) = in_place else { return BTreeSet::new() };
     // Leaving ones may come back in this pass.
-    let due = members.iter().filter(|member| in_place.is_due(member, criteria.outdated(member).is_some()));
+    let due = members.iter().filter(|member| in_place.is_due(member, member.outdated.is_some()));
     due.map(|member| member.name().to_owned()).collect()
 }
 
@@ -135,16 +135,19 @@ fn active(
     let criteria = OutdatedCriteria::of(pool, observed.now);
     let requeue_at = requeue_at(observed, pool, &members, &criteria, &choices, pods);
     let in_place = blueprint.as_ref().ok().map(|blueprint| InPlace::new(pool, &blueprint.metadata));
-    let not_updated = not_updated(in_place.as_ref(), &criteria, &members);
+    let not_updated = not_updated(in_place.as_ref(), &members);
     let (has_nodes, leaving) = (!members.is_empty(), machines::leaving(&members));
-    let steps = node_steps(observed, pool, members, pods, &choices, in_place.as_ref(), &criteria);
+    let steps = node_steps(observed, pool, members, pods, &choices, in_place.as_ref());
     let nodes = pace::paced(steps, observed.now);
     let requeue_at = requeue_at.into_iter().chain(pace::next(&nodes, observed.now)).min();
 
     let Choices { removals, sizing, account: _, victims } = choices;
     let Victims { reasons: _, mut held, refused, protected, is_undecided: _ } = victims;
     held.extend(refused);
-    let (template_hash, stalled) = reported(&blueprint);
+    let (template_hash, invalid) = reported(&blueprint);
+    let stalled = sizing.unasked.map(frozen::too_many_machines).or(invalid);
+    // A Node that joined could be drained as one too many, and its machine removed.
+    let join = if sizing.unasked.is_some() { Vec::new() } else { machines::join(observed, pool) };
     let (register, request) = match blueprint {
         Ok(blueprint) => {
             let node = |name: &String| blueprint.node(name, observed.supply.traits.get(name));
@@ -175,7 +178,7 @@ fn active(
         timed_out: sizing.timed_out,
         register,
         left_over: observed.left_over().cloned().collect(),
-        join: machines::join(observed, pool),
+        join,
         requeue_at,
     }
 }
@@ -222,7 +225,6 @@ fn node_steps(
     pods: &ObservedPods,
     Choices { removals, sizing, account: _, victims }: &Choices,
     in_place: Option<&InPlace<'_>>,
-    criteria: &OutdatedCriteria<'_>,
 ) -> Vec<NodeStep> {
     let actions = Actions {
         observed,
@@ -230,9 +232,7 @@ fn node_steps(
         limits: DrainLimits::of(pool),
         removals,
         sizing,
-        criteria,
         in_place,
-        unhealthy: health::unhealthy(pool, &members).into_iter().map(str::to_owned).collect(),
         going: observed.going(),
     };
     let deleting = pool.metadata.deletion_timestamp.is_some();

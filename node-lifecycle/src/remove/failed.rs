@@ -20,9 +20,7 @@ pub(crate) fn brake(
 ) -> Option<String> {
     let spec = health::spec(pool);
     let is_unhealthy = |member: &&Member| {
-        member.readiness != NodeReadiness::Starting
-            && health::has_machine(member)
-            && health::unhealthy_condition(observed, &spec.conditions, &member.node).is_some()
+        member.readiness != NodeReadiness::Starting && health::has_machine(member) && member.is_unhealthy
     };
     let unhealthy: Vec<&Member> = members.iter().filter(is_unhealthy).collect();
     Failed::count(members, &unhealthy).brake(observed.cluster_readiness, wanted, spec.bound(wanted))

@@ -11,12 +11,11 @@ use super::verdict::{Hold, Verdict};
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{Member, NodeReadiness};
-use crate::input::ready::is_silent;
 
 /// Whether the node goes at once, because it is unhealthy and its kubelet is silent. One whose kubelet answers can recover, and is
 /// drained: see `unhealthy_answering`.
 pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
-    if is_silent(&member.node) { judge(question, member) } else { Verdict::No }
+    if member.is_silent { judge(question, member) } else { Verdict::No }
 }
 
 /// Whether the node is to be repaired. What becomes of one that has lost its machine is decided elsewhere.
@@ -34,8 +33,8 @@ pub(super) fn judge(question: &mut Question<'_>, member: &Member) -> Verdict {
     let Some(condition) = health::unhealthy_condition(observed, &conditions, &member.node) else {
         return Verdict::No;
     };
-    let skips = names::SKIP_REPAIR_ANNOTATION;
-    if names::asks_for(skips, &member.node.metadata) {
+    if member.skips_repair {
+        let skips = names::SKIP_REPAIR_ANNOTATION;
         let why = format!("unhealthy node {} is not replaced: it has the annotation {skips}", member.name());
         return Verdict::Wait(Hold::Alone(why), None);
     }
@@ -77,5 +76,5 @@ pub(super) fn judge(question: &mut Question<'_>, member: &Member) -> Verdict {
 /// Until when the node is not drained again, as after every drain that was given back. A silent one is not drained.
 fn rests_until(question: &Question<'_>, member: &Member) -> Option<Timestamp> {
     let rests = member.rests_until(DrainLimits::of(question.pool), question.observed.now);
-    rests.filter(|_| !is_silent(&member.node))
+    rests.filter(|_| !member.is_silent)
 }

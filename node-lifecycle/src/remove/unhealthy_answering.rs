@@ -5,9 +5,8 @@ use super::question::Question;
 use super::unhealthy;
 use super::verdict::Verdict;
 use crate::assess::membership::Member;
-use crate::input::ready::is_silent;
 
 /// Whether the node is drained because it is unhealthy. One that leaves is drained already.
 pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
-    if member.stays() && !is_silent(&member.node) { unhealthy::judge(question, member) } else { Verdict::No }
+    if member.stays() && !member.is_silent { unhealthy::judge(question, member) } else { Verdict::No }
 }

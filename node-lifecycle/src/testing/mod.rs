@@ -14,7 +14,7 @@ use shared_crds::{NodePool, names};
 
 pub use self::pools::{at, cluster, key, pool, prefix, slot};
 use crate::after::facts::Facts;
-use crate::after::outcome::Applied;
+use crate::after::outcome::{Applied, AppliedAction, Blocked};
 use crate::assess::membership::Member;
 use crate::input::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
 use crate::input::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
@@ -48,6 +48,7 @@ pub fn supply() -> Supply {
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
         former: BTreeSet::new(),
+        former_machines: BTreeMap::new(),
         taken: BTreeSet::new(),
         passed_over: BTreeSet::new(),
         failure: None,
@@ -214,24 +215,22 @@ pub fn step(node: Node, action: NodeAction) -> NodeStep {
 
 /// The result of a plan that is carried out completely.
 pub fn done(plan: &Plan) -> Applied {
-    Applied {
-        cordoned: with_action(plan, &NodeAction::Cordon),
-        updated: actions(plan)
-            .into_iter()
-            .filter(|(_, action)| matches!(action, NodeAction::Update(_)))
-            .map(|(name, _)| name)
-            .collect(),
-        uncordoned: with_action(plan, &NodeAction::Uncordon),
-        given_back: with_action(plan, &NodeAction::GiveBack),
-        removed: with_action(plan, &NodeAction::Remove),
-        released: with_action(plan, &NodeAction::Release),
-        replaced: with_action(plan, &NodeAction::Replace),
-        lost: with_action(plan, &NodeAction::ReplaceLost),
-        repaired: with_action(plan, &NodeAction::Repair),
-        withdrawn: plan.withdraw.len(),
-        requested: plan.request.len(),
-        ..Applied::default()
+    let mut all = Applied::default();
+    for step in &plan.nodes {
+        all.record_step(step);
     }
+    all.absorb(Applied::done(AppliedAction::Withdraw, &plan.withdraw));
+    all.absorb(Applied::done(AppliedAction::Request, &plan.request));
+    all
+}
+
+/// The result of a pass in which nothing was done, because these keep nodes.
+pub fn blocked_by(all: impl IntoIterator<Item = Blocked>) -> Applied {
+    let mut applied = Applied::default();
+    for blocked in all {
+        applied.record_blocked(blocked);
+    }
+    applied
 }
 
 /// The facts after `applied`, while the provider's last failure is the observed one.

@@ -12,7 +12,7 @@ use super::*;
 use crate::input::observed_time::MachineTimes;
 use crate::input::slots::Slots;
 use crate::input::supply::{MachineState, NodeSource};
-use crate::testing::{at, cluster, facts, key, machine, node, observed, plan, pool, with_action};
+use crate::testing::{at, cluster, draining, facts, key, machine, node, observed, plan, pool, with_action};
 
 /// A pool of `replicas` with so many nodes, that has asked for so many machines, and so many without a Node.
 fn asked_for(asked: Option<i32>, replicas: i32, nodes: usize, without_node: usize) -> Observed {
@@ -73,6 +73,35 @@ fn what_a_frozen_pool_has_asked_for_stays_recorded() {
     assert_frozen(&observed, Reason::TooManyMachines, "lists 50 machines more than it was asked for");
     let remembered = facts(&observed).remembered(observed.pool.as_deref().unwrap());
     assert_eq!(remembered.and_then(|it| it.machines), Some(0), "the next pass finds the same");
+}
+
+#[test]
+fn a_pool_with_machines_that_were_not_asked_for_shrinks_and_drains_and_its_growth_alone_waits() {
+    let mut observed = asked_for(Some(4), 2, 4, 5);
+    let mut leaving = draining(7, -100);
+    leaving.metadata.labels.as_mut().unwrap().remove(names::PROVIDER_LABEL);
+    observed.nodes.push(Arc::new(leaving));
+    observed.supply.machines.push(machine("n-007", MachineState::Running));
+    let lowered = plan(&observed);
+    let stall = lowered.stalled.clone().unwrap();
+    assert_eq!(stall.reason, Reason::TooManyMachines);
+    assert!(
+        stall.message.contains("lists 5 machines more than it was asked for: delete them there, or raise")
+    );
+    assert_eq!(with_action(&lowered, &NodeAction::Cordon).len(), 2, "of its nodes, two are too many");
+    let step = lowered.nodes.iter().find(|step| step.member.name() == "n-007").unwrap();
+    assert!(!matches!(step.action, NodeAction::Wait | NodeAction::Keep), "{:?}", step.action);
+    assert!(lowered.withdraw.is_empty() && lowered.timed_out.is_empty() && lowered.join.is_empty());
+    // As many as there are nodes stay asked for, so that the next pass takes none of the others for one of them.
+    let remembered = facts(&observed).remembered(observed.pool.as_deref().unwrap());
+    assert_eq!(remembered.and_then(|it| it.machines), Some(2));
+    let smaller = asked_for(Some(2), 2, 2, 5);
+    let next = plan(&smaller);
+    assert_eq!((next.stalled.unwrap().reason, next.withdraw), (Reason::TooManyMachines, vec![]));
+    // They stand for no node, and none is made in the place of one that is missing.
+    let missing = plan(&asked_for(Some(2), 2, 1, 5));
+    assert!(missing.request.is_empty() && missing.register.is_empty());
+    assert!(missing.nodes.iter().all(|step| step.action == NodeAction::Keep));
 }
 
 #[test]

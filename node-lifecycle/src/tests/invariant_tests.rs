@@ -13,7 +13,7 @@ use shared_crds::v1alpha1::{DrainTimeoutAction, RepairSpec, RolloutType};
 use super::disturbance::{Disturbance, disturb, disturbance, disturbance_or_outage, rollout};
 use super::model_cluster::ModelCluster;
 use super::*;
-use crate::after::outcome::Applied;
+use crate::after::outcome::{Applied, AppliedAction};
 use crate::assess::membership::NodeReadiness;
 use crate::input::supply::{MachineState, ProvisioningFailure};
 use crate::testing::{ALWAYS, at, facts_after, machine, set_ready};
@@ -185,7 +185,8 @@ fn keeps_to_what_is_wanted(cluster: &mut ModelCluster, disturbance: &Disturbance
     let (wanted, after) = (cluster.wanted(), cluster.promised());
     let spec = cluster.pool.spec.rollout.clone().unwrap_or_default();
     // Those that are given back were counted before their drain, and so was one that is wanted again, as far as too few stayed.
-    let kept = applied.given_back.len() + applied.uncordoned.len().min(wanted.saturating_sub(before));
+    let (returned, needed) = (applied.count(AppliedAction::Uncordon), wanted.saturating_sub(before));
+    let kept = applied.count(AppliedAction::GiveBack) + returned.min(needed);
     let most = (wanted + spec.surge(wanted)).max(before + kept);
     if after <= most { Ok(()) } else { Err(format!("{after} promised, {wanted} wanted, {before} before")) }
 }

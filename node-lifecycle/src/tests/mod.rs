@@ -1,6 +1,7 @@
 //! Tests of whole plans, case by case and over random histories.
 
 mod another_cluster_tests;
+mod deletion_tests;
 mod disturbance;
 mod invariant_tests;
 mod join_tests;

@@ -4,7 +4,7 @@ use shared_crds::v1alpha1::ProvisioningStatus;
 
 use super::model_cluster::{DELAY, ModelCluster};
 use super::*;
-use crate::after::outcome::Applied;
+use crate::after::outcome::{ActionOutcome, Applied, AppliedAction};
 use crate::assess::membership::NodeReadiness;
 use crate::testing::at;
 use crate::testing::writes::{PassWrite, of_step};
@@ -17,7 +17,7 @@ impl ModelCluster {
         for step in &plan.join {
             let name = step.node.metadata.name.clone().unwrap();
             self.patch(&name, &step.patch);
-            applied.joined.push(name);
+            applied.record(name, AppliedAction::Join, ActionOutcome::Done);
         }
         let (removals, others): (Vec<_>, Vec<_>) =
             plan.nodes.iter().partition(|step| step.action.removes_replica());
@@ -37,43 +37,25 @@ impl ModelCluster {
                 budget -= usize::from(noted.is_some());
             }
             self.carry_out(step);
-            let acknowledged = match step.action {
-                NodeAction::Cordon => &mut applied.cordoned,
-                NodeAction::Update(_) => &mut applied.updated,
-                NodeAction::Uncordon => &mut applied.uncordoned,
-                NodeAction::GiveBack => &mut applied.given_back,
-                NodeAction::Replace => &mut applied.replaced,
-                NodeAction::ReplaceLost => &mut applied.lost,
-                NodeAction::Repair => &mut applied.repaired,
-                NodeAction::Remove => &mut applied.removed,
-                NodeAction::Release => &mut applied.released,
-                NodeAction::Keep
-                | NodeAction::Wait
-                | NodeAction::Adopt
-                | NodeAction::Tidy
-                | NodeAction::MarkReady
-                | NodeAction::EndMachine
-                | NodeAction::Drain(_) => continue,
-            };
-            acknowledged.push(step.member.name().to_owned());
+            applied.record_step(step);
         }
         if plan.pool == PoolStep::RemoveFinalizer {
             self.pool.metadata.finalizers = None;
         }
         for node in plan.register.iter().take(budget) {
             self.create(node.clone());
-            applied.created.extend(node.metadata.name.clone());
+            applied.absorb(Applied::done(AppliedAction::Create, node.metadata.name.clone()));
         }
         for name in plan.withdraw.iter().filter(|_| !self.lists_withdrawn) {
             self.machines.remove(name);
         }
-        applied.withdrawn = plan.withdraw.len();
+        applied.absorb(Applied::done(AppliedAction::Withdraw, &plan.withdraw));
         // Nodes that never started are a failure of the provider.
-        if applied.replaced.is_empty() {
+        if applied.count(AppliedAction::Replace) == 0 {
             for name in &plan.request {
                 self.machines.entry(name.clone()).or_insert(at(self.second + DELAY));
             }
-            applied.requested = plan.request.len();
+            applied.absorb(Applied::done(AppliedAction::Request, &plan.request));
         }
         self.record();
         applied

@@ -192,7 +192,7 @@ fn nodes_that_a_user_cordoned_are_removed_after_not_ready_ones_and_before_all_ot
 }
 
 #[test]
-fn a_node_that_asks_to_be_left_alone_stays_or_goes_last_unless_its_pool_or_itself_is_deleted() {
+fn a_node_that_asks_to_be_left_alone_stays_or_goes_last_unless_it_is_deleted_itself() {
     let mut protected_pod = pod("p");
     protected_pod.metadata.annotations = Some([(DO_NOT_DISRUPT.to_owned(), "true".to_owned())].into());
     let of_nodes = pods([
@@ -221,13 +221,15 @@ fn a_node_that_asks_to_be_left_alone_stays_or_goes_last_unless_its_pool_or_itsel
         assert_eq!(with_action(&plan, &NodeAction::Cordon), expected, "{policy:?} {replicas}");
         assert_eq!((plan.held.len(), plan.requeue_at.is_some()), (held, held > 0), "{policy:?} {replicas}");
     }
-    // Whose pods cannot be listed is not removed either, and the deletion of a pool asks none.
+    // Whose pods cannot be listed is not removed either. With its pool it goes last, and at once where no pod is left on it.
     let unread = plan_with(&with(ProtectedNodes::Wait, 2), &pods([]));
     assert!(with_action(&unread, &NodeAction::Cordon).is_empty());
     assert!(unread.held.iter().any(|(_, why)| why.contains("cannot be listed")), "{:?}", unread.held);
     let mut gone = with(ProtectedNodes::Wait, 3);
     Arc::make_mut(gone.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(at(90)));
-    assert_eq!(with_action(&plan_with(&gone, &of_nodes), &NodeAction::Cordon).len(), 4);
+    let gone = plan_with(&gone, &of_nodes);
+    assert_eq!(with_action(&gone, &NodeAction::Cordon), ["n-000", "n-001", "n-003"]);
+    assert_eq!(gone.held.iter().map(|(node, _)| &**node).collect::<Vec<_>>(), ["n-002"]);
 
     // One that is draining already keeps the pod, until it is told to go itself.
     let leaving = |node: Node| {

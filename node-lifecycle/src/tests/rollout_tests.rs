@@ -229,7 +229,9 @@ fn a_new_node_is_available_when_its_devices_are_there() {
     }
     // The old ones were not promised any: they work. The time since when a node is Ready does not make up for them either.
     let criteria = OutdatedCriteria::of(&pool, at(100));
-    let state = criteria.outdated_node(&Member::read(&std::sync::Arc::new(node(0)), at(100), ALWAYS));
+    let mut old = [Member::read(&std::sync::Arc::new(node(0)), at(100), ALWAYS)];
+    criteria.assess(&mut old);
+    let state = criteria.outdated_node(&old[0]);
     assert_eq!(state.unwrap().state, crate::assess::outdated::OutdatedState::Working);
     pool.spec.rollout = Some(RolloutSpec { min_ready_seconds: Some(1), ..surge(1, 0) });
     assert_eq!(step(pool, vec![node(0), with(&[])]), (0, 0));

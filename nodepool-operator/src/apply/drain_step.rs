@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use node_lifecycle::outcome::{Applied, Blocked};
+use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Blocked};
 use node_lifecycle::{Blocker, DrainStep, PodName, patches};
 use shared_crds::names;
 use shared_runtime::error::chain;
@@ -33,8 +33,9 @@ pub(super) async fn carry_out(
         // Of many nodes at once: the pool says it for all of them, and what a drain waited for before stays on its node.
         return Ok(applied);
     }
-    let blocked = |by: &Blocker| Blocked { node: name.to_owned(), by: by.clone() };
-    applied.blocked.extend(step.blockers.iter().map(blocked));
+    for by in &step.blockers {
+        applied.record_blocked(Blocked { node: name.to_owned(), by: by.clone() });
+    }
     let mut failed = None;
     let work = [(PodRemoval::Evict, &step.evict), (PodRemoval::Delete, &step.delete)];
     for (method, pod) in work.into_iter().flat_map(|(method, pods)| in_order_of_attempts(ctx, method, pods)) {
@@ -47,7 +48,7 @@ pub(super) async fn carry_out(
             break;
         }
     }
-    let waits_for = applied.blocked.iter().map(|blocked| &blocked.by).min().or(step.awaited.as_ref());
+    let waits_for = applied.blocked().map(|(_, by)| by).min().or(step.awaited.as_ref());
     let waits_for = waits_for.map(ToString::to_string);
     note(ctx, node, waits_for.as_deref(), &mut applied).await?;
     failed.map_or(Ok(applied), Err)
@@ -123,7 +124,7 @@ async fn remove_pod(
         attempt?
     };
     if let RemovalResult::Refused(blocked) = result {
-        applied.blocked.push(blocked);
+        applied.record_blocked(blocked);
     }
     Ok(())
 }
@@ -135,7 +136,7 @@ fn refused(node: &str, pod: &Pod, message: String) -> RemovalResult {
 async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<RemovalResult, Error> {
     let result = match ctx.writer.evict(&pods(ctx, pod), pod).await {
         Ok(EvictOutcome::Evicted) => {
-            applied.evicted += 1;
+            applied.record(node, AppliedAction::Evict, ActionOutcome::Done);
             applied.changed = true;
             RemovalResult::Terminating
         }
@@ -145,7 +146,7 @@ async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> R
         Err(source) => return Err(Error::Write { what: Write::EvictPod, source }),
     };
     if matches!(result, RemovalResult::Refused(_)) {
-        applied.refused += 1;
+        applied.record(node, AppliedAction::Evict, ActionOutcome::Refused);
     }
     Ok(result)
 }
@@ -159,7 +160,7 @@ async fn delete_pod(
 ) -> Result<RemovalResult, Error> {
     match ctx.writer.delete(&pods(ctx, pod), pod).await {
         Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) => {
-            applied.deleted_pods += 1;
+            applied.record(node, AppliedAction::DeletePod, ActionOutcome::Done);
             applied.changed = true;
             Ok(RemovalResult::Terminating)
         }

@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, CustomResourceExt as _};
 use machine_providers::ProviderError;
 use node_lifecycle::facts::Facts;
-use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::supply::ProvisioningFailure;
 use node_lifecycle::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
 use shared_crds::NodePool;
@@ -76,19 +76,14 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult
     ctx.protections.record(&seen.observed.key, plan.protected.iter().cloned());
     let mut result = PassResult::default();
     let found = failed_machines::end(ctx, seen, plan, &mut result).await;
-    carry_out_plan(ctx, seen, plan, found, &mut result).await;
+    carry_out_plan(ctx, seen, plan, &mut result).await;
+    record_provisioning(ctx, seen, found, &mut result);
     result.facts = count(ctx, seen, plan, &result);
     result
 }
 
-/// The writes in their order. `found` is the failure of the provider that this pass has found.
-async fn carry_out_plan(
-    ctx: &Context,
-    seen: &Seen,
-    plan: &Plan,
-    found: Option<ProvisioningFailure>,
-    result: &mut PassResult,
-) {
+/// The writes in their order.
+async fn carry_out_plan(ctx: &Context, seen: &Seen, plan: &Plan, result: &mut PassResult) {
     if let Some(pool) = seen.observed.pool.as_deref() {
         result.absorb(change_pool_finalizer(ctx, pool, plan.pool).await);
         if !result.applied.complete() || result.applied.finalizer_removed {
@@ -113,7 +108,6 @@ async fn carry_out_plan(
         request(ctx, plan, seen, deadline, result).await;
     }
     result.absorb(fill(ctx, seen, plan).await);
-    record_provisioning(ctx, seen, found, result);
 }
 
 /// Counts nodes and requests after the writes, and records that the pool has every node it wants.
@@ -124,7 +118,8 @@ fn count(ctx: &Context, seen: &Seen, plan: &Plan, result: &PassResult) -> Option
     // What the provider refuses to a rollout for lack of room it may refuse again: its backoff is kept.
     let is_complete =
         if facts.is_rolling() { facts.is_between_steps() && !backs_off } else { facts.all_ready() };
-    if is_complete && result.failures.is_empty() {
+    let has_failed = !result.failures.is_empty() || matches!(result.error, Some(Error::Provider { .. }));
+    if is_complete && !has_failed {
         ctx.provisioner.pool_complete(&observed.key);
     }
     let (failure, provisioning) =
@@ -171,7 +166,8 @@ async fn at_most<F>(
     }
 }
 
-/// Records whether the provider succeeded or failed in this pass.
+/// Records whether the provider succeeded or failed in this pass, however far that came. `found` is the pool's failure with what the
+/// pass has found.
 fn record_provisioning(
     ctx: &Context,
     seen: &Seen,
@@ -187,7 +183,8 @@ fn record_provisioning(
     if new > 0 {
         result.failure = found;
     }
-    let has_new = !result.applied.created.is_empty() || !result.applied.joined.is_empty();
+    let is_new = |action: AppliedAction| matches!(action, AppliedAction::Create | AppliedAction::Join);
+    let has_new = result.applied.names(is_new).next().is_some();
     if has_new && result.failures.is_empty() {
         ctx.provisioner.node_created(&observed.key, observed.now);
     }
@@ -242,7 +239,7 @@ async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error>
 async fn join(ctx: &Context, step: &JoinStep) -> Result<Applied, Error> {
     let mut applied = Applied::default();
     if node_write::patch(ctx, &step.node, step.patch.clone(), &mut applied).await? {
-        applied.joined.extend(step.node.metadata.name.clone());
+        applied.absorb(Applied::done(AppliedAction::Join, step.node.metadata.name.clone()));
     }
     Ok(applied)
 }
@@ -267,7 +264,7 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
         .map_err(|source| Error::Write { what: Write::CreateNode, source })?
     {
         Created::Created(_) => {
-            applied.created.push(name);
+            applied.record(name, AppliedAction::Create, ActionOutcome::Done);
             applied.changed = true;
         }
         Created::AlreadyExists => {
@@ -328,12 +325,12 @@ mod tests {
             async {
                 tokio::task::yield_now().await;
                 under_way.fetch_sub(1, Ordering::Relaxed);
-                Ok(Applied { created: vec!["n".to_owned()], ..Applied::default() })
+                Ok(Applied::done(AppliedAction::Create, ["n"]))
             }
         });
         let mut result = PassResult::default();
         at_most(3, &test.ctx, Duration::MAX, work, &mut result).await;
-        assert_eq!((result.applied.created.len(), most.into_inner()), (100, 3));
+        assert_eq!((result.applied.count(AppliedAction::Create), most.into_inner()), (100, 3));
     }
 
     #[tokio::test]
@@ -384,7 +381,7 @@ mod tests {
             plan.nodes = vec![step(node, action.clone())];
             let result = apply(&test.ctx, &seen, &plan).await;
             assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: the pass is repeated");
-            assert_eq!(result.applied.requested, grows, "{action:?}");
+            assert_eq!(result.applied.count(AppliedAction::Request), grows, "{action:?}");
         }
     }
 
@@ -424,7 +421,8 @@ mod tests {
         let mut plan = plan(&seen.observed);
         plan.timed_out = vec![name.clone()];
         let result = apply(&test.ctx, &seen, &plan).await;
-        assert_eq!(result.applied.timed_out, [name.as_str()]);
+        let late: Vec<&str> = result.applied.names(|action| action == AppliedAction::TimeOut).collect();
+        assert_eq!(late, [name.as_str()]);
         let said = test.ctx.provisioner.last_failure(&key()).unwrap().message;
         let expected = format!(
             "1 of the machines did not register a Node within spec.provisioningTimeoutSeconds: NodeClaim {name}: Launched \

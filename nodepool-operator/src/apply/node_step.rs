@@ -7,7 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::Api;
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::{Deletion, ProviderError};
-use node_lifecycle::outcome::{Applied, Blocked, Extent};
+use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::{Absence, Blocker, NodeAction, NodeStep, PoolKey, patches};
 use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
@@ -27,7 +27,6 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 /// `deadline` is left for the next pass.
 pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Result<Applied, Error> {
     let node = &*step.member.node;
-    let name = || node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
     match &step.action {
         NodeAction::Keep | NodeAction::Wait => {}
@@ -40,12 +39,12 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
         NodeAction::Cordon => cordon(ctx, step, &mut applied).await?,
         NodeAction::Update(of_template) => {
             if patch(ctx, node, of_template.clone(), &mut applied).await? {
-                applied.updated.push(name());
+                applied.record_step(step);
             }
         }
         NodeAction::Uncordon => {
             if patch(ctx, node, patches::uncordon(node), &mut applied).await? {
-                applied.uncordoned.push(name());
+                applied.record_step(step);
             }
         }
         NodeAction::Tidy => {
@@ -53,18 +52,13 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
         }
         NodeAction::GiveBack => {
             if patch(ctx, node, patches::give_back(node, ctx.clock.now()), &mut applied).await? {
-                applied.given_back.push(name());
+                applied.record_step(step);
             }
         }
         NodeAction::Drain(of_pods) => return drain_step::carry_out(ctx, node, of_pods, deadline).await,
-        NodeAction::Replace => {
+        NodeAction::Replace | NodeAction::ReplaceLost => {
             if delete(ctx, node, &mut applied).await? {
-                applied.replaced.push(name());
-            }
-        }
-        NodeAction::ReplaceLost => {
-            if delete(ctx, node, &mut applied).await? {
-                applied.lost.push(name());
+                applied.record_step(step);
             }
         }
         NodeAction::Repair => {
@@ -72,17 +66,17 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             if let Some(node) = noted
                 && delete(ctx, &node, &mut applied).await?
             {
-                applied.repaired.push(name());
+                applied.record_step(step);
             }
         }
         NodeAction::Release => {
             if patch(ctx, node, patches::release(node), &mut applied).await? {
-                ctx.drains.drop_list(&name());
-                applied.released.push(name());
+                ctx.drains.drop_list(step.member.name());
+                applied.record_step(step);
             }
         }
         NodeAction::EndMachine => end_machine(ctx, node, &step.absence, &mut applied).await?,
-        NodeAction::Remove => remove(ctx, node, &step.absence, &mut applied).await?,
+        NodeAction::Remove => remove(ctx, step, &mut applied).await?,
     }
     Ok(applied)
 }
@@ -90,33 +84,27 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
 /// Cordons the node, and records why it leaves.
 async fn cordon(ctx: &Context, step: &NodeStep, applied: &mut Applied) -> Result<(), Error> {
     let node = &*step.member.node;
-    let name = || node.metadata.name.clone().unwrap_or_default();
     // The time of the patch, not of the decision: pods that were created in between did not choose a cordoned node.
     let now = ctx.clock.now();
-    ctx.drains.drop_list(&name());
+    ctx.drains.drop_list(step.member.name());
     if patch(ctx, node, patches::cordon(node, now, step.cause), applied).await? {
-        applied.cordoned.push(name());
-        let is_asked = names::asks_for(names::REPLACE_ANNOTATION, &node.metadata);
-        match step.cause {
-            Some(DisruptionReason::Rollout) if is_asked => applied.asked.push(name()),
-            Some(DisruptionReason::Rollout | DisruptionReason::Expiry) => applied.outdated.push(name()),
-            Some(DisruptionReason::Repair) => applied.unhealthy.push(name()),
-            Some(DisruptionReason::ScaleDown) | None => {}
-        }
+        applied.record_step(step);
     }
     Ok(())
 }
 
 /// Deletes the node unless it is already being deleted, then its machine, and removes its finalizer. Once the Node is
 /// being deleted, nothing brings it back, so the machine goes only then, and again after a restart.
-async fn remove(ctx: &Context, node: &Node, absence: &Absence, applied: &mut Applied) -> Result<(), Error> {
-    if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
+async fn remove(ctx: &Context, step: &NodeStep, applied: &mut Applied) -> Result<(), Error> {
+    let node = &*step.member.node;
+    let is_deleted = step.member.leaving.is_some_and(|leaving| leaving.deleting);
+    if !is_deleted && !delete(ctx, node, applied).await? {
         return Ok(());
     }
     if patches::remove_node_finalizer(node).is_none() {
         return Ok(());
     }
-    match provided(MachineCall::DeleteOfNode, delete_machine(ctx, node, absence).await, applied)? {
+    match provided(MachineCall::DeleteOfNode, delete_machine(ctx, node, &step.absence).await, applied)? {
         Some(Deletion::Gone | Deletion::HandedOver) => {}
         // Its kubelet would register the Node again.
         Some(Deletion::Started) => {
@@ -153,12 +141,12 @@ async fn note_cause(
 
 /// Says that the node waits for its machine, also in the status when it takes long.
 async fn machine_is_ending(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
-    applied.machines_ending += 1;
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    applied.record(name, AppliedAction::EndMachine, ActionOutcome::Ending);
     let deleted = node.metadata.deletion_timestamp.as_ref();
     let late = deleted.and_then(|at| at.0.checked_add(MACHINE_LATE_AFTER).ok());
     if late.is_some_and(|late| late < ctx.clock.now()) {
-        let node = node.metadata.name.clone().unwrap_or_default();
-        applied.blocked.push(Blocked { node, by: Blocker::Machine });
+        applied.record(name, AppliedAction::EndMachine, ActionOutcome::Blocked(Blocker::Machine));
     }
     drain_step::note(ctx, node, Some(&Blocker::Machine.to_string()), applied).await
 }
@@ -190,7 +178,8 @@ async fn release(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<()
     applied.changed |= matches!(patched, Outcome::Written(_));
     match patched {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
-            applied.removed.push(node.metadata.name.clone().unwrap_or_default());
+            let name = node.metadata.name.as_deref().unwrap_or_default();
+            applied.record(name, AppliedAction::Remove, ActionOutcome::Done);
         }
         Outcome::Conflict(_) | Outcome::Aborted => applied.extent = Extent::Conflict,
     }
@@ -237,7 +226,8 @@ async fn delete_machine(ctx: &Context, node: &Node, absence: &Absence) -> Result
     };
     let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
     let made_by = node.metadata.labels.as_ref().and_then(|labels| labels.get(names::PROVIDER_LABEL));
-    ctx.provisioner.delete(&key, pool.as_deref(), made_by.map(String::as_str), name, absence).await
+    let (made_by, now) = (made_by.map(String::as_str), ctx.clock.now());
+    ctx.provisioner.delete(&key, pool.as_deref(), made_by, name, absence, now).await
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ async fn a_refused_eviction_does_not_stop_the_eviction_of_the_next_pod() {
     });
     let step = drain(&["two-budgets", "ending-namespace", "web"]);
     let applied = carry_out(&test.ctx, &step, ENDLESS).await.unwrap();
-    assert_eq!(applied.evicted, 1);
-    let said: Vec<String> = applied.blocked.iter().map(|blocked| blocked.by.to_string()).collect();
+    assert_eq!(applied.count(AppliedAction::Evict), 1);
+    let said: Vec<String> = applied.blocked().map(|(_, by)| by.to_string()).collect();
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(
         said[0].contains("/two-budgets: ") && said[0].contains("more than one PodDisruptionBudget"),
@@ -85,9 +85,9 @@ async fn no_pod_is_evicted_or_deleted_after_the_deadline() {
     });
     let deadline = test.ctx.clock.monotonic() + Duration::from_secs(5);
     let applied = carry_out(&test.ctx, &drain(&["a", "b", "c"]), deadline).await.unwrap();
-    assert_eq!((applied.evicted, applied.extent), (2, Extent::CutShort));
+    assert_eq!((applied.count(AppliedAction::Evict), applied.extent), (2, Extent::CutShort));
     let applied = carry_out(&test.ctx, &forced(&["d"]), deadline).await.unwrap();
-    assert_eq!((applied.deleted_pods, applied.extent), (0, Extent::CutShort));
+    assert_eq!((applied.count(AppliedAction::DeletePod), applied.extent), (0, Extent::CutShort));
     assert_eq!(test.requests().len(), 2);
 }
 
@@ -100,7 +100,8 @@ async fn a_drain_that_ran_out_of_time_deletes_pods_with_their_own_grace_and_not_
         _ => success(),
     });
     let applied = carry_out(&test.ctx, &forced(&["denied", "web"]), ENDLESS).await.unwrap();
-    assert_eq!((applied.deleted_pods, applied.blocked.len()), (1, 1), "{applied:?}");
+    let deleted = applied.count(AppliedAction::DeletePod);
+    assert_eq!((deleted, applied.blocked().count()), (1, 1), "{applied:?}");
     let requests = test.requests();
     let (on_node, of_pods): (Vec<_>, Vec<_>) =
         requests.iter().partition(|line| line.starts_with("PATCH /api/v1/nodes/"));
@@ -156,19 +157,17 @@ async fn a_node_that_is_cordoned_is_recorded_with_its_cause() {
         node
     };
     for (node, cause, expected) in [
-        (node(0), ScaleDown, [0, 0, 0]),
-        (node(0), Rollout, [1, 0, 0]),
-        (node(0), Expiry, [1, 0, 0]),
-        (asked(), Rollout, [0, 1, 0]),
-        (asked(), ScaleDown, [0, 0, 0]),
-        (asked(), Repair, [0, 0, 1]),
+        (node(0), ScaleDown, AppliedAction::DrainSurplus),
+        (node(0), Rollout, AppliedAction::DrainOutdated),
+        (node(0), Expiry, AppliedAction::DrainOutdated),
+        (asked(), Rollout, AppliedAction::DrainAsked),
+        (asked(), ScaleDown, AppliedAction::DrainSurplus),
+        (asked(), Repair, AppliedAction::DrainUnhealthy),
     ] {
         let test = TestContext::new(|_, _| patched());
         let step = NodeStep { cause: Some(cause), ..step(node, NodeAction::Cordon) };
         let applied = carry_out(&test.ctx, &step, ENDLESS).await.unwrap();
-        let Applied { cordoned, outdated, asked, unhealthy, .. } = applied;
-        assert_eq!(cordoned, ["n-000"]);
-        assert_eq!([outdated.len(), asked.len(), unhealthy.len()], expected, "{cause:?}");
+        assert_eq!(applied.entries, Applied::done(expected, ["n-000"]).entries, "{cause:?}");
     }
 }
 
@@ -203,7 +202,7 @@ async fn a_machine_is_said_to_be_off_only_after_a_live_look_at_its_node_and_its_
         let tainted =
             requests.iter().any(|line| line.starts_with("PATCH") && line.contains("out-of-service"));
         assert_eq!(tainted, is_told, "{what}: {requests:?}");
-        assert!(applied.removed.is_empty(), "the finalizer stays: {applied:?}");
+        assert!(applied.count(AppliedAction::Remove) == 0, "the finalizer stays: {applied:?}");
     }
 }
 
@@ -255,9 +254,14 @@ async fn a_silent_node_waits_while_its_machine_ends_and_says_so_when_that_takes_
         for (now, is_late) in [(349, false), (351, true)] {
             let (applied, requests) = ended(&alone, is_registered, "web", now).await;
             let applied = applied.unwrap();
-            assert_eq!((applied.machines_ending, applied.removed.len()), (1, 0), "{applied:?}");
-            let late = Blocked { node: "n-000".into(), by: Blocker::Machine };
-            assert_eq!(applied.blocked, if is_late { vec![late] } else { vec![] }, "at {now}");
+            assert_eq!(
+                (applied.machines_ending(), applied.count(AppliedAction::Remove)),
+                (1, 0),
+                "{applied:?}"
+            );
+            let blocked: Vec<(&str, &Blocker)> = applied.blocked().collect();
+            let late = ("n-000", &Blocker::Machine);
+            assert_eq!(blocked, if is_late { vec![late] } else { vec![] }, "at {now}");
             assert!(requests.iter().any(|line| line.starts_with("DELETE") && line.contains("/nodeclaims/")));
             let is_noted =
                 |line: &String| line.starts_with("PATCH") && line.contains(&Blocker::Machine.to_string());
@@ -271,10 +275,12 @@ async fn a_silent_node_is_released_to_the_controller_that_ends_its_machine_and_k
     let kept = silent_with(&["karpenter.sh/termination"]);
     let (applied, _) = ended(&kept, true, "web", 100).await;
     let applied = applied.unwrap();
-    assert_eq!((applied.removed, applied.machines_ending), (vec!["n-000".to_owned()], 0));
+    let removed: Vec<&str> = applied.names(|action| action == AppliedAction::Remove).collect();
+    assert_eq!((removed, applied.machines_ending()), (vec!["n-000"], 0));
     let (applied, _) = ended(&kept, false, "web", 100).await;
     let applied = applied.unwrap();
-    assert_eq!((applied.removed.len(), applied.machines_ending), (0, 1), "it has not been handed over");
+    let removed = applied.count(AppliedAction::Remove);
+    assert_eq!((removed, applied.machines_ending()), (0, 1), "it has not been handed over");
 }
 
 #[tokio::test]
@@ -292,7 +298,7 @@ async fn a_released_node_is_patched_once_and_neither_it_nor_its_pods_nor_its_mac
     });
     let release = step(draining(0, 5), NodeAction::Release);
     let applied = carry_out(&test.ctx, &release, ENDLESS).await.unwrap();
-    assert_eq!(applied.released, ["n-000"]);
+    assert_eq!(applied.entries, Applied::done(AppliedAction::Release, ["n-000"]).entries);
     let requests = test.requests();
     let [patch] = &requests[..] else { panic!("{requests:?}") };
     assert!(patch.starts_with("PATCH /api/v1/nodes/n-000"), "{patch}");

@@ -5,12 +5,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use machine_providers::provisioner::{Lists, Provisioner};
+use machine_providers::provisioner::{ListFindings, Lists, Provisioner};
 use machine_providers::testing::{Answer, Scripted, answer, running};
 use machine_providers::{Deletion, ListedMachine, MachineRequest, Progress, ProviderError};
+use node_lifecycle::Supply;
+use node_lifecycle::supply::Size;
 use node_lifecycle::testing::{at, cluster, key, observed, plan, pool, slot};
-use shared_crds::v1alpha1::{NodePoolStatus, ProvisioningStatus};
+use shared_crds::conditions::Reason;
+use shared_crds::v1alpha1::{
+    ClusterApiProvider, MachineDeploymentReference, NodePoolStatus, ProviderSpec, ProvisioningStatus,
+};
 
 use super::*;
 use crate::testing::{TestContext, failure};
@@ -56,6 +62,9 @@ impl Scripted for Shared {
         let name = name.to_owned();
         async move {
             self.0.calls.lock().unwrap().push(name.clone());
+            if let Some(error) = self.0.error.clone().filter(|_| self.0.broken.contains(&name)) {
+                return Err(error);
+            }
             tokio::time::sleep(self.0.deletion).await;
             self.0.machines.lock().unwrap().remove(&name);
             let deleted = self.0.calls.lock().unwrap().len();
@@ -87,7 +96,11 @@ fn asked_for_twenty(replicas: i32) -> NodePool {
 
 /// One pass over the pool with so many replicas at this second.
 async fn pass(test: &TestContext, replicas: i32, second: i64) -> PassResult {
-    let pool = asked_for_twenty(replicas);
+    pass_over(test, asked_for_twenty(replicas), second).await
+}
+
+/// One pass over this pool.
+async fn pass_over(test: &TestContext, pool: NodePool, second: i64) -> PassResult {
     let (supply, findings) =
         test.ctx.provisioner.supply(&key(), Some(&pool), None, |_| false, Lists::Now, at(second)).await;
     let mut seen = Seen { observed: observed(pool, []), findings };
@@ -110,7 +123,7 @@ async fn a_slot_that_fails_costs_the_pool_a_name_and_no_node() {
         let rack = rack([0], error);
         let test = context(&rack);
         let result = pass(&test, 2, 0).await;
-        assert_eq!((result.applied.requested, result.applied.retry_at), (2, None));
+        assert_eq!((result.applied.count(AppliedAction::Request), result.applied.retry_at), (2, None));
         let said = result.failure.unwrap().message;
         assert!(said.contains(&format!("machine {}: ", slot(0))), "{said}");
         assert_eq!(*rack.calls.lock().unwrap(), slots_of([0, 1, 2]));
@@ -127,9 +140,9 @@ async fn several_broken_slots_are_passed_by_one_after_the_other() {
     let rack = rack(0..5, broken_host());
     let test = context(&rack);
     let result = pass(&test, 1, 0).await;
-    assert_eq!((result.applied.requested, result.applied.retry_at), (0, Some(at(5))));
-    assert_eq!(pass(&test, 1, 4).await.applied.requested, 0);
-    assert_eq!(pass(&test, 1, 5).await.applied.requested, 1);
+    assert_eq!((result.applied.count(AppliedAction::Request), result.applied.retry_at), (0, Some(at(5))));
+    assert_eq!(pass(&test, 1, 4).await.applied.count(AppliedAction::Request), 0);
+    assert_eq!(pass(&test, 1, 5).await.applied.count(AppliedAction::Request), 1);
     assert_eq!(*rack.calls.lock().unwrap(), slots_of(0..6));
 }
 
@@ -146,9 +159,71 @@ async fn what_concerns_the_provider_as_a_whole_stops_at_once() {
         let rack = rack([0], error.clone());
         let test = context(&rack);
         let result = pass(&test, 2, 0).await;
-        assert_eq!((result.applied.requested, result.applied.retry_at), (0, Some(at(5))), "{error}");
+        assert_eq!(
+            (result.applied.count(AppliedAction::Request), result.applied.retry_at),
+            (0, Some(at(5))),
+            "{error}"
+        );
         assert_eq!(*rack.calls.lock().unwrap(), slots_of([0]), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_fails_is_told_of_also_by_a_pass_that_could_not_write_the_pools_finalizer() {
+    let rack = rack([], broken_host());
+    let test = context(&rack);
+    let mut new = asked_for_twenty(1);
+    new.metadata.finalizers = None;
+    let mut findings = ListFindings::default();
+    findings.failures.push(ProviderError::Unreachable("it is down".to_owned()));
+    let seen = Seen { observed: observed(new, []), findings };
+    let plan = plan(&seen.observed);
+    assert_eq!(plan.pool, PoolStep::AddFinalizer);
+    let result = apply(&test.ctx, &seen, &plan).await;
+    assert!(result.error.is_some(), "the server answers 500");
+    assert_eq!(result.failure.map(|failure| failure.reason), Some(Reason::ProviderUnreachable));
+}
+
+#[tokio::test]
+async fn a_machine_of_a_deleted_pool_that_its_provider_does_not_end_leaves_the_backoff_as_it_is() {
+    let rack = rack([0], ProviderError::Unreachable("it is down".to_owned()));
+    rack.machines.lock().unwrap().insert(slot(0));
+    let test = context(&rack);
+    let record = |reason| test.ctx.provisioner.record_failure(&key(), None, reason, "m".to_owned(), at(0));
+    let failure = record(Reason::ProviderUnreachable);
+    let mut deleted = asked_for_twenty(0);
+    deleted.metadata.deletion_timestamp = Some(Time(at(0)));
+    let result = pass_over(&test, deleted, 0).await;
+    assert!(matches!(result.error, Some(Error::Provider { .. })), "{:?}", result.error);
+    assert_eq!(test.ctx.provisioner.last_failure(&key()), Some(failure));
+}
+
+#[tokio::test]
+async fn a_machine_of_a_former_provider_is_ended_there_although_the_present_one_keeps_a_number() {
+    let rack = Arc::new(Rack::default());
+    rack.machines.lock().unwrap().insert(slot(0));
+    let test = context(&rack);
+    let mut deleted = asked_for_twenty(0);
+    deleted.metadata.deletion_timestamp = Some(Time(at(0)));
+    let mut changed = deleted.clone();
+    let machine_deployment_ref = MachineDeploymentReference { name: "md".to_owned() };
+    let cluster_api = Some(ClusterApiProvider { machine_deployment_ref });
+    changed.spec.provider = ProviderSpec { cluster_api, ..ProviderSpec::default() };
+    let key = key();
+    let looked = test.ctx.provisioner.supply(&key, Some(&deleted), None, |_| false, Lists::Now, at(0));
+    let (supply, _) = looked.await;
+    // The spec names another one now, and this process remembers which it asked before.
+    let looked = test.ctx.provisioner.supply(&key, Some(&changed), None, |_| false, Lists::Now, at(0));
+    let (now, findings) = looked.await;
+    assert_eq!(now.former_machines, [(slot(0), "simulated".to_owned())].into());
+    assert!(supply.former_machines.is_empty());
+    let mut seen = Seen { observed: observed(changed, []), findings };
+    seen.observed.supply = Supply { size: Some(Size { replicas: 0, generation: 1 }), ..now };
+    let plan = plan(&seen.observed);
+    assert_eq!(plan.withdraw, [slot(0)]);
+    let result = apply(&test.ctx, &seen, &plan).await;
+    assert!(result.error.is_none(), "{:?}", result.error);
+    assert_eq!((result.applied.count(AppliedAction::Withdraw), rack.machines.lock().unwrap().len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +245,8 @@ async fn withdrawals_stop_as_soon_as_the_count_is_raised() {
     let result = apply(&test.ctx, &seen, &plan).await;
     assert_eq!(result.applied.extent, Extent::CutShort);
     // Those that had begun, and no more.
-    assert!((6..=9).contains(&result.applied.withdrawn), "{}", result.applied.withdrawn);
+    let withdrawn = result.applied.count(AppliedAction::Withdraw);
+    assert!((6..=9).contains(&withdrawn), "{withdrawn}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,6 +266,7 @@ async fn withdrawals_know_the_deadline_of_the_pass() {
     let result = pass(&test, 0, 0).await;
     ticks.abort();
     assert_eq!(result.applied.extent, Extent::CutShort);
-    assert!((8..=16).contains(&result.applied.withdrawn), "{}", result.applied.withdrawn);
+    let withdrawn = result.applied.count(AppliedAction::Withdraw);
+    assert!((8..=16).contains(&withdrawn), "{withdrawn}");
     assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use machine_providers::provisioner::SizeChange;
 use machine_providers::{MachineRequest, ProviderError};
-use node_lifecycle::outcome::Extent;
+use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::slots::Slots;
 use node_lifecycle::{Observed, Plan};
 use shared_crds::NodePool;
@@ -33,7 +33,9 @@ pub(super) async fn request(
         ctx.metrics.failed(reason);
         ctx.provisioner.record_failure(&observed.key, generation, reason, message, observed.now)
     };
-    let (replaced, timed_out) = (result.applied.replaced.len(), result.applied.timed_out.len());
+    let late = result.applied.names(|action| action == AppliedAction::TimeOut);
+    let late: Vec<String> = late.map(ToOwned::to_owned).collect();
+    let (replaced, timed_out) = (result.applied.count(AppliedAction::Replace), late.len());
     if replaced + timed_out > 0 {
         let machines = [
             (replaced, "of the nodes did not become Ready"),
@@ -42,13 +44,13 @@ pub(super) async fn request(
         let parts =
             machines.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
         let parts = parts.collect::<Vec<_>>().join(", and ");
-        let why = match result.applied.timed_out.first() {
+        let why = match late.first() {
             Some(name) => ctx.provisioner.explain(&observed.key, &pool.spec.provider, name).await,
             None => None,
         };
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         let message = format!("{parts} within spec.provisioningTimeoutSeconds{why}");
-        for name in &result.applied.timed_out {
+        for name in &late {
             let reason = Reason::ProvisioningTimedOut;
             ctx.provisioner.slot_failed(&observed.key, generation, name, reason, observed.now);
         }
@@ -69,7 +71,7 @@ pub(super) async fn request(
         let (key, now) = (&observed.key, observed.now);
         match ctx.provisioner.resize(key, &pool.spec.provider, size, change, now).await {
             Ok(()) => {
-                result.applied.requested += plan.request.len();
+                result.applied.absorb(Applied::done(AppliedAction::Request, &plan.request));
                 result.applied.changed = true;
             }
             Err(ProviderError::Conflict) => result.applied.extent = Extent::Conflict,
@@ -112,7 +114,7 @@ async fn by_name(
             Ok(expected) => {
                 let applied = &mut result.applied;
                 requested += 1;
-                applied.requested += 1;
+                applied.record(name, AppliedAction::Request, ActionOutcome::Done);
                 applied.changed = true;
                 applied.expected = applied.expected.into_iter().chain(expected).min();
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::Deletion;
 use machine_providers::provisioner::SizeChange;
-use node_lifecycle::outcome::{Applied, Extent};
+use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::supply::Size;
 use node_lifecycle::{Absence, Observed, Plan};
 use shared_crds::NodePool;
@@ -28,23 +28,12 @@ pub(super) async fn withdraw_all(
     result: &mut PassResult,
 ) {
     let Observed { supply, pool, .. } = &seen.observed;
-    let timed_out = |applied: Applied, names: &[String]| Applied { timed_out: names.to_vec(), ..applied };
-    if let (Some(size), Some(pool)) = (supply.size, pool.as_deref()) {
-        for name in &plan.unmark {
-            result.absorb(resize(ctx, seen, pool, size, SizeChange::Keep(name)).await);
-        }
-        let machines = [&plan.withdraw[..], &plan.timed_out].concat();
-        if !machines.is_empty() {
-            let withdrawn = resize(ctx, seen, pool, size, SizeChange::Without(&machines)).await;
-            result.absorb(withdrawn.map(|applied| match applied.extent {
-                Extent::Complete => {
-                    timed_out(Applied { withdrawn: machines.len(), ..applied }, &plan.timed_out)
-                }
-                _ => applied,
-            }));
-        }
-        return;
+    let kept_number = supply.size.zip(pool.as_deref());
+    if let Some((size, pool)) = kept_number {
+        reduce(ctx, seen, plan, (pool, size), result).await;
     }
+    // A provider that keeps a number ends none that another one made for the pool before.
+    let is_by_name = |name: &&String| kept_number.is_none() || supply.former_machines.contains_key(*name);
     let one = |name: &'_ String, has_timed_out: bool| {
         let name = name.clone();
         async move {
@@ -56,9 +45,46 @@ pub(super) async fn withdraw_all(
             Ok(if has_timed_out { timed_out(deleted, &[name]) } else { deleted })
         }
     };
-    let too_many = plan.withdraw.iter().map(|name| one(name, false));
-    let work: Vec<_> = too_many.chain(plan.timed_out.iter().map(|name| one(name, true))).collect();
+    let too_many = plan.withdraw.iter().filter(is_by_name).map(|name| one(name, false));
+    let late = plan.timed_out.iter().filter(is_by_name).map(|name| one(name, true));
+    let work: Vec<_> = too_many.chain(late).collect();
     at_most(PARALLEL_WITHDRAWALS, ctx, deadline, work.into_iter(), result).await;
+}
+
+/// The result of a pass that gave these machines up.
+fn timed_out(mut applied: Applied, names: &[String]) -> Applied {
+    applied.absorb(Applied::done(AppliedAction::TimeOut, names));
+    applied
+}
+
+/// Lets a provider that keeps a number of machines, the `size`, have as many less as are to go of those that it made.
+async fn reduce(
+    ctx: &Context,
+    seen: &Seen,
+    plan: &Plan,
+    (pool, size): (&NodePool, Size),
+    result: &mut PassResult,
+) {
+    for name in &plan.unmark {
+        result.absorb(resize(ctx, seen, pool, size, SizeChange::Keep(name)).await);
+    }
+    let former = &seen.observed.supply.former_machines;
+    let own = |names: &[String]| -> Vec<String> {
+        names.iter().filter(|name| !former.contains_key(*name)).cloned().collect()
+    };
+    let (withdrawn, late) = (own(&plan.withdraw), own(&plan.timed_out));
+    let machines = [&withdrawn[..], &late].concat();
+    if machines.is_empty() {
+        return;
+    }
+    let resized = resize(ctx, seen, pool, size, SizeChange::Without(&machines)).await;
+    result.absorb(resized.map(|mut applied| match applied.extent {
+        Extent::Complete => {
+            applied.absorb(Applied::done(AppliedAction::Withdraw, &machines));
+            timed_out(applied, &late)
+        }
+        _ => applied,
+    }));
 }
 
 /// Whether the pool's spec is still the one that the plan was made from, as far as the cache knows.
@@ -75,13 +101,17 @@ fn is_current(ctx: &Context, seen: &Seen) -> bool {
 
 /// Deletes a machine that has no Node.
 pub(super) async fn withdraw(ctx: &Context, seen: &Seen, name: &str) -> Result<Applied, Error> {
-    let Observed { key, pool, .. } = &seen.observed;
+    let Observed { key, pool, now, supply, .. } = &seen.observed;
     let mut applied = Applied::default();
-    // No Node goes with it, so nothing depends on whether it was there.
-    let deleted = ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible).await;
+    let deleted = match supply.former_machines.get(name) {
+        Some(former) => ctx.provisioner.delete_at_former(key, former, name, *now).await,
+        // No Node goes with it, so nothing depends on whether it was there.
+        None => ctx.provisioner.delete(key, pool.as_deref(), None, name, &Absence::Credible, *now).await,
+    };
     if let Some(deletion) = node_write::provided(MachineCall::Delete, deleted, &mut applied)? {
-        applied.withdrawn = 1;
-        applied.machines_ending = usize::from(deletion != Deletion::Gone);
+        let is_gone = deletion == Deletion::Gone;
+        let outcome = if is_gone { ActionOutcome::Done } else { ActionOutcome::Ending };
+        applied.record(name, AppliedAction::Withdraw, outcome);
     }
     Ok(applied)
 }

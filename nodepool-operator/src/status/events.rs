@@ -3,7 +3,7 @@
 use node_lifecycle::Stall;
 use node_lifecycle::contested::MachinesContest;
 use node_lifecycle::facts::Facts;
-use node_lifecycle::outcome::{Applied, Rejected};
+use node_lifecycle::outcome::{Applied, AppliedAction, Rejected};
 use node_lifecycle::supply::ProvisioningFailure;
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::{NodePool, api_names};
@@ -58,6 +58,24 @@ pub(crate) struct PoolEvent {
 /// Number of names in one event; the rest is counted. The note of an event is limited to 1,024 characters.
 const MAX_NAMES: usize = 8;
 
+/// The actions of which an event tells, in the order of the events, and the words before the names.
+const TOLD: &[(AppliedAction, EventReason, &str)] = &[
+    (AppliedAction::Create, EventReason::ScaledUp, "created"),
+    (AppliedAction::Join, EventReason::ScaledUp, "registered"),
+    (AppliedAction::DrainSurplus, EventReason::ScalingDown, "draining"),
+    (AppliedAction::DrainOutdated, EventReason::RollingOut, "out of date, so draining"),
+    (AppliedAction::DrainAsked, EventReason::RollingOut, "to be replaced by annotation, so draining"),
+    (AppliedAction::Uncordon, EventReason::DrainCancelled, "cancelled the drain of"),
+    (AppliedAction::GiveBack, EventReason::DrainGivenBack, "the drain took too long, so given back:"),
+    (AppliedAction::Remove, EventReason::NodeRemoved, "removed"),
+    (AppliedAction::Release, EventReason::NodesReleased, "released without a drain, and still running:"),
+    (AppliedAction::Replace, EventReason::ProvisioningTimedOut, "not ready in time, so replaced:"),
+    (AppliedAction::TimeOut, EventReason::ProvisioningTimedOut, "not registered in time, so deleted:"),
+    (AppliedAction::DrainUnhealthy, EventReason::NodeRepaired, "unhealthy, so draining"),
+    (AppliedAction::Repair, EventReason::NodeRepaired, "unhealthy, so replaced:"),
+    (AppliedAction::ReplaceLost, EventReason::MachineLost, "the machine is gone, so replaced:"),
+];
+
 /// The events of a pass over `pool`. `failure` is a provider failure of this pass, not one that was known before;
 /// `contest` says who set the provider's number of machines.
 pub(crate) fn events(
@@ -67,28 +85,12 @@ pub(crate) fn events(
     contest: Option<&MachinesContest>,
 ) -> Vec<PoolEvent> {
     let mut events = Vec::new();
-    let mut add = |reason, what: &str, nodes: &[String]| {
+    for (action, reason, what) in TOLD {
+        let nodes: Vec<&str> = applied.names(|other| other == *action).collect();
         if !nodes.is_empty() {
-            events.push(PoolEvent { reason, note: format!("{what} {}", list(nodes)) });
+            events.push(PoolEvent { reason: *reason, note: format!("{what} {}", list(&nodes)) });
         }
-    };
-    add(EventReason::ScaledUp, "created", &applied.created);
-    add(EventReason::ScaledUp, "registered", &applied.joined);
-    let replaced = [&applied.outdated, &applied.asked, &applied.unhealthy];
-    let is_replaced = |node: &&String| replaced.iter().any(|all| all.contains(node));
-    let surplus: Vec<String> = applied.cordoned.iter().filter(|node| !is_replaced(node)).cloned().collect();
-    add(EventReason::ScalingDown, "draining", &surplus);
-    add(EventReason::RollingOut, "out of date, so draining", &applied.outdated);
-    add(EventReason::RollingOut, "to be replaced by annotation, so draining", &applied.asked);
-    add(EventReason::DrainCancelled, "cancelled the drain of", &applied.uncordoned);
-    add(EventReason::DrainGivenBack, "the drain took too long, so given back:", &applied.given_back);
-    add(EventReason::NodeRemoved, "removed", &applied.removed);
-    add(EventReason::NodesReleased, "released without a drain, and still running:", &applied.released);
-    add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
-    add(EventReason::ProvisioningTimedOut, "not registered in time, so deleted:", &applied.timed_out);
-    add(EventReason::NodeRepaired, "unhealthy, so draining", &applied.unhealthy);
-    add(EventReason::NodeRepaired, "unhealthy, so replaced:", &applied.repaired);
-    add(EventReason::MachineLost, "the machine is gone, so replaced:", &applied.lost);
+    }
     if let Some(failure) = failure {
         events.push(PoolEvent { reason: EventReason::ProvisioningFailed, note: failure.message.clone() });
     }
@@ -96,8 +98,8 @@ pub(crate) fn events(
         let note = provisioning::set_by(contest);
         events.push(PoolEvent { reason: EventReason::MachinesContested, note });
     }
-    if let Some(blocked) = applied.blocked.iter().min().filter(|_| !reports_block(pool)) {
-        let note = format!("node {} {}", blocked.node, blocked.by);
+    if let Some((node, by)) = applied.blocked().min().filter(|_| !reports_block(pool)) {
+        let note = format!("node {node} {by}");
         events.push(PoolEvent { reason: EventReason::DrainBlocked, note });
     }
     if let Some(rejected) = applied.rejected.as_ref().filter(|rejected| !reports_rejection(pool, rejected)) {
@@ -133,8 +135,8 @@ fn reports_block(pool: &NodePool) -> bool {
     conditions.into_iter().any(|condition| condition.reason == Reason::DrainBlocked.as_str())
 }
 
-fn list(nodes: &[String]) -> String {
-    let shown = nodes.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+fn list(nodes: &[&str]) -> String {
+    let shown = nodes.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
     let count = nodes.len();
     let noun = if count == 1 { "node" } else { "nodes" };
     let more = if count > MAX_NAMES { ", …" } else { "" };

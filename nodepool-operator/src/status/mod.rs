@@ -101,14 +101,7 @@ pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> V
 fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     let say = |status: bool, reason, message| Statement::new(ConditionType::Ready, status, reason, message);
     if facts.deleting && unknown_on_delete(facts).is_none() {
-        say(
-            false,
-            Reason::Deleting,
-            format!(
-                "the pool is being deleted, {} left",
-                nodes(facts.leaving + facts.staying + facts.unreadable.len())
-            ),
-        )
+        say(false, Reason::Deleting, left_of_deleted(facts))
     } else if let Some(Stall { reason, message }) = &facts.stalled {
         say(false, *reason, message.clone())
     } else if let Some(rejected) = applied.rejected.as_ref().filter(|_| facts.not_updated > 0) {
@@ -125,6 +118,16 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         say(false, rejected.reason, facts.counts())
     } else {
         say(false, why_not_ready(facts), counts_and_repair(facts))
+    }
+}
+
+/// How many nodes a pool that is deleted still has, and how many of them leave now. Why the others do not is said by `Reconciling`.
+fn left_of_deleted(facts: &Facts) -> String {
+    let left = nodes(facts.leaving + facts.staying + facts.unreadable.len());
+    let left = format!("the pool is being deleted, {left} left");
+    match (facts.leaving, facts.staying) {
+        (0, 0) => left,
+        (leaving, staying) => format!("{left}: {leaving} leaving now, {staying} later"),
     }
 }
 
@@ -174,20 +177,19 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     let lasting = [Reason::UnknownOnDelete, Reason::ProgressDeadlineExceeded, Reason::NodeElsewhere];
     let stalled = stalled_reason(facts, applied).filter(|(reason, _)| lasting.contains(reason));
     if let Some((reason, mut message)) = stalled {
-        let blocked =
-            applied.blocked.iter().min().map(|blocked| format!("node {} {}", blocked.node, blocked.by));
+        let blocked = applied.blocked().min().map(|(node, by)| format!("node {node} {by}"));
         for part in blocked.into_iter().chain(stays(facts)) {
             message.push_str(&format!("; {part}"));
         }
         return say(false, reason, message);
     }
-    if let Some(blocked) = applied.blocked.iter().min() {
-        let more = match applied.blocked.len() - 1 {
+    if let Some((node, by)) = applied.blocked().min() {
+        let more = match applied.blocked().count() - 1 {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
         let others = stays(facts).map(|others| format!("; {others}")).unwrap_or_default();
-        let message = format!("node {} {}{more}{others}", blocked.node, blocked.by);
+        let message = format!("node {node} {by}{more}{others}");
         return say(true, Reason::DrainBlocked, message);
     }
     if facts.deleting {

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use node_lifecycle::Observed;
 use node_lifecycle::outcome::Applied;
 use node_lifecycle::testing::{
-    annotate, at, deleted, facts, facts_after, node, nodes, observed, plan_with, pod, pods, pool, pool_with,
-    protect_pod, slot, starting,
+    annotate, at, deleted, done, facts, facts_after, node, nodes, observed, plan_with, pod, pods, pool,
+    pool_with, protect_pod, slot, starting,
 };
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::names;
@@ -96,4 +96,21 @@ fn a_node_that_stays_because_it_asks_to_be_left_alone_is_named() {
         let is_named = said.iter().any(|it| it.message.contains(" stays, because it has"));
         assert_eq!(is_named, held > 0, "{policy:?} {replicas}");
     }
+}
+
+#[test]
+fn a_pool_that_is_deleted_says_how_many_nodes_leave_now_and_what_the_others_wait_for() {
+    let mut pool = pool(3);
+    pool.metadata.deletion_timestamp = Some(Time(at(90)));
+    let observed = observed(pool.clone(), nodes(3));
+    let busy = pods(["n-000", "n-001", "n-002"].map(|name| (name, vec![pod("p")])));
+    let plan = plan_with(&observed, &busy);
+    let applied = done(&plan);
+    let said = statements(&pool, &facts_after(&observed, &plan, &applied), &applied);
+    let of = |type_| said.iter().find(|it| it.type_ == type_).unwrap();
+    let (ready, reconciling) = (of(ConditionType::Ready), of(ConditionType::Reconciling));
+    assert_eq!(ready.message, "the pool is being deleted, 3 nodes left: 1 leaving now, 2 later");
+    assert_eq!((reconciling.status, reconciling.reason), (Some(true), Reason::Deleting));
+    let why = "node n-000 (and 1 node more) stays, because it has to wait: of a pool that is deleted 1 node leaves at a time";
+    assert!(reconciling.message.contains(why), "{}", reconciling.message);
 }

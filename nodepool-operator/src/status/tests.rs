@@ -4,12 +4,11 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use node_lifecycle::Blocker;
-use node_lifecycle::outcome::Blocked;
-use node_lifecycle::outcome::Extent;
+use node_lifecycle::outcome::{AppliedAction, Blocked, Extent};
 use node_lifecycle::supply::{MachineState, Size};
 use node_lifecycle::testing::{
-    self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
-    set_ready, starting, supply,
+    self, annotate, at, blocked_by, deleted, done, draining, facts_after, node, observed, plan, plan_with,
+    pods, pool, set_ready, starting, supply,
 };
 use node_lifecycle::{Observed, PodName, Supply};
 use serde_json::json;
@@ -171,7 +170,7 @@ fn the_three_standard_conditions_report_the_state() {
 fn a_blocked_drain_names_the_node_and_the_pod_and_counts_the_rest() {
     let pool = pool(0);
     let facts = facts(&pool, vec![draining(0, 5)], supply());
-    let applied = Applied { blocked: vec![blocked("b"), blocked("a")], ..Applied::default() };
+    let applied = blocked_by([blocked("b"), blocked("a")]);
     let statement =
         statements(&pool, &facts, &applied).into_iter().find(|s| s.reason == Reason::DrainBlocked).unwrap();
     assert_eq!(statement.type_, ConditionType::Reconciling);
@@ -258,7 +257,7 @@ fn what_was_done_is_in_the_status_of_the_same_pass() {
     let pool = pool(2);
     let machine = |name: &str| testing::machine(name, MachineState::Running);
     let machines = vec![machine("a"), machine("b")];
-    let applied = Applied { created: vec!["a".into(), "b".into()], ..Applied::default() };
+    let applied = Applied::done(AppliedAction::Create, ["a", "b"]);
     let facts = counted(&pool, vec![], Supply { machines, ..supply() }, &applied);
     assert_eq!((facts.staying, facts.starting, facts.in_flight), (2, 2, 0));
 }
@@ -277,15 +276,15 @@ fn only_what_was_acknowledged_counts() {
 
     let surplus = [node(0), node(1), outdated];
     assert_eq!(counts(&surplus, &nothing), [3, 3, 2, 0, 0, 0]);
-    let cordoned = Applied { cordoned: vec!["n-000".into()], ..Applied::default() };
+    let cordoned = Applied::done(AppliedAction::DrainSurplus, ["n-000"]);
     assert_eq!(counts(&surplus, &cordoned), [2, 2, 1, 0, 1, 0]);
     assert!(counted(&pool(2), surplus.to_vec(), supply(), &cordoned).all_ready());
 
     let too_few = [node(0), draining(1, 5)];
     assert_eq!(counts(&too_few, &nothing), [1, 1, 1, 0, 1, 0]);
-    let uncordoned = Applied { uncordoned: vec!["n-001".into()], ..Applied::default() };
+    let uncordoned = Applied::done(AppliedAction::Uncordon, ["n-001"]);
     assert_eq!(counts(&too_few, &uncordoned), [2, 2, 2, 0, 0, 0]);
-    let removed = Applied { removed: vec!["n-001".into()], ..Applied::default() };
+    let removed = Applied::done(AppliedAction::Remove, ["n-001"]);
     assert_eq!(counts(&too_few, &removed), [1, 1, 1, 0, 0, 0]);
 
     let late = Observed { now: at(2000), ..observed(pool(1), [starting(0)]) };
@@ -384,12 +383,9 @@ fn a_rejected_write_is_published_once_until_its_message_changes() {
 
 #[test]
 fn events_name_what_changed_and_a_known_block_is_not_published_again() {
-    let applied = Applied {
-        created: (0..9).map(|n| format!("n-{n}")).collect(),
-        removed: vec!["n-0".into()],
-        blocked: vec![blocked("a")],
-        ..Applied::default()
-    };
+    let mut applied = Applied::done(AppliedAction::Create, (0..9).map(|n| format!("n-{n}")));
+    applied.absorb(Applied::done(AppliedAction::Remove, ["n-0"]));
+    applied.record_blocked(blocked("a"));
     let mut pool = pool(1);
     let published = events(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)), None);
     let reasons: Vec<_> = published.iter().map(|event| event.reason).collect();
@@ -421,13 +417,10 @@ fn events_name_what_changed_and_a_known_block_is_not_published_again() {
 
 #[test]
 fn an_event_says_why_nodes_are_drained() {
-    let applied = Applied {
-        cordoned: vec!["n-0".into(), "n-1".into(), "n-2".into(), "n-3".into()],
-        outdated: vec!["n-1".into()],
-        asked: vec!["n-2".into()],
-        unhealthy: vec!["n-3".into()],
-        ..Applied::default()
-    };
+    let mut applied = Applied::done(AppliedAction::DrainSurplus, ["n-0"]);
+    applied.absorb(Applied::done(AppliedAction::DrainOutdated, ["n-1"]));
+    applied.absorb(Applied::done(AppliedAction::DrainAsked, ["n-2"]));
+    applied.absorb(Applied::done(AppliedAction::DrainUnhealthy, ["n-3"]));
     let published = events(&pool(1), &applied, None, None);
     let said: Vec<_> = published.iter().map(|event| (event.reason, event.note.as_str())).collect();
     assert_eq!(
@@ -443,7 +436,7 @@ fn an_event_says_why_nodes_are_drained() {
 
 #[test]
 fn an_event_says_how_many_nodes_were_released() {
-    let applied = Applied { released: vec!["n-0".into(), "n-1".into()], ..Applied::default() };
+    let applied = Applied::done(AppliedAction::Release, ["n-0", "n-1"]);
     let published = events(&pool(1), &applied, None, None);
     let said: Vec<_> = published.iter().map(|event| (event.reason, event.note.as_str())).collect();
     let note = "released without a drain, and still running: 2 nodes: n-0, n-1";

@@ -6,9 +6,11 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use mlua::{Lua, LuaSerdeExt as _};
-use node_lifecycle::outcome::{Applied, Blocked};
+use node_lifecycle::outcome::{AppliedAction, Blocked};
 use node_lifecycle::supply::ProvisioningFailure;
-use node_lifecycle::testing::{annotate, at, done, draining, facts_after, node, nodes, observed, plan, pool};
+use node_lifecycle::testing::{
+    annotate, at, blocked_by, done, draining, facts_after, node, nodes, observed, plan, pool,
+};
 use node_lifecycle::{Blocker, Observed, PodName};
 use serde_json::{Value, json};
 use shared_crds::conditions::Reason;
@@ -122,7 +124,8 @@ fn all_new() -> Case {
 fn written(case: &Case) -> Row {
     let pool = case.seen.pool.as_deref().unwrap();
     let plan = plan(&case.seen);
-    let applied = Applied { blocked: case.blocked.clone(), ..done(&plan) };
+    let mut applied = done(&plan);
+    applied.absorb(blocked_by(case.blocked.clone()));
     let facts = facts_after(&case.seen, &plan, &applied);
     let status = NodePoolStatus {
         observed_generation: observed_generation(pool, pool, &applied),
@@ -136,7 +139,7 @@ fn written(case: &Case) -> Row {
     let object = json!({ "metadata": pool.metadata, "spec": pool.spec, "status": status });
     Row {
         requested: plan.request.len(),
-        cordoned: applied.cordoned.len(),
+        cordoned: applied.names(AppliedAction::starts_drain).count(),
         may_go: status.rollout.as_ref().and_then(|rollout| rollout.may_go_nodes),
         said,
         verdicts: Verdicts {

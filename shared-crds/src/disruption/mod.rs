@@ -11,7 +11,7 @@
 //! - A Limit that cannot be followed holds its reasons, and an `AllowOnly` that cannot be followed opens no window: neither
 //!   disrupts anything by mistake. [`Account::problems`] says which they are.
 //!
-//! Deleting a pool or a Node is the user's own decision: it is not asked for here.
+//! Deleting a pool or a Node is the user's own decision: it is not asked for here. A pool that is deleted has a pace of its own.
 //!
 //! ```
 //! use shared_crds::disruption::Account;

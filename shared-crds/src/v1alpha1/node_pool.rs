@@ -154,7 +154,7 @@ pub struct NodePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutSpec>,
     /// disruption bounds how many nodes may be disrupted at a time by decisions of the operators, why, and when. Deleting
-    /// the pool or a Node is not held up.
+    /// the pool waits for no window, and deleting a Node for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disruption: Option<DisruptionSpec>,
     /// provisioningTimeoutSeconds is how long a new node may take to become Ready before it is replaced, and how long
@@ -200,7 +200,8 @@ pub struct DrainSpec {
     /// whose pods do: cluster-autoscaler.kubernetes.io/safe-to-evict, cluster-autoscaler.kubernetes.io/scale-down-disabled
     /// and karpenter.sh/do-not-disrupt. Wait: such a node is not chosen, and such a pod is not evicted;
     /// onTimeout Force ends its wait, too. The pool has more nodes than it should until then, and says which ones and why. Last: such a
-    /// node is chosen after all others, and then drained like them. Deleting the pool or the Node is not held up.
+    /// node is chosen after all others, and then drained like them. Deleting the pool takes such nodes
+    /// last; deleting the Node is not held up.
     #[serde(default)]
     pub protected_nodes: ProtectedNodes,
     /// volumeDetachTimeoutSeconds is how long a node without pods waits for its volumes to be detached, counted from when

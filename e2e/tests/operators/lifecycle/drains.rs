@@ -314,7 +314,7 @@ async fn nodes_that_ask_to_be_left_alone_stay_when_a_person_lowers_the_number_an
         assert!(!cordoned(&node) && !tainted(&node), "{}", node.name_any());
     }
 
-    // One stops asking; the other one goes with its pool, whatever it asks.
+    // One stops asking; the other one goes with its pool, after all others.
     env.kubectl(&["annotate", "pod", "job", "karpenter.sh/do-not-disrupt-"]).await.unwrap();
     eventually(PATIENCE, "its node is gone", async || {
         let left: Vec<String> = env.nodes("kept").await?.iter().map(Node::name_any).collect();

@@ -6,6 +6,7 @@
 mod budgets;
 mod crashes;
 mod definitions;
+mod deletion;
 mod drains;
 mod elsewhere;
 mod hold;

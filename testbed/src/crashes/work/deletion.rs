@@ -16,7 +16,9 @@ use crate::wait::eventually;
 const NODES: i32 = 2;
 
 pub(super) async fn prepare(test: &Crashable, pool: &str) -> Result<()> {
-    test.pool(pool, &json!({"replicas": NODES})).await?;
+    // All at a time: otherwise one would leave after the other.
+    let budgets = json!({"budgets": [{"nodes": NODES}]});
+    test.pool(pool, &json!({"replicas": NODES, "disruption": budgets})).await?;
     test.env.settles(pool, NODES).await?;
     test.env.create(&objects::deployment(pool, pool, NODES, "3")).await?;
     test.budget(pool, NODES).await?;
