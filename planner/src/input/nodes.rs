@@ -9,6 +9,7 @@ use shared_crds::names::{
 use shared_crds::v1alpha1::{DisruptionReason, ReplacementState};
 use shared_crds::{NodePool, protection};
 
+use crate::input::earlier_status;
 use crate::requirements::node_profile;
 use crate::time::later;
 
@@ -81,15 +82,13 @@ pub(crate) fn is_protected(node: &Node) -> bool {
 /// spec. A rollout that budgets, or nodes that ask to be left alone, let take no node now waits, however long.
 pub(crate) fn is_rolling_out(pool: &NodePool) -> bool {
     let Some(status) = &pool.status else { return false };
-    let waits = waits_with_rollout(pool);
-    let Some(replacement) = &status.replacement else {
-        // An earlier release of that operator wrote the status. A rollout of its own is recorded, one of the provider's is not.
-        return status.rollout.is_some() && !waits;
+    let Some(replacement) = status.replacement.clone().or_else(|| earlier_status::replacement(pool)) else {
+        return false;
     };
     let is_earlier =
         replacement.observed_generation.is_some_and(|seen| Some(seen) < pool.metadata.generation);
     let may_be_replacing = match replacement.state {
-        ReplacementState::Active => !waits,
+        ReplacementState::Active => !waits_with_rollout(pool),
         ReplacementState::Inactive => false,
         ReplacementState::Unknown => true,
     };

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::{AutoscalingStatus, ProvisioningFailureStatus};
 
+use crate::input::earlier_status;
 use crate::time::later;
 
 /// Seconds after the last failure at which a pool without missing nodes may be tried again: Cluster Autoscaler's
@@ -68,7 +69,7 @@ pub(crate) fn health(
     if until.is_some_and(|until| until <= now) {
         return PoolHealth::default();
     }
-    let (reason, message) = (failure.reason.clone(), failure.message.clone());
+    let ProvisioningFailureStatus { reason, message, .. } = failure;
     PoolHealth { backoff: Some(PoolBackoff { reason, message, until }), next: until }
 }
 
@@ -90,8 +91,11 @@ fn overdue(pool: &NodePool, owed: OwedNodes, now: Timestamp) -> PoolHealth {
 }
 
 /// Why the pool's provider makes no nodes, as the `NodePool` operator reports it.
-fn failure(pool: &NodePool) -> Option<&ProvisioningFailureStatus> {
-    pool.status.as_ref()?.provisioning.as_ref()?.failure.as_ref()
+fn failure(pool: &NodePool) -> Option<ProvisioningFailureStatus> {
+    let provisioning = pool.status.as_ref()?.provisioning.as_ref();
+    provisioning
+        .and_then(|provisioning| provisioning.failure.clone())
+        .or_else(|| earlier_status::failure(pool))
 }
 
 #[cfg(test)]
