@@ -186,7 +186,11 @@ mod tests {
     }
 
     /// How long so many calls to the provider take, one after the other, and how the last one ended.
-    async fn time_of(calls: &Calls, callee: Callee<'_>, count: usize) -> (Duration, Result<(), ProviderError>) {
+    async fn time_of(
+        calls: &Calls,
+        callee: Callee<'_>,
+        count: usize,
+    ) -> (Duration, Result<(), ProviderError>) {
         let (begun, mut last) = (Instant::now(), Ok(()));
         for _ in 0..count {
             last = calls.in_time(callee, Call::List, std::future::ready(Ok(()))).await;

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use node_lifecycle::keys::PoolKey;
 use node_lifecycle::supply::ProvisioningFailure;
 use shared_crds::NodePool;
-use shared_crds::conditions::{ConditionType, Reason};
+use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::ProvisioningStatus;
 
 use super::slot_failures::SlotFailures;
@@ -130,22 +130,22 @@ impl Failures {
             let Some(status) = &pool.status else { return };
             let Some(remembered) = &status.provisioning else { return };
             state.asked.extend(remembered.providers.iter().cloned());
-            let unhealthy = status.conditions.iter().find(|condition| {
-                condition.type_ == ConditionType::ProvisioningHealthy.as_str() && condition.status == "False"
-            });
-            let (Some(retry_at), Some(condition)) = (&remembered.retry_time, unhealthy) else { return };
-            let reason = Reason::ALL.iter().copied().find(|reason| reason.as_str() == condition.reason);
+            // An earlier release wrote no failure: its backoff ends with the upgrade, and the provider is asked once more.
+            let (Some(retry_at), Some(failure)) = (&remembered.retry_time, &remembered.failure) else {
+                return;
+            };
+            let reason = Reason::ALL.iter().copied().find(|reason| reason.as_str() == failure.reason);
             state.failures = remembered.failures.and_then(|it| u32::try_from(it).ok()).unwrap_or(1);
-            state.generation = condition.observed_generation;
+            state.generation = failure.observed_generation;
             state.failure = reason.map(|reason| ProvisioningFailure {
                 reason,
-                message: condition.message.clone(),
+                message: failure.message.clone(),
                 retry_at: retry_at.0,
             });
         });
     }
 
-    /// What the pool's status should remember.
+    /// What the pool's status should remember. Why it makes no nodes is added by the writer, with other reasons than failures.
     pub(super) fn remembered(&self, key: &PoolKey) -> ProvisioningStatus {
         let pools = self.pools();
         let Some(state) = pools.get(key) else { return ProvisioningStatus::default() };
@@ -314,8 +314,7 @@ fn backoff(failures: u32) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-    use shared_crds::v1alpha1::NodePoolStatus;
+    use shared_crds::v1alpha1::{NodePoolStatus, ProvisioningFailureStatus};
 
     use super::*;
     use crate::testing::{at, key, pool};
@@ -445,13 +444,14 @@ mod tests {
         fail(&failures, now);
         let before = fail(&failures, now);
         let mut pool = pool(1);
-        let condition = json!({ "type": "ProvisioningHealthy", "status": "False", "reason": "ProvisioningFailed",
-            "message": "no rack", "observedGeneration": 3, "lastTransitionTime": "2026-01-01T00:00:00Z" });
-        pool.status = Some(NodePoolStatus {
-            provisioning: Some(failures.remembered(&key())),
-            conditions: vec![serde_json::from_value(condition).unwrap()],
-            ..NodePoolStatus::default()
-        });
+        let failure = ProvisioningFailureStatus {
+            reason: "ProvisioningFailed".to_owned(),
+            message: "no rack".to_owned(),
+            observed_generation: Some(3),
+            since_time: Time(at(0)),
+        };
+        let provisioning = ProvisioningStatus { failure: Some(failure), ..failures.remembered(&key()) };
+        pool.status = Some(NodePoolStatus { provisioning: Some(provisioning), ..NodePoolStatus::default() });
         let restarted = Failures::default();
         restarted.restore(&key(), &pool);
         // To the second, and never earlier.
@@ -463,5 +463,11 @@ mod tests {
         restarted.pool_complete(&key());
         restarted.restore(&key(), &pool);
         assert_eq!(restarted.last(&key()), None);
+        // A status without the failure is of an earlier release.
+        pool.status.as_mut().unwrap().provisioning.as_mut().unwrap().failure = None;
+        let upgraded = Failures::default();
+        upgraded.restore(&key(), &pool);
+        assert_eq!(upgraded.last(&key()), None);
+        assert_eq!(upgraded.asked(&key()), ["exec.rack".to_owned()].into());
     }
 }

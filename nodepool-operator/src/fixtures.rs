@@ -56,11 +56,7 @@ impl PassFixture<'_> {
         let applied = all_of(&plan);
         let facts = Facts::count(&observed, self.pool, &plan, &applied)
             .with_failure(None, ProvisioningStatus::default());
-        let reported = NodePoolStatus {
-            observed_generation: status::observed_generation(self.pool, self.pool, &applied),
-            conditions: status::conditions(self.pool, self.pool, &facts, &applied, &Time(self.now)),
-            ..status::fields(self.pool, &facts)
-        };
+        let reported = status::of_pass(self.pool, self.pool, &facts, &applied, &Time(self.now));
         (writes(&plan, self.now), reported)
     }
 

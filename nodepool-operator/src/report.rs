@@ -6,7 +6,6 @@ use node_lifecycle::Plan;
 use node_lifecycle::facts::Facts;
 use node_lifecycle::outcome::{Applied, LoggedChange};
 use shared_crds::NodePool;
-use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::controller::Step;
 use shared_runtime::events::EventKind;
 use shared_runtime::reflect::Unreadable;
@@ -81,12 +80,7 @@ async fn write_status(
     applied: &Applied,
     now: Time,
 ) -> Result<Reported, Error> {
-    let counts = status::fields(pool, facts);
-    let decide = |fresh: &NodePool| NodePoolStatus {
-        observed_generation: status::observed_generation(fresh, pool, applied),
-        conditions: status::conditions(fresh, pool, facts, applied, &now),
-        ..counts.clone()
-    };
+    let decide = |fresh: &NodePool| status::of_pass(fresh, pool, facts, applied, &now);
     let outcome = written(Write::PoolStatus, ctx.writer.node_pool_status(pool, decide).await)?;
     Ok(if outcome.is_conflict() { Reported::Conflict } else { Reported::Done })
 }

@@ -252,6 +252,11 @@ impl Statement {
     ) -> Self {
         Self { type_, status: status.into(), reason, message: message.into() }
     }
+
+    /// The message as it is written.
+    pub fn written_message(&self) -> String {
+        self.message.chars().take(MAX_MESSAGE_CHARS).collect()
+    }
 }
 
 /// Longest message written. The schema allows 32 KiB as `metav1.Condition` does; this keeps the object small.
@@ -269,7 +274,7 @@ pub fn set(existing: &[Condition], statement: &Statement, generation: Option<i64
         type_: statement.type_.as_str().to_owned(),
         status: status.to_owned(),
         reason: statement.reason.as_str().to_owned(),
-        message: statement.message.chars().take(MAX_MESSAGE_CHARS).collect(),
+        message: statement.written_message(),
         observed_generation: generation,
         last_transition_time: since,
     }

@@ -83,6 +83,7 @@ pub const NODE_POOL: &[Rule] = &[
     rule("status.provisioning", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.disruption", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.rollout", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.replacement", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.autoscaling", Owner::AutoscalerOperator, Endpoint::Status, OWN_MANAGER),
     rule(
         SCALE_DOWN,

@@ -1,7 +1,6 @@
 //! Machines that register their Nodes themselves, made by the program of `docs/providers/exec.md`: a machine is a file,
 //! and a task here plays the kubelets of all of them. kwok runs their pods.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,12 +80,7 @@ impl Machines {
     /// # Errors
     /// When it cannot be written.
     pub fn answer(&self, script: &str) -> Result<()> {
-        // Renamed into place: a file that is written cannot be executed.
-        let new = self.directory.path().join("program.new");
-        std::fs::write(&new, format!("#!/bin/sh\n{script}\n"))?;
-        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755))?;
-        std::fs::rename(&new, self.program())?;
-        Ok(())
+        toolbox::executable::write(&self.program(), format!("#!/bin/sh\n{script}\n"))
     }
 
     /// From now on the program is the documented one.

@@ -5,6 +5,7 @@
 
 pub mod announcement;
 pub mod arguments;
+pub mod executable;
 pub mod go;
 pub mod messages;
 pub mod process_group;

@@ -270,11 +270,8 @@ mod tests {
 
     #[test]
     fn a_go_that_is_too_old_is_named_with_its_version() {
-        use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
-        let go = directory.path().join("go");
-        std::fs::write(&go, "#!/bin/sh\necho go1.19.4\n").unwrap();
-        std::fs::set_permissions(&go, std::fs::Permissions::from_mode(0o755)).unwrap();
+        crate::executable::write(&directory.path().join("go"), "#!/bin/sh\necho go1.19.4\n").unwrap();
         let toolbox = Toolbox { path: Some(directory.path().into()), ..toolbox(directory.path()) };
         let error = toolbox.find_blocking(&[Tool::Kwok]).unwrap_err().to_string();
         assert!(error.contains("is too old (1.19.4): etcd, "), "{error}");

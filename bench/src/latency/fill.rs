@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount,
 };
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use shared_crds::{NodePool, NodePoolAutoscaler};
@@ -14,10 +14,14 @@ use testbed::wait::eventually;
 use toolbox::messages::inform;
 
 use super::deal::{Deal, SPREAD};
-use super::objects::{NAMESPACE, Owner, TEAMS, ZONES, autoscaler, daemon_set, pool};
+use super::objects::{NAMESPACE, Owner, TEAMS, ZONES, autoscaler, daemon_set, pool, pool_name};
 use crate::filling::{
     AHEAD, CATCH_UP, CONCURRENCY, LOOK, PATIENCE, TELL, count, create, grows_to, namespaced, none_waits,
 };
+
+/// Nodes of a pool that are made at a time. An API server on two cores that 5,000 nodes register with at once answers no request for
+/// more than ten seconds, and the operators lose their leases.
+const STEP: usize = 100;
 
 /// A node, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,17 +52,30 @@ pub(crate) async fn nodes(
 ) -> Result<()> {
     let pools = namespaced::<NodePool>(client, NAMESPACE);
     let count = ZONES.len();
-    for (at, zone) in ZONES.into_iter().enumerate() {
-        let replicas = deal.nodes / count + usize::from(at < deal.nodes % count);
-        create(&pools, pool(zone, replicas, replicas + samples)).await?;
+    let shares = ZONES.into_iter().enumerate();
+    let shares: Vec<_> =
+        shares.map(|(at, zone)| (zone, deal.nodes / count + usize::from(at < deal.nodes % count))).collect();
+    for (zone, share) in &shares {
+        create(&pools, pool(zone, 0, share + samples)).await?;
     }
-    grows_to(deal.nodes, alive, async || {
-        let listed = pools.list(&ListParams::default()).await?.items;
-        let ready: i32 =
-            listed.iter().filter_map(|pool| pool.status.as_ref().and_then(|s| s.ready_replicas)).sum();
-        Ok(usize::try_from(ready)?)
-    })
-    .await
+    let largest = shares.iter().map(|(_, share)| *share).max().unwrap_or_default();
+    for most in (0..largest).step_by(STEP).map(|made| made + STEP) {
+        let mut wanted = 0;
+        for (zone, share) in &shares {
+            let replicas = most.min(*share);
+            wanted += replicas;
+            let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+            pools.patch(&pool_name(zone), &PatchParams::default(), &patch).await?;
+        }
+        grows_to(wanted, &alive, async || {
+            let listed = pools.list(&ListParams::default()).await?.items;
+            let ready: i32 =
+                listed.iter().filter_map(|pool| pool.status.as_ref().and_then(|s| s.ready_replicas)).sum();
+            Ok(usize::try_from(ready)?)
+        })
+        .await?;
+    }
+    Ok(())
 }
 
 /// Makes the pods, and waits until all of them run.

@@ -18,10 +18,15 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 /// What the kubelet and the system have of a node.
 const RESERVED: usize = 100;
 
+/// The name of the pool in a zone.
+pub(crate) fn pool_name(zone: &str) -> String {
+    format!("general-{zone}")
+}
+
 /// A pool of 8-core nodes in a zone.
 pub(crate) fn pool(zone: &str, replicas: usize, most: usize) -> Value {
     json!({
-        "metadata": {"name": format!("general-{zone}"), "namespace": NAMESPACE, "labels": {"scaled": "yes"}},
+        "metadata": {"name": pool_name(zone), "namespace": NAMESPACE, "labels": {"scaled": "yes"}},
         "spec": {
             "replicas": replicas,
             "maxReplicas": most,

@@ -103,6 +103,7 @@ fn other(value: &Value) -> Value {
         Value::Bool(is) => json!(!is),
         Value::Number(number) => json!(number.as_i64().unwrap_or(0) + 1),
         Value::String(text) if text == "True" => json!("False"),
+        Value::String(text) if text == "Active" => json!("Inactive"),
         Value::String(text) if text.contains('T') && text.ends_with('Z') => json!("2026-01-02T00:00:00Z"),
         Value::String(text) => json!(format!("{text}1")),
         Value::Array(_) => json!([]),

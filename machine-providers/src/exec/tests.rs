@@ -1,6 +1,5 @@
 //! Tests of the provider with programs that misbehave. That it does what a provider has to do is in `contract_tests`.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{fmt, fs};
@@ -16,8 +15,7 @@ use crate::testing::{at, cluster, key};
 /// A program `name` that is this shell script.
 pub(crate) fn script(name: &str, directory: &tempfile::TempDir, text: &str) -> Program {
     let path = directory.path().join("program");
-    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    toolbox::executable::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
     format!("{name}={}", path.display()).parse().unwrap()
 }
 

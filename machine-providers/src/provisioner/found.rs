@@ -114,8 +114,8 @@ impl Provisioner {
         let of_pool = listing.take_machines(&mut found.foreign);
         if lister.is_former {
             found.former.insert(lister.reference.to_owned());
-            let listed = of_pool.iter().map(|(machine, _)| machine.name.clone());
-            found.former_machines.extend(listed.map(|name| (name, lister.reference.to_owned())));
+            let names = of_pool.iter().map(|(machine, _)| machine.name.clone());
+            found.former_machines.extend(names.map(|name| (name, lister.reference.to_owned())));
         } else {
             self.failures.has_machines(asked.key, lister.reference, of_pool.len());
             found.own = listing;

@@ -84,7 +84,8 @@ impl NamedProvider for CountedProgram {
 
 /// The programs `rack` and `other`, and what calls them.
 fn two_programs() -> (CountedProgram, CountedProgram, Provisioner) {
-    let (rack, other) = (CountedProgram("exec.rack", Arc::default()), CountedProgram("exec.other", Arc::default()));
+    let (rack, other) =
+        (CountedProgram("exec.rack", Arc::default()), CountedProgram("exec.other", Arc::default()));
     let provisioner = Provisioner::with(cluster(), vec![Box::new(rack.clone()), Box::new(other.clone())]);
     (rack, other, provisioner)
 }

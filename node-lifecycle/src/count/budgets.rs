@@ -25,7 +25,11 @@ pub(crate) fn account(observed: &Observed, pool: &NodePool, members: &[Member], 
 
 /// How many nodes of the pool leave at a time because it is deleted; `None` for one that is not. A percentage is of what it is of in
 /// other budgets too: of the nodes that are there, or of those that the spec asks for if these are more.
-pub(crate) fn deletion_pace(observed: &Observed, pool: &NodePool, members: &[Member]) -> Option<DeletionPace> {
+pub(crate) fn deletion_pace(
+    observed: &Observed,
+    pool: &NodePool,
+    members: &[Member],
+) -> Option<DeletionPace> {
     pool.metadata.deletion_timestamp.as_ref()?;
     let wanted = usize::try_from(pool.spec.replicas.unwrap_or_default()).unwrap_or_default();
     let staying = members.iter().filter(|member| member.stays());

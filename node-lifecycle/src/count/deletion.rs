@@ -36,14 +36,12 @@ impl DeletionPace {
     pub(crate) fn of(pool: &NodePool, pool_size: usize) -> Self {
         let always = pool.spec.disruption_budgets().iter().enumerate().filter(|(_, budget)| is_asked(budget));
         let least = always.filter_map(|(index, budget)| Some((budget.nodes_of(pool_size)?, index))).min();
-        match least {
+        if let Some((most, index)) = least {
             // A deletion that waits for ever helps no pod: it ends with a finalizer that is removed by hand.
-            Some((most, index)) => Self { most: most.max(1), budget: Some(index) },
-            None => {
-                let most = pool_size.saturating_mul(DEFAULT_PERCENT).div_ceil(100).max(1);
-                Self { most, budget: None }
-            }
+            return Self { most: most.max(1), budget: Some(index) };
         }
+        let most = pool_size.saturating_mul(DEFAULT_PERCENT).div_ceil(100).max(1);
+        Self { most, budget: None }
     }
 
     /// The account of the pool's nodes, of which these are its `members`. A node that is leaving counts as long as it is Ready.

@@ -52,6 +52,7 @@ mod tests {
     use shared_crds::names;
 
     use super::*;
+    use crate::after::outcome::AppliedAction;
     use crate::template::applied_template::AppliedTemplate;
     use crate::testing::{annotate, at, done, facts, nodes, observed, plan, pool, step};
 
@@ -64,11 +65,12 @@ mod tests {
         for (expected, up_to_date) in [(50, 50), (50, 100), (20, 120), (0, 120)] {
             let seen = observed(pool.clone(), nodes.clone());
             let plan = plan(&seen);
-            let updated = done(&plan).updated;
+            let applied = done(&plan);
+            let updated: Vec<_> = applied.names(|action| action == AppliedAction::Update).collect();
             assert_eq!((updated.len(), facts(&seen).up_to_date), (expected, up_to_date));
             assert_eq!(plan.requeue_at == Some(at(101)), expected == MOST_UPDATES, "{:?}", plan.requeue_at);
             for node in &mut nodes {
-                if updated.iter().any(|name| Some(name) == node.metadata.name.as_ref()) {
+                if updated.iter().any(|name| Some(*name) == node.metadata.name.as_deref()) {
                     annotate(node, names::TEMPLATE_APPLIED_ANNOTATION, &text);
                 }
             }

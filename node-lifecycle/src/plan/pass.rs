@@ -56,15 +56,13 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
     let frozen = frozen::frozen(observed, pool, &members);
     // The deletion of a pool goes on: each node is deleted by the provider that made it.
     let is_held = frozen.is_some() && pool.metadata.deletion_timestamp.is_none();
-    match sizing.filter(|_| !is_held) {
-        Some(sizing) => active(observed, pool, members, sizing, pods),
-        None => {
-            let wanted = sizing::wanted(observed, pool, &members);
-            let unasked = unasked(observed, pool, &members, wanted);
-            let frozen = frozen.or_else(|| unasked.map(frozen::too_many_machines));
-            while_paused(observed, pool, members, frozen)
-        }
+    if let Some(sizing) = sizing.filter(|_| !is_held) {
+        return active(observed, pool, members, sizing, pods);
     }
+    let wanted = sizing::wanted(observed, pool, &members);
+    let unasked = unasked(observed, pool, &members, wanted);
+    let frozen = frozen.or_else(|| unasked.map(frozen::too_many_machines));
+    while_paused(observed, pool, members, frozen)
 }
 
 /// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left

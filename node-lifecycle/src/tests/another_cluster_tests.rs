@@ -12,9 +12,7 @@ use super::*;
 use crate::input::observed_time::MachineTimes;
 use crate::input::slots::Slots;
 use crate::input::supply::{MachineState, NodeSource};
-use crate::testing::{
-    at, cluster, draining, facts, key, machine, node, observed, plan, pool, with_action,
-};
+use crate::testing::{at, cluster, draining, facts, key, machine, node, observed, plan, pool, with_action};
 
 /// A pool of `replicas` with so many nodes, that has asked for so many machines, and so many without a Node.
 fn asked_for(asked: Option<i32>, replicas: i32, nodes: usize, without_node: usize) -> Observed {
@@ -87,7 +85,9 @@ fn a_pool_with_machines_that_were_not_asked_for_shrinks_and_drains_and_its_growt
     let lowered = plan(&observed);
     let stall = lowered.stalled.clone().unwrap();
     assert_eq!(stall.reason, Reason::TooManyMachines);
-    assert!(stall.message.contains("lists 5 machines more than it was asked for: delete them there, or raise"));
+    assert!(
+        stall.message.contains("lists 5 machines more than it was asked for: delete them there, or raise")
+    );
     assert_eq!(with_action(&lowered, &NodeAction::Cordon).len(), 2, "of its nodes, two are too many");
     let step = lowered.nodes.iter().find(|step| step.member.name() == "n-007").unwrap();
     assert!(!matches!(step.action, NodeAction::Wait | NodeAction::Keep), "{:?}", step.action);

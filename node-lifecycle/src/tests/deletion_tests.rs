@@ -7,8 +7,8 @@ use shared_crds::v1alpha1::{DrainSpec, ProtectedNodes};
 use super::model_cluster::ModelCluster;
 use super::*;
 use crate::testing::{
-    actions, at, done, draining, facts_after, no_volumes, node, nodes, observed, plan_with, pod,
-    pods, pool, protect_pod, set_ready, shared, starting, with_action,
+    actions, at, done, draining, facts_after, no_volumes, node, nodes, observed, plan_with, pod, pods, pool,
+    protect_pod, set_ready, shared, starting, with_action,
 };
 
 /// A pool of so many nodes that is being deleted.

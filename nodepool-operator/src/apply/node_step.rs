@@ -56,12 +56,7 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             }
         }
         NodeAction::Drain(of_pods) => return drain_step::carry_out(ctx, node, of_pods, deadline).await,
-        NodeAction::Replace => {
-            if delete(ctx, node, &mut applied).await? {
-                applied.record_step(step);
-            }
-        }
-        NodeAction::ReplaceLost => {
+        NodeAction::Replace | NodeAction::ReplaceLost => {
             if delete(ctx, node, &mut applied).await? {
                 applied.record_step(step);
             }

@@ -209,10 +209,11 @@ async fn a_machine_of_a_former_provider_is_ended_there_although_the_present_one_
     let machine_deployment_ref = MachineDeploymentReference { name: "md".to_owned() };
     let cluster_api = Some(ClusterApiProvider { machine_deployment_ref });
     changed.spec.provider = ProviderSpec { cluster_api, ..ProviderSpec::default() };
-    let looked = test.ctx.provisioner.supply(&key(), Some(&deleted), None, |_| false, Lists::Now, at(0));
+    let key = key();
+    let looked = test.ctx.provisioner.supply(&key, Some(&deleted), None, |_| false, Lists::Now, at(0));
     let (supply, _) = looked.await;
     // The spec names another one now, and this process remembers which it asked before.
-    let looked = test.ctx.provisioner.supply(&key(), Some(&changed), None, |_| false, Lists::Now, at(0));
+    let looked = test.ctx.provisioner.supply(&key, Some(&changed), None, |_| false, Lists::Now, at(0));
     let (now, findings) = looked.await;
     assert_eq!(now.former_machines, [(slot(0), "simulated".to_owned())].into());
     assert!(supply.former_machines.is_empty());

@@ -1,4 +1,7 @@
 //! The events of a pass: one for each kind of change, none for what is unchanged.
+//!
+//! Whether something lasting is new is read from the conditions, which nothing else is: they are what people have been told, and so
+//! what need not be told again, also after a restart. Nothing but an event more or less depends on it.
 
 use node_lifecycle::Stall;
 use node_lifecycle::contested::MachinesContest;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | this one | the counts and conditions of the status |
 //! | `clamped`, `unreadable` | the parts of the conditions about bounds, and about what cannot be read |
-//! | `provisioning` | who else sets the provider's number of machines |
+//! | `provisioning` | why the provider makes no nodes, and who else sets its number of machines |
 //! | `rollout` | what is said about nodes that are out of date |
 //! | `events` | the events of a pass |
 
@@ -31,9 +31,32 @@ use shared_crds::conditions::{ConditionType, Reason, Statement, set};
 use shared_crds::v1alpha1::{NodePoolStatus, NodesSummary};
 use shared_crds::{NodePool, names};
 
-/// The counts. `observedGeneration` and the conditions depend on the object they are written to, and have functions of
-/// their own.
-pub(crate) fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
+/// The operator's part of the status after a pass over the pool `acted_on`, to be written to `fresh`.
+///
+/// What this operator or the Autoscaler decides from has a field. The conditions say the same to people and to other tools, and
+/// no decision reads them back.
+pub(crate) fn of_pass(
+    fresh: &NodePool,
+    acted_on: &NodePool,
+    facts: &Facts,
+    applied: &Applied,
+    now: &Time,
+) -> NodePoolStatus {
+    let mut status = NodePoolStatus {
+        observed_generation: observed_generation(fresh, acted_on, applied),
+        conditions: conditions(fresh, acted_on, facts, applied, now),
+        ..fields(acted_on, facts)
+    };
+    let healthy = provisioning_healthy(facts, applied);
+    if let Some(failure) = provisioning::failure(fresh, &healthy, acted_on.metadata.generation, now) {
+        status.provisioning.get_or_insert_default().failure = Some(failure);
+    }
+    status
+}
+
+/// The counts, and the other parts that do not depend on the object they are written to. `observedGeneration`, the conditions and
+/// the provider's failure do.
+fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
     NodePoolStatus {
         replicas: Some(number(facts.staying)),
         ready_replicas: Some(number(facts.ready)),
@@ -55,19 +78,20 @@ pub(crate) fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
         provisioning: facts.remembered(pool),
         disruption: facts.disrupted,
         rollout: facts.rollout.as_ref().and_then(|rollout| rollout.record.clone()),
+        replacement: Some(rollout::replacement(pool, facts)),
         autoscaling: None,
     }
 }
 
 /// The `observedGeneration` to write to `fresh`: it reaches the generation that was acted on when everything succeeded,
 /// and never decreases.
-pub(crate) fn observed_generation(fresh: &NodePool, acted_on: &NodePool, applied: &Applied) -> Option<i64> {
+fn observed_generation(fresh: &NodePool, acted_on: &NodePool, applied: &Applied) -> Option<i64> {
     let before = fresh.status.as_ref().and_then(|status| status.observed_generation);
     if applied.complete() { before.max(acted_on.metadata.generation) } else { before }
 }
 
 /// The operator's conditions, to be written to `fresh`.
-pub(crate) fn conditions(
+fn conditions(
     fresh: &NodePool,
     acted_on: &NodePool,
     facts: &Facts,

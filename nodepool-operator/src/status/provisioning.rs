@@ -1,11 +1,33 @@
-//! The condition about other writers of the provider's number of machines.
+//! Why the provider makes no nodes, and the condition about other writers of its number of machines.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use node_lifecycle::contested::MachinesContest;
 use node_lifecycle::facts::Facts;
 use node_lifecycle::numbers::nodes;
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason, Statement};
-use shared_crds::v1alpha1::OnContested;
+use shared_crds::v1alpha1::{OnContested, ProvisioningFailureStatus};
+
+/// `status.provisioning.failure`, to be written to `fresh`: what is said by the condition `ProvisioningHealthy`, while it is `False`.
+/// The time moves only when a failure begins.
+pub(super) fn failure(
+    fresh: &NodePool,
+    healthy: &Statement,
+    generation: Option<i64>,
+    now: &Time,
+) -> Option<ProvisioningFailureStatus> {
+    if healthy.status != Some(false) {
+        return None;
+    }
+    let provisioning = fresh.status.as_ref().and_then(|status| status.provisioning.as_ref());
+    let before = provisioning.and_then(|provisioning| provisioning.failure.as_ref());
+    Some(ProvisioningFailureStatus {
+        reason: healthy.reason.as_str().to_owned(),
+        message: healthy.written_message(),
+        observed_generation: generation,
+        since_time: before.map_or_else(|| now.clone(), |before| before.since_time.clone()),
+    })
+}
 
 /// Whether another writer has set the number of machines, and what the pool does about it.
 pub(super) fn machines_contested(pool: &NodePool, facts: &Facts) -> Statement {

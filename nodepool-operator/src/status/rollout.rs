@@ -4,8 +4,19 @@ use node_lifecycle::facts::{Facts, RolloutFacts};
 use node_lifecycle::numbers::nodes;
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason, Statement};
+use shared_crds::v1alpha1::{ReplacementState, ReplacementStatus};
 
-/// Whether nodes are being replaced because they are out of date. The Autoscaler removes none meanwhile.
+/// `status.replacement`: what [`rolling_out`] says, for the Autoscaler. It removes no node meanwhile.
+pub(super) fn replacement(pool: &NodePool, facts: &Facts) -> ReplacementStatus {
+    let state = match rolling_out(pool, facts).status {
+        Some(true) => ReplacementState::Active,
+        Some(false) => ReplacementState::Inactive,
+        None => ReplacementState::Unknown,
+    };
+    ReplacementStatus { state, observed_generation: pool.metadata.generation }
+}
+
+/// Whether nodes are being replaced because they are out of date.
 pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
     let say = |status: bool, reason, message: String| {
         Statement::new(ConditionType::RollingOut, status, reason, message)
@@ -168,6 +179,25 @@ mod tests {
         for pool in [changed(2), stuck] {
             assert_eq!(said(&pool, None, all_ask()), [waits, waits, all_ready, reconciling, settled]);
         }
+    }
+
+    #[test]
+    fn a_field_says_whether_nodes_are_replaced_and_of_which_generation() {
+        use ReplacementState::{Active, Inactive, Unknown};
+        let replaced = |pool: &NodePool, sees: fn(&mut Facts)| {
+            let mut facts = testing::facts(&observed(pool.clone(), [node(0), node(1)]));
+            sees(&mut facts);
+            replacement(pool, &facts)
+        };
+        let mut seen = changed(2);
+        seen.metadata.generation = Some(7);
+        assert_eq!(replaced(&seen, |_| ()).observed_generation, Some(7));
+        assert_eq!(replaced(&pool(2), |_| ()).state, Inactive);
+        assert_eq!(replaced(&changed(2), |_| ()).state, Active);
+        let of_provider = |facts: &mut Facts| facts.rolling = Some("machine 1 of 2".to_owned());
+        assert_eq!(replaced(&pool(2), of_provider).state, Active);
+        let without_list = |facts: &mut Facts| (facts.is_sized, facts.is_unknown) = (true, true);
+        assert_eq!(replaced(&pool(2), without_list).state, Unknown);
     }
 
     /// `node` with an annotation that protects it.

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use node_lifecycle::Observed;
 use node_lifecycle::outcome::Applied;
 use node_lifecycle::testing::{
-    annotate, at, deleted, done, facts, facts_after, node, nodes, observed, plan_with, pod, pods, pool, pool_with,
-    protect_pod, slot, starting,
+    annotate, at, deleted, done, facts, facts_after, node, nodes, observed, plan_with, pod, pods, pool,
+    pool_with, protect_pod, slot, starting,
 };
 use shared_crds::conditions::{ConditionType, Reason};
 use shared_crds::names;

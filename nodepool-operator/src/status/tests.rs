@@ -246,10 +246,31 @@ fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back()
 fn a_second_pass_over_the_same_state_reports_the_same() {
     let mut pool = pool(1);
     let facts = facts(&pool, vec![node(0)], supply());
-    let first = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
-    pool.status = Some(NodePoolStatus { conditions: first.clone(), ..fields(&pool, &facts) });
-    let second = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(900)));
+    let first = of_pass(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
+    pool.status = Some(first.clone());
+    let second = of_pass(&pool, &pool, &facts, &Applied::default(), &Time(at(900)));
     assert_eq!(second, first);
+}
+
+#[test]
+fn a_failure_is_in_a_field_too_with_the_time_at_which_it_began() {
+    let mut pool = pool(2);
+    pool.metadata.generation = Some(3);
+    let report = |pool: &NodePool, failure: Option<ProvisioningFailure>, second: i64| {
+        let facts = facts(pool, vec![], Supply { failure, ..supply() });
+        of_pass(pool, pool, &facts, &Applied::default(), &Time(at(second)))
+    };
+    let said = |status: &NodePoolStatus| status.provisioning.as_ref().unwrap().failure.clone();
+    let first = report(&pool, Some(failure(Reason::QuotaExceeded)), 100);
+    let failed = said(&first).unwrap();
+    assert_eq!((failed.reason.as_str(), failed.message.as_str()), ("QuotaExceeded", "no more machines"));
+    assert_eq!((failed.observed_generation, failed.since_time), (Some(3), Time(at(100))));
+    pool.status = Some(first);
+    let second = report(&pool, Some(failure(Reason::ProviderUnreachable)), 900);
+    let failed = said(&second).unwrap();
+    assert_eq!((failed.reason.as_str(), failed.since_time), ("ProviderUnreachable", Time(at(100))));
+    pool.status = Some(second);
+    assert_eq!(said(&report(&pool, None, 1000)), None);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{DisruptionReason, NodePoolStatus, RolloutSpec, RolloutStatus};
 use shared_crds::{NodePool, names};
 
-use super::{conditions, fields, observed_generation};
+use super::of_pass;
 
 /// What a reader makes of the object.
 #[derive(Debug, PartialEq, Eq)]
@@ -127,11 +127,7 @@ fn written(case: &Case) -> Row {
     let mut applied = done(&plan);
     applied.absorb(blocked_by(case.blocked.clone()));
     let facts = facts_after(&case.seen, &plan, &applied);
-    let status = NodePoolStatus {
-        observed_generation: observed_generation(pool, pool, &applied),
-        conditions: conditions(pool, pool, &facts, &applied, &Time(case.seen.now)),
-        ..fields(pool, &facts)
-    };
+    let status = of_pass(pool, pool, &facts, &applied, &Time(case.seen.now));
     let said = ["RollingOut", "Ready", "Reconciling", "Stalled"].map(|type_| {
         let one = status.conditions.iter().find(|condition| condition.type_ == type_).unwrap();
         format!("{} {}", one.status, one.reason)

@@ -3,6 +3,7 @@
 pub(crate) mod addresses;
 pub(crate) mod by_name;
 pub(crate) mod claim_info;
+pub(crate) mod earlier_status;
 pub(crate) mod last_template;
 pub mod nodes;
 pub(crate) mod observed;

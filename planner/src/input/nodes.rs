@@ -6,9 +6,10 @@ use shared_crds::names::{
     DISRUPTION_REASON_ANNOTATION, DRAIN_STARTED_ANNOTATION, GIVEN_BACK_ANNOTATION, READY_TIME_ANNOTATION,
     TEMPLATE_HASH_ANNOTATION, pool_of_member,
 };
-use shared_crds::v1alpha1::DisruptionReason;
+use shared_crds::v1alpha1::{DisruptionReason, ReplacementState};
 use shared_crds::{NodePool, protection};
 
+use crate::input::earlier_status;
 use crate::requirements::node_profile;
 use crate::time::later;
 
@@ -24,9 +25,6 @@ const LIFECYCLE_TAINTS: [&str; 4] = [
 /// pod's grace period is 30 s unless it sets another, and Cluster Autoscaler gives a drain these ten minutes
 /// (`--max-graceful-termination-sec`). One that something holds up may take for ever, and the pods need a node.
 const AWAITED_SECONDS: i32 = 600;
-
-/// Cluster API's condition of a pool whose nodes are being replaced.
-const ROLLING_OUT: &str = "RollingOut";
 
 /// Namespace and name of the pool that the node belongs to.
 pub fn pool_of(node: &Node) -> Option<(&str, &str)> {
@@ -80,17 +78,21 @@ pub(crate) fn is_protected(node: &Node) -> bool {
     protection::of_node(&node.metadata).is_some()
 }
 
-/// Whether the pool's nodes are being replaced, or may be: as the pool's condition reports, or until it is about the present
+/// Whether the pool's nodes are being replaced, or may be: as the `NodePool` operator reports, or until that is about the present
 /// spec. A rollout that budgets, or nodes that ask to be left alone, let take no node now waits, however long.
 pub(crate) fn is_rolling_out(pool: &NodePool) -> bool {
-    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
-    let found = conditions.into_iter().find(|condition| condition.type_ == ROLLING_OUT);
-    found.is_some_and(|condition| {
-        let is_earlier =
-            condition.observed_generation.is_some_and(|seen| Some(seen) < pool.metadata.generation);
-        is_earlier
-            || !(condition.status == "False" || (condition.status == "True" && waits_with_rollout(pool)))
-    })
+    let Some(status) = &pool.status else { return false };
+    let Some(replacement) = status.replacement.clone().or_else(|| earlier_status::replacement(pool)) else {
+        return false;
+    };
+    let is_earlier =
+        replacement.observed_generation.is_some_and(|seen| Some(seen) < pool.metadata.generation);
+    let may_be_replacing = match replacement.state {
+        ReplacementState::Active => !waits_with_rollout(pool),
+        ReplacementState::Inactive => false,
+        ReplacementState::Unknown => true,
+    };
+    is_earlier || may_be_replacing
 }
 
 /// Whether nodes of the pool are out of date and none of them may go now, as the `NodePool` operator has counted them.

@@ -4,12 +4,11 @@
 //! Computed in each pass from the pool's status, so it survives a restart and needs no memory of its own. A write that
 //! met a conflict is no failure of the provider and is ignored here.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
-use shared_crds::conditions::ConditionType;
-use shared_crds::v1alpha1::AutoscalingStatus;
+use shared_crds::v1alpha1::{AutoscalingStatus, ProvisioningFailureStatus};
 
+use crate::input::earlier_status;
 use crate::time::later;
 
 /// Seconds after the last failure at which a pool without missing nodes may be tried again: Cluster Autoscaler's
@@ -60,7 +59,7 @@ pub(crate) fn health(
 ) -> PoolHealth {
     let Some(failure) = failure(pool) else { return overdue(pool, owed, now) };
     let owed = owed.count;
-    let failed = failure.last_transition_time.0;
+    let failed = failure.since_time.0;
     let asked = autoscaling.and_then(|a| a.last_scale_up_time.as_ref()).map(|time| time.0);
     let attempt = asked.filter(|asked| *asked > failed).map(|asked| later(asked, ATTEMPT_SECONDS));
     if let Some(answered) = attempt.filter(|answered| *answered > now) {
@@ -70,11 +69,11 @@ pub(crate) fn health(
     if until.is_some_and(|until| until <= now) {
         return PoolHealth::default();
     }
-    let (reason, message) = (failure.reason.clone(), failure.message.clone());
+    let ProvisioningFailureStatus { reason, message, .. } = failure;
     PoolHealth { backoff: Some(PoolBackoff { reason, message, until }), next: until }
 }
 
-/// Nodes that do not come although no condition says why: the `NodePool` operator is down or may not create them. They
+/// Nodes that do not come although the status does not say why: the `NodePool` operator is down or may not create them. They
 /// are counted on for as long as a node may take to start.
 fn overdue(pool: &NodePool, owed: OwedNodes, now: Timestamp) -> PoolHealth {
     let Some(observed) = owed.observed.filter(|_| owed.count > 0) else { return PoolHealth::default() };
@@ -91,11 +90,12 @@ fn overdue(pool: &NodePool, owed: OwedNodes, now: Timestamp) -> PoolHealth {
     PoolHealth { backoff: Some(PoolBackoff { reason: OVERDUE.to_owned(), message, until: None }), next: None }
 }
 
-/// The condition that reports the provider's failure.
-fn failure(pool: &NodePool) -> Option<&Condition> {
-    let conditions = &pool.status.as_ref()?.conditions;
-    let healthy = ConditionType::ProvisioningHealthy.as_str();
-    conditions.iter().find(|condition| condition.type_ == healthy && condition.status == "False")
+/// Why the pool's provider makes no nodes, as the `NodePool` operator reports it.
+fn failure(pool: &NodePool) -> Option<ProvisioningFailureStatus> {
+    let provisioning = pool.status.as_ref()?.provisioning.as_ref();
+    provisioning
+        .and_then(|provisioning| provisioning.failure.clone())
+        .or_else(|| earlier_status::failure(pool))
 }
 
 #[cfg(test)]
@@ -106,11 +106,13 @@ mod tests {
 
     const FAILED: &str = "2026-01-01T11:00:00Z";
 
-    fn pool(healthy: &str, asked: Option<&str>) -> NodePool {
+    fn pool(is_healthy: bool, asked: Option<&str>) -> NodePool {
         let mut pool = json!({ "metadata": { "name": "p" }, "spec": { "maxReplicas": 9, "provider": {},
-            "template": { "spec": { "capacity": {} } } }, "status": { "conditions": [{
-                "type": "ProvisioningHealthy", "status": healthy, "reason": "QuotaExceeded", "message": "no more than 3",
-                "lastTransitionTime": FAILED }] } });
+            "template": { "spec": { "capacity": {} } } }, "status": { "provisioning": {} } });
+        if !is_healthy {
+            pool["status"]["provisioning"]["failure"] =
+                json!({ "reason": "QuotaExceeded", "message": "no more than 3", "sinceTime": FAILED });
+        }
         if let Some(asked) = asked {
             pool["status"]["autoscaling"] = json!({ "lastScaleUpTime": asked });
         }
@@ -123,44 +125,37 @@ mod tests {
 
     #[test]
     fn a_pool_is_left_out_while_its_provider_fails_and_tried_again_after_a_pause() {
-        for (what, healthy, asked, owed, now, expected) in [
-            ("a provider that makes nodes", "True", None, 3, "11:00:01", None),
-            ("nodes are owed", "False", None, 3, "11:00:01", Some(None)),
-            ("nodes are owed for hours", "False", None, 3, "18:00:00", Some(None)),
-            ("the failure is older than the request", "False", Some("11:10:00"), 3, "11:10:59", None),
-            ("the answer does not come", "False", Some("11:10:00"), 3, "11:11:00", Some(None)),
-            ("no node is owed", "False", None, 0, "11:04:59", Some(Some("11:05:00"))),
-            ("the pause is over", "False", None, 0, "11:05:00", None),
+        for (what, is_healthy, asked, owed, now, expected) in [
+            ("a provider that makes nodes", true, None, 3, "11:00:01", None),
+            ("nodes are owed", false, None, 3, "11:00:01", Some(None)),
+            ("nodes are owed for hours", false, None, 3, "18:00:00", Some(None)),
+            ("the failure is older than the request", false, Some("11:10:00"), 3, "11:10:59", None),
+            ("the answer does not come", false, Some("11:10:00"), 3, "11:11:00", Some(None)),
+            ("no node is owed", false, None, 0, "11:04:59", Some(Some("11:05:00"))),
+            ("the pause is over", false, None, 0, "11:05:00", None),
             (
                 "the pause after the last attempt",
-                "False",
+                false,
                 Some("11:10:00"),
                 0,
                 "11:12:00",
                 Some(Some("11:15:00")),
             ),
-            (
-                "an attempt before the failure",
-                "False",
-                Some("10:59:00"),
-                0,
-                "11:01:00",
-                Some(Some("11:05:00")),
-            ),
+            ("an attempt before the failure", false, Some("10:59:00"), 0, "11:01:00", Some(Some("11:05:00"))),
         ] {
             let asked = asked.map(|time: &str| format!("2026-01-01T{time}Z"));
-            let pool = pool(healthy, asked.as_deref());
+            let pool = pool(is_healthy, asked.as_deref());
             let autoscaling = pool.status.as_ref().and_then(|status| status.autoscaling.as_ref());
             let owed = OwedNodes { count: owed, observed: Some(SignedDuration::MAX) };
-            let owed = if healthy == "True" { OwedNodes { observed: None, ..owed } } else { owed };
+            let owed = if is_healthy { OwedNodes { observed: None, ..owed } } else { owed };
             let found = health(&pool, autoscaling, owed, at(now));
             assert_eq!(found.backoff.map(|b| b.until), expected.map(|until| until.map(at)), "{what}");
         }
     }
 
     #[test]
-    fn a_pool_without_conditions_is_counted_on() {
-        let mut pool = pool("False", None);
+    fn a_pool_without_a_status_is_counted_on() {
+        let mut pool = pool(false, None);
         pool.status = None;
         let owed = OwedNodes { count: 3, observed: None };
         assert_eq!(health(&pool, None, owed, at("11:00:00")), PoolHealth::default());
@@ -168,7 +163,7 @@ mod tests {
 
     #[test]
     fn missing_nodes_that_do_not_come_are_counted_on_for_the_time_that_a_node_may_take() {
-        let mut pool = pool("True", None);
+        let mut pool = pool(true, None);
         pool.spec.provisioning_timeout_seconds = 60;
         let of = |count, seconds| {
             let observed = Some(SignedDuration::from_secs(seconds));

@@ -436,23 +436,26 @@ fn nodes_that_leave_and_are_in_no_budget_take_no_place_in_one() {
 
 #[test]
 fn a_pool_that_rolls_grows_from_what_was_asked_for() {
-    let rolling = |status: &str| json!({ "spec": { "maxReplicas": 9 }, "status": { "conditions": [{ "type": "RollingOut", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z" }] } });
-    for (status, desired) in [("True", 2), ("Unknown", 2), ("False", 3)] {
+    let rolling = |state: &str| json!({ "spec": { "maxReplicas": 9 }, "status": { "replacement": { "state": state } } });
+    for (state, desired) in [("Active", 2), ("Unknown", 2), ("Inactive", 3)] {
         let plan = TestCluster::eager()
-            .pool("a", merged(replicas(1), rolling(status)))
+            .pool("a", merged(replicas(1), rolling(state)))
             .node("a", "n1", none())
             .node("a", "n2", none())
             .running("x", "n1", "3500m", owned())
             .running("y", "n2", "3500m", owned())
             .pending("z", 1, "3500m", &none())
             .plan();
-        assert_eq!(plan.desired("a"), desired, "{status}");
+        assert_eq!(plan.desired("a"), desired, "{state}");
     }
 }
 
 #[test]
 fn nothing_goes_until_the_operator_has_seen_the_template() {
-    let seen = |generation: i64| json!({ "metadata": { "generation": 2 }, "status": { "conditions": [{ "type": "RollingOut", "status": "False", "reason": "R", "message": "", "observedGeneration": generation, "lastTransitionTime": "2026-01-01T11:00:00Z" }] } });
+    let seen = |generation: i64| {
+        let replacement = json!({ "state": "Inactive", "observedGeneration": generation });
+        json!({ "metadata": { "generation": 2 }, "status": { "replacement": replacement } })
+    };
     for (generation, verdict_of) in [(1, "RolloutInProgress"), (2, "Unneeded")] {
         let plan = TestCluster::eager()
             .pool("a", merged(replicas(1), seen(generation)))
@@ -464,10 +467,10 @@ fn nothing_goes_until_the_operator_has_seen_the_template() {
 
 #[test]
 fn nothing_goes_while_nodes_are_replaced() {
-    let rolling = |status: &str| json!({ "status": { "conditions": [{ "type": "RollingOut", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z" }] } });
-    for (status, desired, verdict_of) in [("True", 1, "RolloutInProgress"), ("False", 0, "Unneeded")] {
+    let rolling = |state: &str| json!({ "status": { "replacement": { "state": state } } });
+    for (state, desired, verdict_of) in [("Active", 1, "RolloutInProgress"), ("Inactive", 0, "Unneeded")] {
         let plan = TestCluster::eager()
-            .pool("a", merged(replicas(1), rolling(status)))
+            .pool("a", merged(replicas(1), rolling(state)))
             .node("a", "n1", none())
             .plan();
         assert_eq!((plan.desired("a"), plan.verdict("n1")), (desired, verdict_of));
@@ -477,10 +480,10 @@ fn nothing_goes_while_nodes_are_replaced() {
 
 #[test]
 fn nodes_go_while_a_rollout_waits_whatever_it_has_made() {
-    let waits = |status: &str, may_go: Option<i32>| {
+    let waits = |state: &str, may_go: Option<i32>| {
         let mut rollout = json!({ "templateHash": "h", "outdatedNodes": 1, "availableNodes": 0, "progressTime": "2026-01-01T11:00:00Z" });
         rollout.as_object_mut().unwrap().extend(may_go.map(|count| ("mayGoNodes".to_owned(), count.into())));
-        json!({ "status": { "rollout": rollout, "conditions": [{ "type": "RollingOut", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z" }] } })
+        json!({ "status": { "rollout": rollout, "replacement": { "state": state } } })
     };
     let plan = |pool: Value, nodes: i32| {
         let cluster = TestCluster::eager().pool("a", merged(replicas(1), pool));
@@ -488,18 +491,18 @@ fn nodes_go_while_a_rollout_waits_whatever_it_has_made() {
             (1..=nodes).fold(cluster, |cluster, number| cluster.node("a", &format!("n{number}"), none()));
         cluster.plan().desired("a")
     };
-    for (status, may_go, desired) in [
-        ("True", None, 1),
-        ("True", Some(1), 1),
-        ("True", Some(0), 0),
-        ("False", Some(0), 0),
+    for (state, may_go, desired) in [
+        ("Active", None, 1),
+        ("Active", Some(1), 1),
+        ("Active", Some(0), 0),
+        ("Inactive", Some(0), 0),
         ("Unknown", Some(0), 1),
     ] {
-        assert_eq!(plan(waits(status, may_go), 1), desired, "{status} {may_go:?}");
+        assert_eq!(plan(waits(state, may_go), 1), desired, "{state} {may_go:?}");
     }
     // One more than asked for: it is about to go, unless a rollout has made it that waits.
-    assert_eq!((plan(waits("False", None), 2), plan(waits("False", Some(0)), 2)), (1, 0));
-    assert_eq!(plan(waits("False", Some(0)), 3), 1, "it makes no more than one");
+    assert_eq!((plan(waits("Inactive", None), 2), plan(waits("Inactive", Some(0)), 2)), (1, 0));
+    assert_eq!(plan(waits("Inactive", Some(0)), 3), 1, "it makes no more than one");
 }
 
 #[test]

@@ -5,8 +5,10 @@ mod disruption;
 mod in_force;
 mod node_pool;
 mod provider;
+mod provisioning_status;
 mod repair;
 mod rollout;
+mod rollout_status;
 mod scale_down;
 mod status;
 mod template;
@@ -24,13 +26,14 @@ pub use provider::{
     ClusterApiProvider, ExecProvider, KarpenterProvider, MachineDeploymentReference, MachineRequirement,
     MachineRequirementOperator, NodeClassReference, ProviderLie, ProviderSpec, SimulatedProvider,
 };
+pub use provisioning_status::{ContestedMachines, ProvisioningFailureStatus, ProvisioningStatus};
 pub use repair::{ConditionStatus, RepairCondition, RepairSpec};
 pub use rollout::{RolloutSpec, RolloutType};
+pub use rollout_status::{ReplacementState, ReplacementStatus, RolloutStatus};
 pub use scale_down::ScaleDownPlan;
 pub use status::{
-    ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedMachines, ContestedReplicas, Decision, DiscoveredPod,
-    DiscoveredResources, DisruptedNodes, NodePoolStatus, NodesSummary, ProvisioningStatus, Recommendation,
-    RolloutStatus, ScaleEvent, UnneededNode,
+    ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedReplicas, Decision, DiscoveredPod, DiscoveredResources,
+    DisruptedNodes, NodePoolStatus, NodesSummary, Recommendation, ScaleEvent, UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};
 pub use template_hash::PLACE_LABELS;

@@ -9,7 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DisruptionReason, OnContested, ScaleDownPlan};
+use super::{
+    DisruptionReason, OnContested, ProvisioningStatus, ReplacementStatus, RolloutStatus, ScaleDownPlan,
+};
 use crate::schema;
 
 /// Pods a node takes when its template does not say, the kubelet's default `--max-pods`.
@@ -61,6 +63,10 @@ pub struct NodePoolStatus {
     /// rollout is how far the replacement of nodes that are out of date has come; absent when there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
+    /// replacement says whether nodes are being replaced because they are out of date, by the operator or by the provider. The
+    /// Autoscaler removes none meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<ReplacementStatus>,
     /// autoscaling is what the Autoscaler operator decided about this pool. Only the Autoscaler writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<AutoscalingStatus>,
@@ -143,77 +149,6 @@ impl DisruptedNodes {
             std::iter::repeat_n(reason, usize::try_from(count).unwrap_or_default())
         })
     }
-}
-
-/// How far a rollout has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RolloutStatus {
-    /// templateHash is that of the template that nodes are replaced for.
-    #[schemars(length(max = 64))]
-    pub template_hash: String,
-    /// outdatedNodes is the number of nodes that are out of date, those included that are being drained.
-    #[schemars(range(min = 0))]
-    pub outdated_nodes: i32,
-    /// mayGoNodes is how many nodes that are out of date may go now, by the budgets of spec.disruption and by what asks to be left
-    /// alone; those that are being drained and are not stuck are included. With 0 the rollout waits, and the Autoscaler may lower
-    /// the pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub may_go_nodes: Option<i32>,
-    /// availableNodes is the largest number of available nodes that are up to date, since the rollout began.
-    #[schemars(range(min = 0))]
-    pub available_nodes: i32,
-    /// progressTime is when there were last fewer of the former or more of the latter, or when the rollout began.
-    /// spec.rollout.progressDeadlineSeconds counts from here.
-    pub progress_time: Time,
-}
-
-/// What the NodePool operator remembers about the provider of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProvisioningStatus {
-    /// failures is how often in a row the provider failed to make a node. The wait before the next request grows with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub failures: Option<i32>,
-    /// retryTime is when the provider is asked again; nothing is requested before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_time: Option<Time>,
-    /// providers may have machines of the pool: those that were asked for some and have not been seen without any since.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 317)), extend("x-kubernetes-list-type" = "set"))]
-    pub providers: Vec<String>,
-    /// machines is the number of machines that the operator asked the provider for, or found at first and accepted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub machines: Option<i32>,
-    /// capacity of one node as the provider says it, by resource name. It counts for what the template does not name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::reserved")]
-    pub capacity: BTreeMap<String, Quantity>,
-    /// contested is the number of machines that another writer set at the provider after the operator, and that writer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub contested: Option<ContestedMachines>,
-}
-
-/// A number of machines that another writer set at the provider.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ContestedMachines {
-    /// machines is the number that it set.
-    #[schemars(range(min = 0))]
-    pub machines: i32,
-    /// writer is the field manager that wrote it; empty if the API server does not record it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 128))]
-    pub writer: String,
-    /// sinceTime is when it was first seen.
-    pub since_time: Time,
-    /// poolReplicas was the pool's own spec.replicas then. Another number of a person's ends the contest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub pool_replicas: Option<i32>,
 }
 
 /// What the Autoscaler operator decided about a pool.

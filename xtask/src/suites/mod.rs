@@ -229,7 +229,6 @@ fn remember(mut all: BTreeMap<String, f64>, new: BTreeMap<String, f64>) -> anyho
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
     use super::*;
@@ -246,8 +245,8 @@ mod tests {
         let file = directory.join("program");
         let script = script.replace("DIRECTORY", directory.to_str().unwrap());
         let ids = directory.join("ids");
-        std::fs::write(&file, format!("#!/bin/sh\necho $$ >> {}\n{script}", ids.display())).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let script = format!("#!/bin/sh\necho $$ >> {}\n{script}", ids.display());
+        toolbox::executable::write(&file, script).unwrap();
         Program::of_file("fake", file)
     }
 

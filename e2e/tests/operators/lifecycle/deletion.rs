@@ -121,9 +121,7 @@ async fn a_pool_with_ready_nodes_is_not_deleted_without_a_word_of_intent_where_a
     // A new policy is in force after a moment. What it lets through is not deleted here.
     let asked = DeleteParams { dry_run: true, ..DeleteParams::default() };
     eventually(PATIENCE, "the deletion is refused", async || {
-        let Err(kube::Error::Api(refused)) = pools.delete("meant", &asked).await else {
-            bail!("it is not")
-        };
+        let Err(kube::Error::Api(refused)) = pools.delete("meant", &asked).await else { bail!("it is not") };
         ensure!(refused.message.contains("tandem.dev/on-delete=Orphan"), "{}", refused.message);
         Ok(Some(()))
     })

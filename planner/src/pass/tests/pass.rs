@@ -621,8 +621,8 @@ fn a_pool_whose_count_is_not_set_keeps_the_nodes_that_are_there_and_grows_from_t
 #[test]
 fn a_pool_whose_provider_fails_is_not_counted_on_and_the_next_one_grows() {
     let failing = |since: &str| {
-        json!({ "spec": { "replicas": 2 }, "status": { "conditions": [{ "type": "ProvisioningHealthy", "status": "False",
-            "reason": "QuotaExceeded", "message": "quota is 1", "lastTransitionTime": since }] } })
+        let failure = json!({ "reason": "QuotaExceeded", "message": "quota is 1", "sinceTime": since });
+        json!({ "spec": { "replicas": 2 }, "status": { "provisioning": { "failure": failure } } })
     };
     let cluster = |a: Value| {
         TestCluster::eager().pool("a", a).node("a", "n1", none()).running("r", "n1", "4", none()).pending(
