@@ -41,8 +41,12 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
 ];
 
 /// The same for tests only.
-const MAY_TEST_WITH: &[(&str, &[&str])] =
-    &[("autoscaler-operator", &["nodepool-operator"]), ("timeline", &["browser"]), ("site", &["browser"])];
+const MAY_TEST_WITH: &[(&str, &[&str])] = &[
+    ("autoscaler-operator", &["nodepool-operator"]),
+    ("machine-providers", &["toolbox"]),
+    ("timeline", &["browser"]),
+    ("site", &["browser"]),
+];
 
 /// The head of the list of what only tests depend on.
 const FOR_TESTS: &str = "\n[dev-dependencies]\n";

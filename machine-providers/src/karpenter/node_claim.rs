@@ -61,7 +61,7 @@ pub(super) struct NodeClaimStatus {
 /// The conditions of a claim, in the order in which they become true.
 const STEPS: [&str; 3] = ["Launched", "Registered", "Initialized"];
 
-/// The condition of a claim that would be made from something else now. Karpenter 1 sets it on claims of a NodePool of its own only;
+/// The condition of a claim that would be made from something else now. Karpenter 1 sets it on claims of a `NodePool` of its own only;
 /// where another controller sets it on one of ours, that means the same.
 const DRIFTED: &str = "Drifted";
 

@@ -238,7 +238,7 @@ pub(crate) fn waits(
 ) -> Option<RolloutWait> {
     let open = outdated.iter().find(|(name, _)| !protected.contains_key(*name));
     if let Some((_, node)) = open {
-        let why = refusal(account, node)?.to_string();
+        let why = refusal(account, *node)?.to_string();
         return Some(RolloutWait { reason: Reason::WaitsForBudget, why });
     }
     let (first, _) = outdated.first_key_value()?;
@@ -252,7 +252,7 @@ pub(crate) fn waits(
 }
 
 /// The budget that keeps the node now; `None` when none does.
-fn refusal(account: &Account, node: &OutdatedNode) -> Option<BudgetRefusal> {
+fn refusal(account: &Account, node: OutdatedNode) -> Option<BudgetRefusal> {
     if node.is_past_hard_age { account.urgent_refusal(node.reason) } else { account.refusal(node.reason) }
 }
 
