@@ -50,7 +50,7 @@ use node_lifecycle::supply::{Completeness, KnownAs, NodeSource, NodeTraits, Size
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 
-use self::lists::MAX_RETRY_AFTER;
+use self::pauses::MAX_RETRY_AFTER;
 
 /// How long a call to a provider may take. The pool waits for it, and other pools do not.
 const CALL_LIMIT: Duration = Duration::from_secs(30);

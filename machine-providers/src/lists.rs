@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use node_lifecycle::keys::PoolKey;
 
+use super::pauses::pause;
 use super::selected::Listing;
 use super::{ListedMachine, Progress, ProviderError};
 
@@ -18,14 +18,6 @@ use super::{ListedMachine, Progress, ProviderError};
 /// large pool bring several events a second: of those passes one in so many seconds asks the provider. What it delays, by so much, is
 /// what a list alone can tell: that a machine vanished, or was made by hand.
 const KEPT_FOR: SignedDuration = SignedDuration::from_secs(15);
-/// The pause after the first list that fails; it doubles with every further one.
-const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
-/// The longest pause that a provider did not ask for. It is the time for which a provider that works again may go unnoticed.
-const MAX_PAUSE: SignedDuration = SignedDuration::from_secs(30);
-/// The longest that a provider can ask for: the longest backoff of requests. A larger number is more likely a mistake, and the pool
-/// stands still meanwhile.
-pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
-
 /// A list that failed and is not to be repeated yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
@@ -156,26 +148,15 @@ fn is_at_rest(listing: &Listing) -> bool {
     machines.iter().all(runs) && trouble.is_none() && removals_wait.is_none() && rolling.is_none()
 }
 
-/// The pause after so many failures in a row.
-pub(super) fn pause(failures: u32) -> SignedDuration {
-    let doublings = failures.saturating_sub(1).min(16);
-    FIRST_PAUSE.checked_mul(1 << doublings).map_or(MAX_PAUSE, |pause| pause.min(MAX_PAUSE))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::testing::{at, key};
 
     fn unreachable() -> ProviderError {
         ProviderError::Unreachable("it is down".to_owned())
-    }
-
-    #[test]
-    fn the_pause_doubles_from_one_second_to_half_a_minute() {
-        let seconds: Vec<i64> = (1..=7).map(|failures| pause(failures).as_secs()).collect();
-        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(pause(u32::MAX).as_secs(), 30);
     }
 
     #[test]

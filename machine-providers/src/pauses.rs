@@ -14,7 +14,6 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use node_lifecycle::keys::PoolKey;
 
 use super::ProviderError;
-use super::lists::pause;
 
 /// How many pools have to get no answer before that is the provider's failure.
 const SILENT_POOLS: usize = 2;
@@ -22,6 +21,13 @@ const SILENT_POOLS: usize = 2;
 const TRIAL_LIMIT: SignedDuration = SignedDuration::from_secs(120);
 /// How often the other pools look meanwhile whether it has an answer.
 const TRIAL_POLL: SignedDuration = SignedDuration::from_secs(1);
+/// The pause after the first list that fails; it doubles with every further one.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+/// The longest pause that a provider did not ask for. It is the time for which a provider that works again may go unnoticed.
+const MAX_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// The longest that a provider can ask for: the longest backoff of requests. A larger number is more likely a mistake, and the pool
+/// stands still meanwhile.
+pub(super) const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// No pause is longer than this: a minute more than a provider can ask for. A later end was computed by a clock that has been set
 /// back since.
 const LONGEST: SignedDuration = SignedDuration::from_secs(360);
@@ -182,6 +188,12 @@ fn is_ahead(until: Timestamp, now: Timestamp) -> bool {
     now < until && until.duration_since(now) <= LONGEST
 }
 
+/// The pause after so many failures in a row.
+pub(super) fn pause(failures: u32) -> SignedDuration {
+    let doublings = failures.saturating_sub(1).min(16);
+    FIRST_PAUSE.checked_mul(1 << doublings).map_or(MAX_PAUSE, |pause| pause.min(MAX_PAUSE))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +205,13 @@ mod tests {
 
     fn unreachable() -> ProviderError {
         ProviderError::Unreachable("it is down".to_owned())
+    }
+
+    #[test]
+    fn the_pause_doubles_from_one_second_to_half_a_minute() {
+        let seconds: Vec<i64> = (1..=7).map(|failures| pause(failures).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(pause(u32::MAX).as_secs(), 30);
     }
 
     /// Whether the pool may list at this second, and until when it may not.

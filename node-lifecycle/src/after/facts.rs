@@ -14,7 +14,7 @@ pub use crate::after::rollout::RolloutFacts;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::membership::{Leaving, Member, NodeReadiness};
 use crate::assess::outdated::{self, OutdatedCriteria};
-use crate::count::budgets;
+use crate::count::disruption_account;
 use crate::count::sizing;
 use crate::input::observed_time::NodeTime;
 use crate::input::supply::ProvisioningFailure;
@@ -126,7 +126,7 @@ fn reasons(
     let reasons = causes.into_iter().filter_map(|(member, noted)| {
         let is_deleted = |leaving: Leaving| leaving.deleting;
         let is_deleted = deleted.contains(member.name()) || member.leaving.is_some_and(is_deleted);
-        budgets::reason(pool, member, noted, is_deleted)
+        disruption_account::reason(pool, member, noted, is_deleted)
     });
     reasons.collect()
 }
@@ -180,7 +180,7 @@ fn account(
     all: &[&Member],
     reasons: &[DisruptionReason],
 ) -> Account {
-    let pool_size = budgets::pool_size(observed, pool, all.iter().copied(), plan.wanted);
+    let pool_size = disruption_account::pool_size(observed, pool, all.iter().copied(), plan.wanted);
     Account::new(pool.spec.disruption_budgets(), pool_size, reasons.iter().copied(), observed.now)
 }
 

@@ -12,7 +12,8 @@ use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
 use crate::assess::outdated::{OutdatedCriteria, OutdatedNode};
 use crate::assess::removal_protection;
-use crate::count::rollout::{self, RolloutWait};
+use crate::count::rollout;
+use crate::count::rollout_waits::{self, RolloutWait};
 use crate::input::numbers::number;
 use crate::{Observed, ObservedPods, Plan};
 
@@ -66,7 +67,8 @@ impl RolloutFacts {
         let going = drained.iter().filter(|member| !rollout::is_stuck(observed, member)).count();
         let may_go = rollout::may_go_now(&nodes, account, &protected) + going;
         let is_due = is_active && !pool.spec.paused;
-        let waits = if is_due && may_go == 0 { rollout::waits(&nodes, account, &protected) } else { None };
+        let waits =
+            if is_due && may_go == 0 { rollout_waits::waits(&nodes, account, &protected) } else { None };
         let record = plan.template_hash.as_ref().filter(|_| is_due).map(|hash| {
             let (outdated_nodes, available_nodes) = (number(outdated), number(available));
             let may_go_nodes = Some(number(may_go));

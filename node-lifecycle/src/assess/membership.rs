@@ -1,7 +1,7 @@
 //! The state of each node of the pool. It is derived from the Node object, so that a restart loses nothing, and from
 //! what this process has observed, where the object alone could mislead.
 //!
-//! Nothing is decided here; `sizing`, `victims` and `drain` do that.
+//! Nothing is decided here; `sizing`, `removal_order` and `drain` do that.
 
 use std::sync::Arc;
 

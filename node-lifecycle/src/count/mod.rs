@@ -2,18 +2,22 @@
 //!
 //! | file | contains |
 //! |---|---|
-//! | `budgets` | which nodes count as disrupted, and why |
+//! | `disruption_account` | which nodes count as disrupted, and why |
 //! | `deletion` | how many nodes of a pool that is deleted leave at a time |
 //! | `rollout` | how many of the nodes that are out of date may go |
-//! | `victims` | the order in which nodes go |
+//! | `rollout_waits` | why none of them may go now |
+//! | `machines_without_node` | which machines are waited for, given up, or withdrawn |
+//! | `removal_order` | the order in which nodes go |
 //! | `unasked` | which machines the provider was not asked for |
 //! | `sizing` | how many nodes are missing or in excess, and what is done about it |
 //! | `victim_selection` | which nodes go now |
 
-pub(crate) mod budgets;
 pub(crate) mod deletion;
+pub(crate) mod disruption_account;
+pub(crate) mod machines_without_node;
+pub(crate) mod removal_order;
 pub(crate) mod rollout;
+pub(crate) mod rollout_waits;
 pub(crate) mod sizing;
 pub(crate) mod unasked;
 pub(crate) mod victim_selection;
-pub(crate) mod victims;

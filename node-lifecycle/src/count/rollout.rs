@@ -1,14 +1,14 @@
 //! How many of the nodes that are out of date may go now so that enough others are available.
 //!
 //! A few nodes more than wanted are made first, and as many old ones go as there are available nodes too many. Which ones,
-//! `victims` decides, as for every removal.
+//! `removal_order` decides, as for every removal.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
-use shared_crds::disruption::{Account, BudgetRefusal};
+use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
 
 use crate::Observed;
@@ -82,15 +82,6 @@ pub(crate) struct Rollout {
     pub draining: usize,
     /// Number of nodes that are being drained for it, or because they are too many.
     leaving: usize,
-}
-
-/// Why no node that is out of date may go now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RolloutWait {
-    /// Machine-readable reason.
-    pub reason: Reason,
-    /// The budget, or the node that asks to be left alone, in words for the user.
-    pub why: String,
 }
 
 /// How many nodes there are for a rollout to decide about, and should be.
@@ -228,32 +219,6 @@ pub(crate) fn may_go_now(
     let goes = |node: &OutdatedNode| node.state == OutdatedState::NeverReady || take(node).is_ok();
     let open = outdated.iter().filter(|(name, _)| !protected.contains_key(*name)).map(|(_, node)| *node);
     open.filter(goes).count()
-}
-
-/// Why none of the staying `outdated` nodes may go now, where [`may_go_now`] finds none; `None` where there are none.
-pub(crate) fn waits(
-    outdated: &BTreeMap<String, OutdatedNode>,
-    account: &Account,
-    protected: &BTreeMap<String, String>,
-) -> Option<RolloutWait> {
-    let open = outdated.iter().find(|(name, _)| !protected.contains_key(*name));
-    if let Some((_, node)) = open {
-        let why = refusal(account, *node)?.to_string();
-        return Some(RolloutWait { reason: Reason::WaitsForBudget, why });
-    }
-    let (first, _) = outdated.first_key_value()?;
-    let more = match outdated.len() - 1 {
-        0 => String::new(),
-        1 => ", and 1 more node asks to be left alone".to_owned(),
-        more => format!(", and {more} more nodes ask to be left alone"),
-    };
-    let why = format!("node {first} {}{more}", protected.get(first)?);
-    Some(RolloutWait { reason: Reason::WaitsForProtected, why })
-}
-
-/// The budget that keeps the node now; `None` when none does.
-fn refusal(account: &Account, node: OutdatedNode) -> Option<BudgetRefusal> {
-    if node.is_past_hard_age { account.urgent_refusal(node.reason) } else { account.refusal(node.reason) }
 }
 
 /// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many

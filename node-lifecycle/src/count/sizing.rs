@@ -16,16 +16,17 @@ use crate::Observed;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
-use crate::assess::membership::{Member, NodeReadiness, start_timeout};
+use crate::assess::membership::{Member, NodeReadiness};
 use crate::assess::outdated::{self, OutdatedCriteria};
-use crate::count::budgets;
 use crate::count::deletion::DeletionPace;
+use crate::count::disruption_account;
+use crate::count::machines_without_node::{MachinesWithoutNode, withdraw};
+use crate::count::removal_order;
 use crate::count::rollout::{Counts, MayGo, Refusals, Rollout};
 use crate::count::unasked::unasked;
-use crate::count::victims;
 use crate::input::numbers::number;
 use crate::input::slots::Slots;
-use crate::input::supply::{Machine, MachineState};
+use crate::input::supply::MachineState;
 
 /// What to do about the number of nodes. Nodes and machines are given by name.
 #[derive(Clone, Debug, Default)]
@@ -104,11 +105,11 @@ pub(crate) fn size(
         unasked,
         timed_out: machines.timed_out.iter().map(|machine| machine.name.clone()).collect(),
         protected: protected_nodes(pool),
-        deletion: budgets::deletion_pace(observed, pool, members),
+        deletion: disruption_account::deletion_pace(observed, pool, members),
         ..Sizing::default()
     };
     let resting = resting(pool, staying.iter().copied(), observed.now);
-    let named = victims::named(pool, &staying);
+    let named = removal_order::named(pool, &staying);
     let is_in_force = pool.scale_down_in_force().is_some();
     let counts = Counts {
         wanted: sizing.wanted,
@@ -129,34 +130,6 @@ fn protected_nodes(pool: &NodePool) -> ProtectedNodes {
         return ProtectedNodes::Last;
     }
     pool.spec.drain.as_ref().map_or_else(ProtectedNodes::default, |drain| drain.protected_nodes)
-}
-
-/// The machines that are requested or run, and have no Node of the pool yet.
-#[derive(Default)]
-struct MachinesWithoutNode<'a> {
-    /// Those that may have a live Node are neither withdrawn nor given up, and nothing goes or comes in their place.
-    live: Vec<&'a Machine>,
-    /// Those whose Node did not come in time. They count no more.
-    timed_out: Vec<&'a Machine>,
-    /// All others that can still be withdrawn.
-    pending: Vec<&'a Machine>,
-    /// Number of those whose Node has registered. They cannot be withdrawn any more.
-    joining: usize,
-}
-
-impl<'a> MachinesWithoutNode<'a> {
-    fn of(observed: &'a Observed, pool: &NodePool) -> Self {
-        let (live, machines): (Vec<&Machine>, Vec<&Machine>) =
-            observed.in_flight().partition(|machine| observed.may_be_live(machine));
-        let (timed_out, pending): (Vec<&Machine>, Vec<&Machine>) =
-            machines.into_iter().partition(|machine| has_timed_out(observed, pool, machine));
-        Self { live, timed_out, pending, joining: observed.joining().len() }
-    }
-
-    /// Number of those that count.
-    const fn count(&self) -> usize {
-        self.pending.len() + self.live.len() + self.joining
-    }
 }
 
 /// The nodes and machines that are there. Those that are to go are taken out.
@@ -271,21 +244,6 @@ pub(crate) fn resting<'a>(
     now: Timestamp,
 ) -> Vec<(&'a str, Timestamp)> {
     members.into_iter().filter_map(|it| Some((it.name(), rests_until(pool, it, now)?))).collect()
-}
-
-/// Whether the machine's Node should have come by now, as measured by this process alone: no object records since when
-/// there is a machine.
-fn has_timed_out(observed: &Observed, pool: &NodePool, machine: &Machine) -> bool {
-    let waited = observed.machine_times.of_machine(&machine.name);
-    let may_remove = !observed.may_be_hidden && observed.supply.removals_wait.is_none();
-    may_remove && start_timeout(pool).is_some_and(|timeout| waited >= timeout)
-}
-
-/// Removes up to `count` requests from `machines`: those that would take longest first.
-fn withdraw(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
-    machines.sort_by(|a, b| (a.state.ready_at(), &a.name).cmp(&(b.state.ready_at(), &b.name)));
-    let keep = machines.len().saturating_sub(count);
-    machines.split_off(keep).into_iter().map(|machine| machine.name.clone()).collect()
 }
 
 /// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of

@@ -10,9 +10,9 @@ use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
 use crate::assess::membership::{Member, NodeReadiness};
 use crate::assess::removal_protection::RemovalProtection;
 use crate::count::deletion;
+use crate::count::removal_order;
 use crate::count::rollout::MayGo;
 use crate::count::sizing::Sizing;
-use crate::count::victims;
 use crate::{Observed, ObservedPods};
 
 /// Maximum number of nodes whose pods are listed in one pass to choose victims, one request each. Further ones are looked
@@ -88,7 +88,8 @@ impl Sizing {
         let is_listed = self.protected == ProtectedNodes::Wait || self.deletion.is_some();
         let named = if is_listed { with_name(&self.named) } else { Vec::new() };
         let candidates = with_name(&self.candidates);
-        let in_order = victims::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
+        let in_order =
+            removal_order::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
         let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
         all.map(|member| member.name().to_owned()).collect()
     }
@@ -148,7 +149,7 @@ impl Selection<'_> {
         let sizing = self.sizing;
         let candidates = members.iter().filter(|member| sizing.candidates.contains(member.name())).collect();
         let in_order =
-            victims::in_order(candidates, &self.pods.by_node, &sizing.rollout.outdated, &sizing.first);
+            removal_order::in_order(candidates, &self.pods.by_node, &sizing.rollout.outdated, &sizing.first);
         let Kept { protected, mut refused, not_listed } = self.choose_unprotected(in_order);
         let left = self.left();
         let is_undecided = left > 0 && not_listed > 0;

@@ -2,13 +2,13 @@
 //!
 //! | file | contains |
 //! |---|---|
-//! | `step`, `blocker` | nothing: the possible steps, and what keeps a node |
+//! | `node_action`, `blocker` | nothing: the possible steps, and what keeps a node |
 //! | `attached` | whether volumes keep it |
-//! | `leave` | what its pods allow |
+//! | `next_step` | what its pods allow |
 
 pub(crate) mod attached;
 pub(crate) mod blocker;
-pub(crate) mod leave;
-pub(crate) mod step;
+pub(crate) mod next_step;
+pub(crate) mod node_action;
 
-pub(crate) use self::leave::{leave, let_go_at, margin_end, without_volumes};
+pub(crate) use self::next_step::{leave, let_go_at, margin_end, without_volumes};

@@ -37,7 +37,7 @@ impl Actions<'_> {
     pub(crate) fn of(&self, member: &Member) -> NodeAction {
         match self.removals.ground(member.name()) {
             Some(Ground::MachineLost) => NodeAction::ReplaceLost,
-            Some(Ground::NeverStarted) => NodeAction::Replace,
+            Some(Ground::NeverReady) => NodeAction::Replace,
             Some(Ground::Unhealthy) => NodeAction::Repair,
             Some(Ground::UnhealthyAnswering | Ground::OutOfDate | Ground::Excess) => NodeAction::Cordon,
             None if self.sizing.uncordon.contains(member.name()) => NodeAction::Uncordon,

@@ -6,7 +6,7 @@ use shared_crds::disruption::Account;
 
 use crate::assess::membership::Member;
 use crate::assess::removal_protection;
-use crate::count::budgets;
+use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::count::victim_selection::Victims;
 use crate::remove::{self, Choice, Question, Removals};
@@ -34,7 +34,7 @@ pub(crate) fn choose(
     pods: &ObservedPods,
     can_make: bool,
 ) -> Choices {
-    let mut account = budgets::account(observed, pool, members, sizing.wanted);
+    let mut account = disruption_account::account(observed, pool, members, sizing.wanted);
     let mut question = Question {
         observed,
         pool,

@@ -13,7 +13,7 @@ use crate::assess::membership::{self, Leaving, Member};
 use crate::assess::on_delete;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::assess::removal_protection;
-use crate::count::budgets;
+use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
 use crate::plan::orphan;
@@ -62,8 +62,12 @@ pub fn classify(observed: &Observed) -> Classified {
             (None, of_drains(observed, deleted(), DrainLimits::of(pool)))
         }
         Some(pool) => {
-            let account =
-                budgets::account(observed, pool, &members, sizing::wanted(observed, pool, &members));
+            let account = disruption_account::account(
+                observed,
+                pool,
+                &members,
+                sizing::wanted(observed, pool, &members),
+            );
             let protected = removal_protection::protected(observed, pool, &members, &ObservedPods::default());
             let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account, &protected);
             let leaving =

@@ -11,7 +11,7 @@ use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::{self, Member};
 use crate::assess::on_delete::OnDelete;
 use crate::assess::outdated::{self, OutdatedCriteria};
-use crate::count::budgets;
+use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::count::unasked::unasked;
 use crate::count::victim_selection::Victims;
@@ -104,7 +104,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
     let wanted = sizing::wanted(observed, pool, &members);
     Plan {
         wanted,
-        budget_problems: budgets::problems(observed, pool, wanted),
+        budget_problems: disruption_account::problems(observed, pool, wanted),
         not_updated,
         template_hash,
         stalled,
@@ -168,7 +168,7 @@ fn active(
         nodes,
         held,
         repair_waits: removals.repair_waits(),
-        budget_problems: budgets::problems(observed, pool, sizing.wanted),
+        budget_problems: disruption_account::problems(observed, pool, sizing.wanted),
         not_updated,
         protected,
         failed: Vec::new(),

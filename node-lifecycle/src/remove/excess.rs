@@ -1,5 +1,5 @@
 //! A node that is one too many: first those that the Autoscaler has named, then those whose removal costs the least. How many
-//! are too many, `count::sizing` says; which go first, `count::victims`.
+//! are too many, `count::sizing` says; which go first, `count::removal_order`.
 
 use super::question::Question;
 use super::verdict::Verdict;

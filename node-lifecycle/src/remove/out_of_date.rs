@@ -1,5 +1,5 @@
 //! A node that was made from another template, or is too old, and that the rollout can miss now. How many it can,
-//! `count::rollout` says; which go first, `count::victims`.
+//! `count::rollout` says; which go first, `count::removal_order`.
 
 use super::question::Question;
 use super::verdict::Verdict;

@@ -8,7 +8,7 @@ pub(crate) enum Ground {
     /// Its machine is gone, or going, behind the operator's back.
     MachineLost,
     /// It did not become Ready in time.
-    NeverStarted,
+    NeverReady,
     /// It has been unhealthy for too long, and its kubelet is silent.
     Unhealthy,
     /// It has been unhealthy for too long, and its kubelet answers.

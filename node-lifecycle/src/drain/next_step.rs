@@ -221,5 +221,5 @@ fn is_given_up(pod: &Pod, margin: SignedDuration, now: Timestamp, times: &PodTim
 }
 
 #[cfg(test)]
-#[path = "leave_tests.rs"]
+#[path = "next_step_tests.rs"]
 mod tests;

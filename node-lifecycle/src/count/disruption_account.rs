@@ -77,5 +77,5 @@ pub(crate) fn reason(
 }
 
 #[cfg(test)]
-#[path = "budgets_tests.rs"]
+#[path = "disruption_account_tests.rs"]
 mod tests;
