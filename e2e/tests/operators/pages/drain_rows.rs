@@ -55,7 +55,7 @@ pub(super) struct Row {
 /// All rows, in the order of the table.
 pub(super) fn all() -> Vec<Row> {
     let plain = |id, kind, made| Row { id, kind, drain: json!({}), made, keeper: None, holds: false };
-    let kept = |id, kind, drain, keeper| {
+    let kept = |id, kind, drain: Value, keeper| {
         let holds = drain == json!({});
         Row { id, kind, drain, made: Made::Bare, keeper: Some(keeper), holds }
     };
