@@ -13,6 +13,7 @@ mod late;
 mod lifecycle;
 mod membership;
 mod memory;
+mod pages;
 mod rehearsals;
 mod rendered;
 mod soak;
