@@ -17,15 +17,15 @@ pub fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
 }
 
 /// What a call to a provider comes to.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, ProviderError>>;
+pub type ScriptedAnswer<'a, T> = BoxFuture<'a, Result<T, ProviderError>>;
 
 /// The answer at once.
-pub fn answer<'a, T: Send + 'a>(result: Result<T, ProviderError>) -> Answer<'a, T> {
+pub fn answer<'a, T: Send + 'a>(result: Result<T, ProviderError>) -> ScriptedAnswer<'a, T> {
     Box::pin(std::future::ready(result))
 }
 
 /// No answer, ever.
-pub fn no_answer<'a, T: Send + 'a>() -> Answer<'a, T> {
+pub fn no_answer<'a, T: Send + 'a>() -> ScriptedAnswer<'a, T> {
     Box::pin(std::future::pending())
 }
 
@@ -49,15 +49,15 @@ pub trait Scripted: Send + Sync {
     }
 
     /// See [`NamedProvider::create`].
-    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+    fn on_create(&self, _: MachineRequest<'_>) -> ScriptedAnswer<'_, Option<Timestamp>> {
         no_answer()
     }
 
     /// See [`NamedProvider::list`].
-    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>>;
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>>;
 
     /// See [`NamedProvider::delete`].
-    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+    fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
         no_answer()
     }
 }
@@ -79,15 +79,19 @@ impl<T: Scripted> NamedProvider for T {
         Box::pin(std::future::ready(self.on_explain(name)))
     }
 
-    fn create<'a>(&'a self, request: MachineRequest<'a>, _: Timestamp) -> Answer<'a, Option<Timestamp>> {
+    fn create<'a>(
+        &'a self,
+        request: MachineRequest<'a>,
+        _: Timestamp,
+    ) -> ScriptedAnswer<'a, Option<Timestamp>> {
         self.on_create(request)
     }
 
-    fn list<'a>(&'a self, _: &'a PoolKey, _: Timestamp) -> Answer<'a, Vec<ListedMachine>> {
+    fn list<'a>(&'a self, _: &'a PoolKey, _: Timestamp) -> ScriptedAnswer<'a, Vec<ListedMachine>> {
         self.on_list()
     }
 
-    fn delete<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> Answer<'a, Deletion> {
+    fn delete<'a>(&'a self, _: &'a PoolKey, name: &'a str) -> ScriptedAnswer<'a, Deletion> {
         self.on_delete(name)
     }
 

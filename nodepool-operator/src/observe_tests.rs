@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use machine_providers::provisioner::Provisioner;
-use machine_providers::testing::{Answer, Scripted, answer, running};
+use machine_providers::testing::{Scripted, ScriptedAnswer, answer, running};
 use machine_providers::{Deletion, MachineRequest, Progress, ProviderError};
 use node_lifecycle::supply::{Machine, MachineState};
 use node_lifecycle::testing::{
@@ -299,11 +299,11 @@ fn a_machine_whose_node_is_in_another_pool_is_not_the_pools() {
 struct Failing(Option<Arc<AtomicUsize>>);
 
 impl Scripted for Failing {
-    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+    fn on_create(&self, _: MachineRequest<'_>) -> ScriptedAnswer<'_, Option<Timestamp>> {
         panic!("the failure has a backoff")
     }
 
-    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
         let failed = ListedMachine {
             progress: Progress::Failed(ProviderError::Transient("no power".to_owned())),
             cluster: Some(cluster().to_string()),
@@ -312,7 +312,7 @@ impl Scripted for Failing {
         answer(Ok(vec![failed]))
     }
 
-    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+    fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
         let deletions = self.0.as_ref().expect("nothing is deleted while a pool is observed");
         deletions.fetch_add(1, Ordering::Relaxed);
         answer(Ok(Deletion::Started))
@@ -350,18 +350,18 @@ impl Scripted for Steady {
         NodeSource::Operator { provider_id_prefix: "kwok://" }
     }
 
-    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+    fn on_create(&self, _: MachineRequest<'_>) -> ScriptedAnswer<'_, Option<Timestamp>> {
         panic!("the pool has as many nodes as it wants")
     }
 
-    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let of_slot =
             |number| ListedMachine { cluster: Some(cluster().to_string()), ..running(&slot(number)) };
         answer(Ok((0..2).map(of_slot).collect()))
     }
 
-    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+    fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
         answer(Ok(Deletion::Gone))
     }
 }

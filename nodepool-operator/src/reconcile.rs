@@ -101,7 +101,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
     use machine_providers::provisioner::{ListFindings, Provisioner};
-    use machine_providers::testing::{Answer, Scripted, answer};
+    use machine_providers::testing::{Scripted, ScriptedAnswer, answer};
     use machine_providers::{Deletion, ListedMachine, MachineRequest, ProviderError};
     use node_lifecycle::testing::{at, cluster, facts, key, node, observed, plan, pool};
     use serde_json::json;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     impl Outage {
-        fn first<T: Send + 'static>(&self, first: T) -> Answer<'_, T> {
+        fn first<T: Send + 'static>(&self, first: T) -> ScriptedAnswer<'_, T> {
             let is_first = self.asked.fetch_add(1, Ordering::Relaxed) == 0;
             let down = || ProviderError::Unreachable("it is down".to_owned());
             answer(is_first.then_some(first).ok_or_else(down))
@@ -127,15 +127,15 @@ mod tests {
     }
 
     impl Scripted for Outage {
-        fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+        fn on_create(&self, _: MachineRequest<'_>) -> ScriptedAnswer<'_, Option<Timestamp>> {
             self.first(None)
         }
 
-        fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+        fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
             self.first(Vec::new())
         }
 
-        fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+        fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
             self.first(Deletion::Gone)
         }
     }

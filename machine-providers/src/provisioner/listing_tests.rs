@@ -10,7 +10,7 @@ use shared_crds::v1alpha1::{ExecProvider, SimulatedProvider};
 
 use super::*;
 use crate::calls::{Call, EndedCall};
-use crate::testing::{Answer, Scripted, answer, at, cluster, key, no_answer, pool, running, slot};
+use crate::testing::{Scripted, ScriptedAnswer, answer, at, cluster, key, no_answer, pool, running, slot};
 use crate::{Deletion, MachineRequest, Progress};
 
 /// What a provider that counts has, and does.
@@ -39,11 +39,11 @@ impl Counted {
 }
 
 impl Scripted for Counted {
-    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+    fn on_create(&self, _: MachineRequest<'_>) -> ScriptedAnswer<'_, Option<Timestamp>> {
         answer(self.state().error.clone().map_or(Ok(None), Err))
     }
 
-    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
         let mut state = self.state();
         state.lists += 1;
         if state.hangs {
@@ -57,7 +57,7 @@ impl Scripted for Counted {
         answer(state.error.clone().map_or(Ok(machines), Err))
     }
 
-    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+    fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
         answer(Ok(Deletion::Gone))
     }
 }

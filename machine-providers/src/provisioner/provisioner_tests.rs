@@ -10,7 +10,7 @@ use shared_runtime::clock::Clock;
 
 use super::*;
 use crate::exec::Program;
-use crate::testing::{Answer, Scripted, answer, at, cluster, key, no_answer, pool, running, slot};
+use crate::testing::{Scripted, ScriptedAnswer, answer, at, cluster, key, no_answer, pool, running, slot};
 use crate::{Deletion, MachineRequest, Progress};
 
 async fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProviderError>) {
@@ -52,7 +52,7 @@ async fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
 struct Stub(Option<Result<Vec<ListedMachine>, ProviderError>>);
 
 impl Scripted for Stub {
-    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
         self.0.clone().map_or_else(no_answer, answer)
     }
 }
@@ -290,17 +290,17 @@ impl Scripted for GivesUp {
         Some(of(words))
     }
 
-    fn on_create(&self, _: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+    fn on_create(&self, _: MachineRequest<'_>) -> ScriptedAnswer<'_, Option<Timestamp>> {
         answer(Ok(None))
     }
 
-    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
         let starting = ListedMachine { progress: Progress::Starting(None), ..running(&slot(0)) };
         let is_gone = self.is_gone.swap(true, std::sync::atomic::Ordering::Relaxed);
         answer(Ok(Some(starting).filter(|_| !is_gone).into_iter().collect()))
     }
 
-    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+    fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
         answer(Ok(Deletion::Started))
     }
 }
@@ -403,11 +403,11 @@ async fn of_a_name_that_two_clusters_use_each_deletes_its_own_machine() {
 struct Ending(Mutex<u32>);
 
 impl Scripted for Ending {
-    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
         answer(Ok(Vec::new()))
     }
 
-    fn on_delete(&self, _: &str) -> Answer<'_, Deletion> {
+    fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
         let mut left = self.0.lock().unwrap();
         let deletion = if *left == 0 { Deletion::Gone } else { Deletion::Started };
         *left = left.saturating_sub(1);

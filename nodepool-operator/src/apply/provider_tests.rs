@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use machine_providers::provisioner::{ListFindings, Lists, Provisioner};
-use machine_providers::testing::{Answer, Scripted, answer, running};
+use machine_providers::testing::{Scripted, ScriptedAnswer, answer, running};
 use machine_providers::{Deletion, ListedMachine, MachineRequest, Progress, ProviderError};
 use node_lifecycle::Supply;
 use node_lifecycle::supply::Size;
@@ -40,7 +40,7 @@ struct Rack {
 struct Shared(Arc<Rack>);
 
 impl Scripted for Shared {
-    fn on_create(&self, request: MachineRequest<'_>) -> Answer<'_, Option<Timestamp>> {
+    fn on_create(&self, request: MachineRequest<'_>) -> ScriptedAnswer<'_, Option<Timestamp>> {
         self.0.calls.lock().unwrap().push(request.name.to_owned());
         let error = self.0.error.clone().filter(|_| self.0.broken.contains(request.name));
         if error.is_none() {
@@ -49,7 +49,7 @@ impl Scripted for Shared {
         answer(error.map_or(Ok(None), Err))
     }
 
-    fn on_list(&self) -> Answer<'_, Vec<ListedMachine>> {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
         let listed = |name: &String| ListedMachine {
             progress: Progress::Starting(None),
             cluster: Some(cluster().to_string()),
@@ -58,7 +58,7 @@ impl Scripted for Shared {
         answer(Ok(self.0.machines.lock().unwrap().iter().map(listed).collect()))
     }
 
-    fn on_delete(&self, name: &str) -> Answer<'_, Deletion> {
+    fn on_delete(&self, name: &str) -> ScriptedAnswer<'_, Deletion> {
         let name = name.to_owned();
         async move {
             self.0.calls.lock().unwrap().push(name.clone());

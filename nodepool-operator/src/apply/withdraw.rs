@@ -30,7 +30,7 @@ pub(super) async fn withdraw_all(
     let Observed { supply, pool, .. } = &seen.observed;
     let kept_number = supply.size.zip(pool.as_deref());
     if let Some((size, pool)) = kept_number {
-        reduce(ctx, seen, plan, (pool, size), result).await;
+        reduce(ctx, seen, plan, pool, size, result).await;
     }
     // A provider that keeps a number ends none that another one made for the pool before.
     let is_by_name = |name: &&String| kept_number.is_none() || supply.former_machines.contains_key(*name);
@@ -62,7 +62,8 @@ async fn reduce(
     ctx: &Context,
     seen: &Seen,
     plan: &Plan,
-    (pool, size): (&NodePool, Size),
+    pool: &NodePool,
+    size: Size,
     result: &mut PassResult,
 ) {
     for name in &plan.unmark {
