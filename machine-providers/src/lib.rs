@@ -46,7 +46,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use node_lifecycle::keys::PoolKey;
-use node_lifecycle::supply::{Completeness, KnownAs, NodeSource, NodeTraits, Size};
+use node_lifecycle::supply::{Completeness, KnownAs, NodeSource, NodeTraits, ProviderDuties, Size};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 
@@ -314,6 +314,8 @@ pub(crate) struct SizedList {
     pub removals_wait: Option<String>,
     /// How it says that it replaces machines of an earlier template; `None` when it does not.
     pub rolling: Option<String>,
+    /// What it does with machines by itself.
+    pub duties: ProviderDuties,
     /// Whether the list is complete.
     pub completeness: Completeness,
 }

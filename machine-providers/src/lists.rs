@@ -141,11 +141,17 @@ fn is_at_rest(listing: &Listing) -> bool {
         trouble,
         removals_wait,
         rolling,
+        // Another controller's work moves on without an event here.
+        duties,
         completeness: _,
     } = listing;
     let runs =
         |(machine, is_marked): &(ListedMachine, bool)| machine.progress == Progress::Running && !*is_marked;
-    machines.iter().all(runs) && trouble.is_none() && removals_wait.is_none() && rolling.is_none()
+    machines.iter().all(runs)
+        && trouble.is_none()
+        && removals_wait.is_none()
+        && rolling.is_none()
+        && duties.drains.is_empty()
 }
 
 #[cfg(test)]

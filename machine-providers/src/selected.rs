@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use node_lifecycle::keys::{ClusterId, PoolKey};
-use node_lifecycle::supply::{Completeness, NodeTraits, Size};
+use node_lifecycle::supply::{Completeness, NodeTraits, ProviderDuties, Size};
 use shared_crds::v1alpha1::ProviderSpec;
 
 use super::calls::{Call, Callee, Calls};
@@ -45,6 +45,8 @@ pub(super) struct Listing {
     pub removals_wait: Option<String>,
     /// How the provider says that it replaces machines.
     pub rolling: Option<String>,
+    /// What the provider does with machines by itself.
+    pub duties: ProviderDuties,
     /// What the absence of a machine means.
     pub completeness: Completeness,
 }
@@ -110,8 +112,16 @@ impl Selected<'_> {
                 Ok(Listing { machines, foreign, traits, trouble, completeness, ..Listing::default() })
             }
             Self::Sized(provider, name) => {
-                let SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness } =
-                    calls.in_time(self.callee(), Call::List, provider.list(key, name)).await?;
+                let SizedList {
+                    size,
+                    size_writer,
+                    capacity,
+                    machines,
+                    removals_wait,
+                    rolling,
+                    duties,
+                    completeness,
+                } = calls.in_time(self.callee(), Call::List, provider.list(key, name)).await?;
                 let size = Some(size);
                 Ok(Listing {
                     machines,
@@ -120,6 +130,7 @@ impl Selected<'_> {
                     capacity,
                     removals_wait,
                     rolling,
+                    duties,
                     completeness,
                     ..Listing::default()
                 })

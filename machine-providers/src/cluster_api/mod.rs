@@ -6,6 +6,8 @@
 //! rolls out** (kubernetes/autoscaler#8494: the marked machine survives and another one goes). So nothing is lowered then.
 
 #[cfg(test)]
+mod duties_tests;
+#[cfg(test)]
 pub(super) mod hands;
 pub mod management;
 mod objects;
@@ -28,7 +30,7 @@ use shared_runtime::write::Outcome;
 use tokio::sync::Mutex;
 
 use self::management::{Connection, Connections, Management};
-use self::objects::{DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineSet};
+use self::objects::{DEPLOYMENT_LABEL, Machine, MachineDeployment, MachineHealthCheck, MachineSet};
 use self::observed::Observed;
 use super::api_errors::{Advice, whole};
 use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
@@ -139,6 +141,18 @@ impl Connection {
         Ok(Observed { deployment, machines, rolling })
     }
 
+    /// The health checks of the namespace; `None` where they may not be listed.
+    async fn health_checks(&self, pool: &PoolKey) -> Result<Option<Vec<MachineHealthCheck>>, ProviderError> {
+        let checks: Api<MachineHealthCheck> = Api::namespaced(self.client.clone(), &pool.namespace);
+        match checks.list(&ListParams::default()).await {
+            Ok(listed) => whole(listed).map(Some),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Some(Vec::new())),
+            // A role of an earlier release does not allow it.
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+            Err(error) => Err(ADVICE.of_read(&error)),
+        }
+    }
+
     async fn mark(&self, pool: &PoolKey, machine: &Machine) -> Result<(), ProviderError> {
         if machine.is_marked() || machine.is_going() {
             return Ok(());
@@ -205,7 +219,8 @@ impl SizedProvider for ClusterApi {
         name: &'a str,
     ) -> BoxFuture<'a, Result<SizedList, ProviderError>> {
         async move {
-            let observed = self.management.current().await?.observe(pool, name).await;
+            let management = self.management.current().await?;
+            let observed = management.observe(pool, name).await;
             if matches!(observed, Err(ProviderError::Absent(_))) {
                 self.management.forget().await;
             }
@@ -214,6 +229,7 @@ impl SizedProvider for ClusterApi {
             if let Some(why) = deployment.refusal() {
                 return Err(why);
             }
+            let duties = observed.duties(management.health_checks(pool).await?.as_deref());
             let removals_wait = observed.removals_wait(&[]);
             // Marked machines that Cluster API has to remove by itself are as good as gone.
             let mut surplus = observed.surplus();
@@ -270,7 +286,16 @@ impl SizedProvider for ClusterApi {
             let rolling = deployment.rolling_out().map(|how| format!("MachineDeployment {name}: {how}"));
             let capacity = deployment.capacity();
             let completeness = observed.completeness();
-            Ok(SizedList { size, size_writer, capacity, machines, removals_wait, rolling, completeness })
+            Ok(SizedList {
+                size,
+                size_writer,
+                capacity,
+                machines,
+                removals_wait,
+                rolling,
+                duties,
+                completeness,
+            })
         }
         .boxed()
     }

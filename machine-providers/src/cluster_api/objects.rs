@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    Condition, LabelSelector, ManagedFieldsEntry, ObjectMeta,
+};
 use kube::CustomResource;
+use kube::core::{Selector, SelectorExt as _};
 use node_lifecycle::supply::KnownAs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -31,6 +34,11 @@ const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 const TOPOLOGY_LABEL: &str = "topology.cluster.x-k8s.io/owned";
 /// Field manager of the controller that does that.
 const TOPOLOGY_MANAGER: &str = "capi-topology";
+
+/// Label that Cluster API puts on all objects of a `Cluster`.
+const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+/// Condition of a `Machine` that a `MachineHealthCheck` watches.
+const CHECKED: &str = "HealthCheckSucceeded";
 
 /// A set of machines.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +104,11 @@ pub(super) struct MachineStatus {
     node_ref: Option<NodeReference>,
     #[serde(default)]
     addresses: Vec<MachineAddress>,
+    #[serde(default)]
+    conditions: Vec<Condition>,
+    /// Where v1beta1 has the conditions of v1beta2.
+    #[serde(default, rename = "v1beta2")]
+    later: LaterStatus,
 }
 
 /// The Node that Cluster API has found for a machine, in the cluster of the machine.
@@ -118,6 +131,33 @@ struct MachineAddress {
 pub(super) struct MachineSetSpec {
     /// Number of machines wanted.
     pub(super) replicas: Option<i32>,
+}
+
+/// A health check: its controller deletes machines that are unhealthy, so that others are made in their place.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "cluster.x-k8s.io",
+    version = "v1beta2",
+    kind = "MachineHealthCheck",
+    namespaced,
+    schema = "disabled"
+)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MachineHealthCheckSpec {
+    #[serde(default)]
+    cluster_name: String,
+    #[serde(default)]
+    selector: LabelSelector,
+}
+
+impl MachineHealthCheck {
+    /// Whether it watches the machine. One whose selector cannot be read watches none.
+    fn selects(&self, machine: &Machine) -> bool {
+        let labels = machine.metadata.labels.clone().unwrap_or_default();
+        let is_of_cluster = labels.get(CLUSTER_LABEL).is_none_or(|name| *name == self.spec.cluster_name);
+        let selector = Selector::try_from(self.spec.selector.clone());
+        is_of_cluster && selector.is_ok_and(|selector| selector.matches(&labels))
+    }
 }
 
 impl MachineDeployment {
@@ -241,6 +281,21 @@ impl Machine {
     /// Whether it is being deleted.
     pub(super) fn is_going(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether Cluster API is deleting it and drains its Node: it was not drained here before.
+    pub(super) fn is_drained_by_cluster_api(&self) -> bool {
+        self.is_going() && self.annotation(NO_DRAIN_ANNOTATION).is_none()
+    }
+
+    /// Whether one of the `checks` watches it. Where they may not be listed, the condition tells that their controller sets; it stays
+    /// when a check is deleted.
+    pub(super) fn is_watched_by(&self, checks: Option<&[MachineHealthCheck]>) -> bool {
+        let has_condition = || {
+            let all = self.status.iter().flat_map(|it| it.conditions.iter().chain(&it.later.conditions));
+            all.into_iter().any(|condition| condition.type_ == CHECKED)
+        };
+        checks.map_or_else(has_condition, |checks| checks.iter().any(|check| check.selects(self)))
     }
 
     /// Whether its infrastructure is there.

@@ -1,9 +1,9 @@
 //! What is there of a set of Cluster API, and what Cluster API is about to do with it.
 
-use node_lifecycle::supply::Completeness;
+use node_lifecycle::supply::{Completeness, ProviderDuties};
 
 use super::name_of;
-use super::objects::{DELETE_ANNOTATION, Machine, MachineDeployment};
+use super::objects::{DELETE_ANNOTATION, Machine, MachineDeployment, MachineHealthCheck};
 
 /// A `MachineDeployment` and its machines, read now.
 pub(super) struct Observed {
@@ -24,6 +24,18 @@ impl Observed {
         let all = [self.machines.len(), self.staying().count()];
         let is_complete = all.into_iter().any(|listed| self.deployment.counts(listed));
         if is_complete { Completeness::Stated } else { Completeness::Unknown }
+    }
+
+    /// What Cluster API does with its machines by itself, with these health checks in the namespace; `None` where they may not be
+    /// listed.
+    pub(super) fn duties(&self, checks: Option<&[MachineHealthCheck]>) -> ProviderDuties {
+        let names = |is_it: &dyn Fn(&Machine) -> bool| {
+            self.machines.iter().filter(|machine| is_it(machine)).map(|it| name_of(it).to_owned()).collect()
+        };
+        ProviderDuties {
+            drains: names(&Machine::is_drained_by_cluster_api),
+            repairs: names(&|machine| machine.is_watched_by(checks)),
+        }
     }
 
     /// How many machines without a mark Cluster API will remove by itself, because another writer has lowered the number.

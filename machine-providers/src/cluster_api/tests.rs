@@ -27,6 +27,8 @@ pub(super) struct Objects {
     served: Vec<&'static str>,
     /// The paths of the requests for Cluster API's objects.
     paths: Vec<String>,
+    /// The health checks, or the code of the answer.
+    pub(super) checks: Result<Vec<Value>, u16>,
     /// What the API server answers instead, if anything.
     fails: Option<u16>,
 }
@@ -115,11 +117,12 @@ pub(super) fn objects(replicas: i32, machines: &[&str]) -> Shared {
         resized: vec![],
         served: vec!["v1beta1", "v1beta2"],
         paths: vec![],
+        checks: Err(404),
         fails: None,
     }))
 }
 
-fn provider(objects: &Shared) -> ClusterApi {
+pub(super) fn provider(objects: &Shared) -> ClusterApi {
     let objects = Arc::clone(objects);
     let service = tower::service_fn(move |request: Request<Body>| {
         let objects = Arc::clone(&objects);
@@ -183,6 +186,10 @@ pub(super) fn serve(objects: &mut Objects, parts: &http::request::Parts, body: &
                 objects.machines.iter().filter(|machine| is_of_set(machine)).cloned().collect();
             list("Machine", &of_set)
         }
+        (&Method::GET, "machinehealthchecks") => match &objects.checks {
+            Ok(checks) => list("MachineHealthCheck", checks),
+            Err(code) => failure(*code, "NoList", "they are not listed"),
+        },
         (&Method::GET, "machinesets") => list("MachineSet", &objects.sets),
         (&Method::PUT, "machinedeployments/md/scale") => {
             let (scale, current) = (body(), &mut objects.deployment);

@@ -241,6 +241,7 @@ impl Provisioner {
             trouble,
             removals_wait,
             rolling,
+            duties,
             completeness,
         } = own;
         let removals_wait = removals_wait.or(own_unlisted);
@@ -260,6 +261,7 @@ impl Provisioner {
             absent,
             removals_wait,
             rolling,
+            duties,
             uncertain_until,
             deleted_ids,
             former,

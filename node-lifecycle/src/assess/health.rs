@@ -35,7 +35,9 @@ pub(crate) fn is_unhealthy(conditions: &[RepairCondition], node: &Node) -> bool 
 pub(crate) fn has_recovered(member: &Member) -> bool {
     let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
     let is_well = !member.is_unhealthy && !member.is_silent;
-    is_drained && member.cause == Some(DisruptionReason::Repair) && (member.skips_repair || is_well)
+    is_drained
+        && member.cause == Some(DisruptionReason::Repair)
+        && (member.skips_repair || member.is_repaired_by_provider || is_well)
 }
 
 /// What `spec.repair` says, or says by default.

@@ -101,8 +101,12 @@ pub struct Member {
     pub is_silent: bool,
     /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
     pub is_unhealthy: bool,
+    /// Its provider is ending its machine, and drains the node by its own rules: it leaves, and nothing is done to it.
+    pub is_left_to_provider: bool,
     /// Whether a user keeps it from being repaired.
     pub skips_repair: bool,
+    /// Whether its provider replaces its machine when that is unhealthy. `classify` finds it out from what the provider says.
+    pub is_repaired_by_provider: bool,
     /// Whether a user wants it replaced.
     pub asks_replacement: bool,
     /// For how long this process has observed it not Ready.
@@ -166,6 +170,8 @@ impl Member {
             has_outdated_machine: false,
             is_silent: is_silent(node),
             is_unhealthy: false,
+            is_left_to_provider: false,
+            is_repaired_by_provider: false,
             skips_repair: names::asks_for(names::SKIP_REPAIR_ANNOTATION, metadata),
             asks_replacement: names::asks_for(names::REPLACE_ANNOTATION, metadata),
             not_ready: time.not_ready,
@@ -182,6 +188,25 @@ impl Member {
                 leaving.was_ready = true;
             }
         }
+    }
+
+    /// Takes in that its provider is ending its machine and drains it. Once the Node is being deleted, the operator's finalizer keeps it
+    /// until nothing runs there.
+    pub(crate) fn leave_to_provider(&mut self) {
+        if self.leaving.is_some_and(|leaving| leaving.deleting) {
+            return;
+        }
+        self.is_left_to_provider = true;
+        self.leaving.get_or_insert(Leaving {
+            deleting: false,
+            drain_started: None,
+            cordoned: self.cordoned,
+            tainted: self.tainted,
+            unreachable: false,
+            out_of_service: false,
+            was_ready: self.readiness != NodeReadiness::Starting || self.template_hash.is_none(),
+            observed: SignedDuration::ZERO,
+        });
     }
 
     /// The Node's name.

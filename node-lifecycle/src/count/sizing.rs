@@ -257,7 +257,11 @@ fn drains_to_cancel<'a>(
     replaced: &BTreeSet<String>,
 ) -> (Vec<&'a Member>, Vec<&'a Member>) {
     let criteria = OutdatedCriteria::of(pool, observed.now);
-    let leaving = members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting));
+    // What a provider has begun cannot be called off.
+    let can_stay = |member: &&Member| {
+        !member.is_left_to_provider && member.leaving.is_some_and(|leaving| !leaving.deleting)
+    };
+    let leaving = members.iter().filter(can_stay);
     let is_repaired =
         |member: &&Member| member.cause == Some(DisruptionReason::Repair) || replaced.contains(member.name());
     let mut nodes: Vec<&Member> = leaving.filter(|member| !is_repaired(member)).collect();

@@ -34,6 +34,9 @@ const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// highest that users may define.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
+/// What a node waits for that its provider drains.
+const LEFT_TO_PROVIDER: &str = "its provider is deleting its machine, and drains it by its own rules";
+
 /// The next step of a leaving node: what its pods allow, and then its volumes.
 pub(crate) fn leave(member: &Member, pods: &ObservedPods, limits: DrainLimits, now: Timestamp) -> NodeAction {
     match without_volumes(member, pods, limits, now) {
@@ -55,6 +58,9 @@ pub(crate) fn without_volumes(
     let Some(leaving) = member.leaving else {
         return NodeAction::Keep;
     };
+    if member.is_left_to_provider {
+        return NodeAction::Drain(DrainStep::waits(Blocker::Provider(LEFT_TO_PROVIDER.to_owned()), true));
+    }
     // A Node that is being deleted cannot come back. Its pods wait for a kubelet that is dead or may be, and a budget has nothing
     // to keep: Kubernetes counts pods on such a node as not ready, and deletes them after a time without asking budgets.
     if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {

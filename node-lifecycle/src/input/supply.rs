@@ -64,6 +64,15 @@ pub struct Size {
     pub generation: i64,
 }
 
+/// What a provider does with machines of the pool by itself, and the operator leaves to it. Machines are given by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderDuties {
+    /// It is ending these, and drains their nodes by its own rules.
+    pub drains: BTreeSet<String>,
+    /// It replaces these when they are unhealthy.
+    pub repairs: BTreeSet<String>,
+}
+
 /// State of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineState {
@@ -166,6 +175,8 @@ pub struct Supply {
     pub removals_wait: Option<String>,
     /// How the provider says that it replaces machines of an earlier template of its own; `None` when it does not.
     pub rolling: Option<String>,
+    /// What the provider does with machines by itself.
+    pub duties: ProviderDuties,
     /// Until this time, machines may appear whose requests were not answered, or Nodes of machines that have just gone;
     /// `None` when there are none such.
     pub uncertain_until: Option<Timestamp>,

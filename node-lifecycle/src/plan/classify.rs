@@ -16,6 +16,7 @@ use crate::assess::removal_protection;
 use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
+use crate::input::supply::ProviderDuties;
 use crate::plan::orphan;
 use crate::{NodeAction, Observed, ObservedPods, PodReads};
 
@@ -51,6 +52,7 @@ pub fn classify(observed: &Observed) -> Classified {
             member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
         }
         note_outdated_machines(observed, &mut members);
+        note_duties(observed, &mut members);
         OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));
@@ -94,6 +96,20 @@ fn note_outdated_machines(observed: &Observed, members: &mut [Member]) {
         let machine = names::machine_of(&member.node.metadata);
         let is_outdated = machine.is_some_and(|machine| outdated.contains(machine));
         member.has_outdated_machine = goes_on || is_outdated;
+    }
+}
+
+/// Notes on each of the nodes what its provider does with its machine by itself.
+fn note_duties(observed: &Observed, members: &mut [Member]) {
+    let ProviderDuties { drains, repairs } = &observed.supply.duties;
+    for member in members {
+        let machine = names::machine_of(&member.node.metadata);
+        let is_in = |of: &BTreeSet<String>| machine.is_some_and(|machine| of.contains(machine));
+        let is_drained = is_in(drains);
+        member.is_repaired_by_provider = is_in(repairs);
+        if is_drained {
+            member.leave_to_provider();
+        }
     }
 }
 

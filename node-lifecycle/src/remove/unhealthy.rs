@@ -26,13 +26,17 @@ pub(super) fn judge(question: &mut Question<'_>, member: &Member) -> Verdict {
     let was_made = member.readiness != NodeReadiness::Starting && health::has_machine(member);
     // What has been deleted cannot be deleted again.
     let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
-    if !is_replaced || is_lost || !was_made || is_deleted {
+    if !is_replaced || is_lost || !was_made || is_deleted || member.is_left_to_provider {
         return Verdict::No;
     }
     let conditions = health::of_repair(pool, member);
     let Some(condition) = health::unhealthy_condition(observed, &conditions, &member.node) else {
         return Verdict::No;
     };
+    if member.is_repaired_by_provider {
+        let why = format!("unhealthy node {} is left to its provider, which replaces it", member.name());
+        return Verdict::Wait(Hold::Alone(why), None);
+    }
     if member.skips_repair {
         let skips = names::SKIP_REPAIR_ANNOTATION;
         let why = format!("unhealthy node {} is not replaced: it has the annotation {skips}", member.name());

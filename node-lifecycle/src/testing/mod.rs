@@ -17,7 +17,7 @@ use crate::after::facts::Facts;
 use crate::after::outcome::{Applied, AppliedAction, Blocked};
 use crate::assess::membership::Member;
 use crate::input::observed_time::{ConditionTimes, MachineTimes, NodeTime, NodeTimes};
-use crate::input::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource};
+use crate::input::supply::{Completeness, KnownAs, Machine, MachineState, NodeSource, ProviderDuties};
 use crate::template::Blueprint;
 use crate::{
     Absence, AttachedVolumes, ClusterReadiness, NodeAction, NodeStep, Observed, ObservedPods, Plan, Pods,
@@ -45,6 +45,7 @@ pub fn supply() -> Supply {
         absent: BTreeMap::new(),
         removals_wait: None,
         rolling: None,
+        duties: ProviderDuties::default(),
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
         former: BTreeSet::new(),

@@ -3,6 +3,7 @@
 mod another_cluster_tests;
 mod deletion_tests;
 mod disturbance;
+mod duties_tests;
 mod hard_age_tests;
 mod invariant_tests;
 mod join_tests;

@@ -1,0 +1,72 @@
+//! What Cluster API does with machines by itself.
+
+use super::tests::{SET, objects, provider};
+use super::*;
+use crate::testing::key;
+use node_lifecycle::supply::ProviderDuties;
+use serde_json::{Value, json};
+
+const NO_DRAIN: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
+
+async fn duties(objects: &super::tests::Shared) -> Result<ProviderDuties, ProviderError> {
+    provider(objects).list(&key(), "md").await.map(|listed| listed.duties)
+}
+
+fn set_of(names: &[&str]) -> std::collections::BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_machine_that_is_deleted_is_drained_by_cluster_api_unless_it_was_drained_here() {
+    let objects = objects(3, &["a", "b", "c"]);
+    for (index, was_drained) in [(0, false), (1, true)] {
+        let metadata = &mut objects.lock().unwrap().machines[index]["metadata"];
+        metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        if was_drained {
+            metadata["annotations"][NO_DRAIN] = json!("");
+        }
+    }
+    assert_eq!(duties(&objects).await.unwrap().drains, set_of(&["a"]));
+}
+
+fn check(cluster: &str, selector: &Value) -> Value {
+    json!({ "metadata": { "name": "c", "namespace": "default" }, "spec": { "clusterName": cluster, "selector": selector } })
+}
+
+#[tokio::test]
+async fn a_machine_that_a_health_check_selects_is_repaired_by_cluster_api() {
+    let objects = objects(2, &["a", "b"]);
+    {
+        let labels = &mut objects.lock().unwrap().machines[0]["metadata"]["labels"];
+        labels["cluster.x-k8s.io/cluster-name"] = json!("one");
+        labels["watch"] = json!("yes");
+    }
+    let of_set = json!({ "matchLabels": { SET: "md" } });
+    let by_expression =
+        json!({ "matchExpressions": [{ "key": "watch", "operator": "In", "values": ["yes"] }] });
+    for (checks, expected) in [
+        (vec![], &[][..]),
+        (vec![check("one", &of_set)], &["a", "b"]),
+        (vec![check("two", &of_set)], &["b"]),
+        (vec![check("two", &of_set), check("one", &by_expression)], &["a", "b"]),
+        (vec![check("one", &by_expression)], &["a"]),
+        (vec![check("one", &json!({ "matchLabels": { SET: "other" } }))], &[]),
+        (vec![check("one", &json!({ "matchExpressions": [{ "key": "watch", "operator": "Near" }] }))], &[]),
+    ] {
+        objects.lock().unwrap().checks = Ok(checks.clone());
+        assert_eq!(duties(&objects).await.unwrap().repairs, set_of(expected), "{checks:?}");
+    }
+}
+
+#[tokio::test]
+async fn where_health_checks_may_not_be_listed_the_machines_condition_tells() {
+    let objects = objects(2, &["a", "b"]);
+    let condition = json!([{ "type": "HealthCheckSucceeded", "status": "True" }]);
+    objects.lock().unwrap().machines[0]["status"]["conditions"] = condition;
+    for (code, expected) in [(404, &[][..]), (403, &["a"])] {
+        objects.lock().unwrap().checks = Err(code);
+        assert_eq!(duties(&objects).await.unwrap().repairs, set_of(expected), "{code}");
+    }
+    objects.lock().unwrap().checks = Err(500);
+    assert!(matches!(duties(&objects).await, Err(ProviderError::Transient(_))));
+}

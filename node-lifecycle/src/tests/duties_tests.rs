@@ -1,0 +1,106 @@
+//! What a provider does by itself, and the operator leaves to it: it ends machines and drains their nodes, and replaces those that are
+//! unhealthy.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::*;
+use crate::input::supply::{MachineState, NodeSource, ProviderDuties, Size};
+use crate::testing::{
+    SOON, at, done, draining, facts_after, machine, node, nodes, observed, plan, plan_with, pod, pods, pool,
+    set_ready, with_action,
+};
+
+/// A pool that wants three nodes and has these, of which the provider is ending the machine of the first, and drains it. It makes another
+/// one by itself.
+fn ending(nodes: Vec<Node>) -> Observed {
+    let mut observed = observed(pool(3), nodes);
+    observed.supply.source = Ok(NodeSource::Kubelet);
+    observed.supply.size = Some(Size { replicas: 3, generation: 1 });
+    observed.supply.machines = vec![
+        machine("n-000", MachineState::Deleting),
+        machine("n-001", MachineState::Running),
+        machine("n-002", MachineState::Running),
+        machine("next", SOON),
+    ];
+    observed.supply.duties.drains = ["n-000".to_owned()].into();
+    observed
+}
+
+fn left_alone() -> NodeAction {
+    let why = "its provider is deleting its machine, and drains it by its own rules";
+    NodeAction::Drain(DrainStep::waits(Blocker::Provider(why.to_owned()), true))
+}
+
+#[test]
+fn a_node_whose_provider_ends_its_machine_and_drains_it_is_left_to_it() {
+    let mut cordoned = node(0);
+    cordoned.spec.get_or_insert_default().unschedulable = Some(true);
+    for first in [node(0), cordoned, draining(0, 10)] {
+        let seen = ending(vec![first, node(1), node(2)]);
+        let plan = plan_with(&seen, &pods([("n-000", vec![pod("p")])]));
+        assert_eq!(with_action(&plan, &left_alone()), ["n-000"]);
+        assert_eq!(with_action(&plan, &NodeAction::Keep).len(), 2, "{:?}", plan.nodes);
+        assert!(plan.request.is_empty() && plan.withdraw.is_empty(), "its successor is on the way: {plan:?}");
+    }
+}
+
+#[test]
+fn a_node_that_leaves_so_is_in_the_account_and_not_among_those_that_stay() {
+    let mut seen = ending(nodes(3));
+    let limited = json!({ "budgets": [{ "nodes": 1 }] });
+    let mut smaller = pool(1);
+    smaller.spec.disruption = Some(serde_json::from_value(limited).unwrap());
+    seen.pool = Some(Arc::new(smaller));
+    seen.supply.machines.pop();
+    let plan = plan(&seen);
+    assert_eq!(
+        with_action(&plan, &NodeAction::Cordon).len(),
+        0,
+        "the budget of one is taken: {:?}",
+        plan.nodes
+    );
+    let facts = facts_after(&seen, &plan, &done(&plan));
+    assert_eq!((facts.draining, facts.ready), (1, 2), "{facts:?}");
+}
+
+#[test]
+fn a_node_whose_node_object_is_deleted_is_kept_by_the_finalizer_until_nothing_runs_there() {
+    let mut deleted = draining(0, 10);
+    deleted.metadata.deletion_timestamp = Some(Time(at(20)));
+    let seen = ending(vec![deleted, node(1), node(2)]);
+    assert_eq!(with_action(&plan_with(&seen, &pods([("n-000", vec![])])), &NodeAction::Remove), ["n-000"]);
+}
+
+#[test]
+fn a_machine_that_its_provider_does_not_drain_is_drained_here() {
+    let mut seen = ending(nodes(3));
+    seen.supply.duties = ProviderDuties::default();
+    assert_eq!(with_action(&plan(&seen), &NodeAction::ReplaceLost), ["n-000"]);
+}
+
+#[test]
+fn a_node_that_its_provider_repairs_is_not_repaired_here() {
+    for status in ["False", "Unknown"] {
+        let mut broken = node(0);
+        set_ready(&mut broken, status);
+        let mut seen = ending(vec![broken, node(1), node(2)]);
+        seen.supply.machines =
+            (0..3).map(|it| machine(&format!("n-00{it}"), MachineState::Running)).collect();
+        seen.supply.duties = ProviderDuties::default();
+        seen.now = at(100_000);
+        let repaired = plan(&seen);
+        assert!(
+            !with_action(&repaired, &NodeAction::Repair).is_empty()
+                || !with_action(&repaired, &NodeAction::Cordon).is_empty(),
+            "{status}: {:?}",
+            repaired.nodes
+        );
+        seen.supply.duties.repairs = ["n-000".to_owned()].into();
+        let left = plan(&seen);
+        assert_eq!(with_action(&left, &NodeAction::Keep).len(), 3, "{status}: {:?}", left.nodes);
+    }
+}
