@@ -3,7 +3,7 @@
 //! This equality is not the interner's: it depends on the labels that some selector of the pass looks at. Classes are
 //! coarser still ([`super::resolve`]): they depend on the topology counts of the pass.
 
-use super::interner::{InternedPod, InternedPodId};
+use super::interner::{InternedPod, InternedPodId, RequirementsId};
 use super::numbered::Numbered;
 use super::subjects::{MatcherId, Matchers, NamespaceLabels};
 use crate::index::Indexed;
@@ -12,8 +12,8 @@ use crate::steps;
 /// Pods that no constraint of the pass tells apart by what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PodGroup {
-    /// Index of their requirements.
-    pub(super) requirements: usize,
+    /// Their requirements.
+    pub(super) requirements: RequirementsId,
     /// Index of their subject: the labels that selectors see.
     pub(super) subject: usize,
     /// Index of the places of their volumes.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::interner::RequirementsId;
 use super::numbered::Numbered;
 use super::subjects::{MatcherId, Matchers};
 use super::supplies::{LimitedSupply, PodVolumes};
@@ -26,7 +27,7 @@ use crate::steps;
 
 /// The input that pod groups index into.
 pub(super) struct Parts<'a> {
-    pub(super) all_requirements: &'a [Arc<PodRequirements>],
+    pub(super) all_requirements: &'a Indexed<RequirementsId, Arc<PodRequirements>>,
     pub(super) matchers: &'a Matchers<'a>,
     /// For each subject, the matchers that match it, sorted.
     pub(super) matched: &'a [Vec<MatcherId>],
@@ -67,7 +68,7 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
     let merged = counts.merged(&raisers);
 
     let empty = ExactAmounts::new();
-    let requests: Vec<_> = parts
+    let requests: Indexed<RequirementsId, _> = parts
         .all_requirements
         .iter()
         .map(|requirements| requests::rounded(requirements.request.as_ref().unwrap_or(&empty), names))
@@ -120,7 +121,7 @@ fn spreads(constraints: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<To
 fn raiser<'a>(
     pod_group: &PodGroup,
     parts: &'a Parts<'_>,
-    holds: &'a [Vec<(MatcherId, &'a str)>],
+    holds: &'a Indexed<RequirementsId, Vec<(MatcherId, &'a str)>>,
 ) -> CountedPods<'a> {
     CountedPods {
         matched: &parts.matched[pod_group.subject],
@@ -131,7 +132,7 @@ fn raiser<'a>(
 
 /// The constraint sets of pod groups, in order of first use, and the constraint set of each group.
 fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (ConstraintSets, Vec<ConstraintSetId>) {
-    let mut known: HashMap<(usize, usize), ConstraintSetId> = HashMap::new();
+    let mut known: HashMap<(RequirementsId, usize), ConstraintSetId> = HashMap::new();
     let mut constraint_sets = Numbered::default();
     let mut constraint_set_of = Vec::with_capacity(pod_groups.len());
     for pod_group in pod_groups {
@@ -180,7 +181,7 @@ struct ConstraintResolver<'a> {
     /// Whether a matcher matches some pod of the pass; a matcher that matches no pod keeps no pod away.
     answered: Indexed<MatcherId, bool>,
     /// For each of the requirements, the anti-affinity terms, sorted.
-    holds: Vec<Vec<(MatcherId, &'a str)>>,
+    holds: Indexed<RequirementsId, Vec<(MatcherId, &'a str)>>,
     /// For each matcher, the topology keys of the anti-affinity terms that use it, sorted.
     kept_away: Indexed<MatcherId, BTreeSet<&'a str>>,
 }
@@ -195,7 +196,7 @@ impl<'a> ConstraintResolver<'a> {
                 answered[matcher] = true;
             }
         }
-        let holds: Vec<_> = parts
+        let holds: Indexed<RequirementsId, _> = parts
             .all_requirements
             .iter()
             .map(|requirements| terms(&requirements.anti_affinity, parts))
