@@ -26,6 +26,11 @@ index_type!(InternedPodId);
 pub(super) struct RequirementsId(usize);
 index_type!(RequirementsId);
 
+/// Index of [`PodVolumes`] in [`InternedPods`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PlacesId(usize);
+index_type!(PlacesId);
+
 /// The shapes of the last pass, with what was read from each. A pod that has not changed has the same shape in the next
 /// pass, and is not read again. The pods of `DaemonSet`s are made anew in each pass, and read again.
 ///
@@ -64,8 +69,8 @@ pub(super) struct InternedPod<'p> {
     pub(super) shape: &'p PodShape,
     /// Their requirements.
     pub(super) requirements: RequirementsId,
-    /// Index of the places of their volumes.
-    pub(super) places: usize,
+    /// The places of their volumes.
+    pub(super) places: PlacesId,
     /// Whether they are being deleted.
     pub(super) leaving: bool,
 }
@@ -78,7 +83,7 @@ pub(super) struct InternedPods<'p> {
     /// The different requirements, in order of first use.
     pub(super) all_requirements: Indexed<RequirementsId, Arc<PodRequirements>>,
     /// The different places and needs of volumes.
-    pub(super) places: Vec<PodVolumes>,
+    pub(super) places: Indexed<PlacesId, PodVolumes>,
 }
 
 impl PodInterner {
@@ -121,9 +126,9 @@ pub(super) struct Interning<'i, 'p> {
     read: HashMap<Origin, Arc<PodRequirements>>,
     /// The index of requirements, by their address.
     requirements: HashMap<usize, RequirementsId>,
-    places: Numbered<PodVolumes>,
+    places: Numbered<PlacesId, PodVolumes>,
     /// Ids of pods that have volumes in certain places, or are being deleted.
-    others: HashMap<(ShapeId, usize, bool), InternedPodId>,
+    others: HashMap<(ShapeId, PlacesId, bool), InternedPodId>,
     found: InternedPods<'p>,
 }
 
