@@ -9,10 +9,11 @@ pub(crate) mod placement;
 
 use shared_crds::v1alpha1::Expander;
 
+use crate::index::Indexed;
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::Pool;
 use crate::requirements::pod_class::PodClasses;
-use crate::scale_up::balance::{NextPool, PlannedSizes};
+use crate::scale_up::balance::{BalancedSetId, NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
 use crate::scale_up::placement::{PendingPods, Placement};
 use crate::snapshot::{ClusterSnapshot, Fork, Place};
@@ -112,7 +113,7 @@ pub(crate) fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) 
 struct Search<'a> {
     pass: ScaleUpInput<'a>,
     /// Pools that are balanced.
-    sets: Vec<Vec<usize>>,
+    sets: Indexed<BalancedSetId, Vec<usize>>,
 }
 
 /// The result of a search.
@@ -191,10 +192,10 @@ impl Search<'_> {
         opened: &mut Vec<usize>,
     ) {
         let ScaleUpInput { classes, pending, .. } = self.pass;
-        let mut expansions = vec![Expansion::Unknown; self.sets.len()];
+        let mut expansions: Indexed<BalancedSetId, Expansion> = vec![Expansion::Unknown; self.sets.len()].into();
         for round in 0.. {
             let able: Vec<_> =
-                (0..self.sets.len()).filter(|&set| self.is_able(snapshot, placement, sizes, set)).collect();
+                self.sets.indexes().filter(|&set| self.is_able(snapshot, placement, sizes, set)).collect();
             let winner = match able.as_slice() {
                 [] => return,
                 [only] => *only,
@@ -222,7 +223,7 @@ impl Search<'_> {
         snapshot: &mut ClusterSnapshot,
         placement: &Placement,
         sizes: &PlannedSizes<'_>,
-        set: usize,
+        set: BalancedSetId,
     ) -> bool {
         let ScaleUpInput { classes, pending, .. } = self.pass;
         let set = &self.sets[set];
@@ -243,12 +244,12 @@ impl Search<'_> {
         snapshot: &mut ClusterSnapshot,
         placement: &Placement,
         sizes: &mut PlannedSizes<'_>,
-        expansions: &mut [Expansion],
-        able: &[usize],
+        expansions: &mut Indexed<BalancedSetId, Expansion>,
+        able: &[BalancedSetId],
         round: u64,
-    ) -> Option<usize> {
+    ) -> Option<BalancedSetId> {
         let ScaleUpInput { pools, classes, pending, leaving: _, seed } = self.pass;
-        let mut best: Vec<(Expander, (&str, &str), usize)> = Vec::new();
+        let mut best: Vec<(Expander, (&str, &str), BalancedSetId)> = Vec::new();
         for &set in able {
             if matches!(expansions[set], Expansion::Unknown) {
                 let (fork, before) = (snapshot.fork(), (sizes.added.clone(), sizes.room.clone()));
@@ -259,11 +260,11 @@ impl Search<'_> {
                     packing.map_or(Expansion::Nothing, |packing| Expansion::Packing(Box::new(packing)));
             }
         }
-        let option_of = |set: usize| match &expansions[set] {
+        let option_of = |set: BalancedSetId| match &expansions[set] {
             Expansion::Packing(packing) => Some(&packing.option),
             Expansion::Unknown | Expansion::Nothing => None,
         };
-        let drawn = |set: usize| expander::draw(seed, round, &pools[self.sets[set][0]].id());
+        let drawn = |set: BalancedSetId| expander::draw(seed, round, &pools[self.sets[set][0]].id());
         for &set in able {
             let (Some(new), AutoscalerAssignment::Planned(by)) =
                 (option_of(set), &pools[self.sets[set][0]].assignment)
