@@ -192,7 +192,8 @@ impl Search<'_> {
         opened: &mut Vec<usize>,
     ) {
         let ScaleUpInput { classes, pending, .. } = self.pass;
-        let mut expansions: Indexed<BalancedSetId, Expansion> = vec![Expansion::Unknown; self.sets.len()].into();
+        let mut expansions: Indexed<BalancedSetId, Expansion> =
+            vec![Expansion::Unknown; self.sets.len()].into();
         for round in 0.. {
             let able: Vec<_> =
                 self.sets.indexes().filter(|&set| self.is_able(snapshot, placement, sizes, set)).collect();
