@@ -16,6 +16,11 @@ use crate::resources::Amounts;
 pub(super) struct TopologyKeyId(pub(super) usize);
 index_type!(TopologyKeyId);
 
+/// Index of a domain among those of its topology key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct DomainId(pub(super) usize);
+index_type!(DomainId);
+
 /// A [`PodClass`], prepared for placing.
 #[derive(Clone, Debug)]
 pub(super) struct PlacementRule {
