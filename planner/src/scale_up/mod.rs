@@ -15,7 +15,7 @@ use crate::pools::Pool;
 use crate::requirements::pod_class::PodClasses;
 use crate::scale_up::balance::{BalancedSetId, NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
-use crate::scale_up::placement::{PendingPods, Placement};
+use crate::scale_up::placement::{PendingId, PendingPods, Placement};
 use crate::snapshot::{ClusterSnapshot, Fork, Place};
 use crate::steps;
 
@@ -44,10 +44,10 @@ impl ScaleUp {
         &self,
         snapshot: &ClusterSnapshot,
         nodes: usize,
-        counts: impl Fn(usize, usize) -> bool,
+        counts: impl Fn(PendingId, usize) -> bool,
     ) -> Vec<usize> {
         let mut planned = vec![0; nodes];
-        for (entry, placed) in self.placement.placed.iter().enumerate() {
+        for (entry, placed) in self.placement.placed.enumerated() {
             steps::count(1 + placed.len());
             for &(node, pods) in placed {
                 if let Place::Node(node) = snapshot.place_of(node)
@@ -75,7 +75,7 @@ pub(crate) struct ScaleUpInput<'a> {
     /// All classes of pods.
     pub classes: &'a PodClasses,
     /// The pending pods, in the order in which they are considered.
-    pub pending: &'a [PendingPods],
+    pub pending: &'a Indexed<PendingId, PendingPods>,
     /// The existing nodes that will be gone soon, as indexes into the pass's nodes: no pool grows for pods that have
     /// places then.
     pub leaving: &'a [usize],
@@ -212,7 +212,8 @@ impl Search<'_> {
             self.outdate(snapshot, &mut expansions, placement, &packing);
             expansions[winner] = Expansion::Unknown;
             opened.extend(&packing.opened);
-            for (pods, placed) in packing.placement.placed.into_iter().enumerate() {
+            let all_placed = packing.placement.placed;
+            for (pods, placed) in all_placed.indexes().zip(all_placed) {
                 placement.note(pods, placed);
             }
         }
@@ -299,10 +300,9 @@ impl Search<'_> {
         packing: &Packing,
     ) {
         steps::count(self.pass.pending.len() * (1 + expansions.len()));
-        let left = |at: &usize| before.left[*at] > 0;
-        let calm = (0..self.pass.pending.len())
-            .filter(left)
-            .all(|at| snapshot.is_plain(self.pass.pending[at].class));
+        let left = |at: &PendingId| before.left[*at] > 0;
+        let calm =
+            self.pass.pending.indexes().filter(left).all(|at| snapshot.is_plain(self.pass.pending[at].class));
         let took: Vec<_> = packing.placement.placed.iter().map(|placed| !placed.is_empty()).collect();
         for expansion in expansions {
             let stays = match expansion {
