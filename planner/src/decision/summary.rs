@@ -123,14 +123,15 @@ impl PassResults<'_> {
             classes: &demand.classes,
             names: self.names,
         };
-        for (at, group) in demand.groups.iter().enumerate() {
+        for (group, (placed, &left)) in demand.groups.iter().zip(placement.placed.iter().zip(&placement.left))
+        {
             steps::count(1 + group.pods.len());
             let mut pods = group.pods.iter().copied();
-            for (place, count) in self.by_place(&placement.placed[at]) {
+            for (place, count) in self.by_place(placed) {
                 let result = self.result(place);
                 results.extend(pods.by_ref().take(count).map(|pod| (pod, result.clone())));
             }
-            if placement.left[at] > 0 {
+            if left > 0 {
                 let reasons = self.worded(asked.rejections(group.class));
                 results.extend(
                     pods.map(|pod| (pod, SchedulingResult::Unschedulable { reasons: Arc::clone(&reasons) })),

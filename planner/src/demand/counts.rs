@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::pod_groups::PodGroupId;
 use super::subjects::MatcherId;
 use crate::index::{Indexed, index_type};
 use crate::requirements::pod_class::{TopologyCount, TopologyCountId, TopologyCounts};
@@ -95,17 +96,17 @@ impl RequestedCounts {
     }
 
     /// Merges equal counts into one topology count each.
-    pub(super) fn merged(self, pods: &[CountedPods<'_>]) -> Merged {
+    pub(super) fn merged(self, pods: &Indexed<PodGroupId, CountedPods<'_>>) -> Merged {
         steps::count(pods.len() + self.all.len());
-        let by_pod: Vec<_> = pods.iter().map(|pod| self.raised(pod)).collect();
-        let mut incremented_by: Indexed<CountId, Vec<usize>> = vec![Vec::new(); self.all.len()].into();
-        for (pod, counts) in by_pod.iter().enumerate() {
+        let by_pod: Indexed<PodGroupId, _> = pods.iter().map(|pod| self.raised(pod)).collect();
+        let mut incremented_by: Indexed<CountId, Vec<PodGroupId>> = vec![Vec::new(); self.all.len()].into();
+        for (pod, counts) in by_pod.enumerated() {
             steps::count(counts.len());
             for &count in counts {
                 incremented_by[count].push(pod);
             }
         }
-        let mut known: HashMap<(TopologyCount, Vec<usize>), TopologyCountId> = HashMap::new();
+        let mut known: HashMap<(TopologyCount, Vec<PodGroupId>), TopologyCountId> = HashMap::new();
         let mut topology_counts = TopologyCounts::default();
         let mut topology_count_of = Indexed::from(Vec::with_capacity(self.all.len()));
         for (count, by) in self.all.into_iter().zip(incremented_by) {
@@ -128,8 +129,8 @@ pub(super) struct Merged {
     pub(super) topology_counts: TopologyCounts,
     /// For each count, its topology count.
     topology_count_of: Indexed<CountId, TopologyCountId>,
-    /// For each raiser (a [`CountedPods`]), the topology counts it raises, sorted.
-    pub(super) increments: Vec<Vec<TopologyCountId>>,
+    /// For each pod group, the topology counts it raises, sorted.
+    pub(super) increments: Indexed<PodGroupId, Vec<TopologyCountId>>,
 }
 
 impl Merged {

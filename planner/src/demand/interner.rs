@@ -21,6 +21,16 @@ use crate::input::pod_info::{PodInfo, PodShape, ShapeId};
 pub(super) struct InternedPodId(usize);
 index_type!(InternedPodId);
 
+/// Index of [`PodRequirements`] in [`InternedPods`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct RequirementsId(usize);
+index_type!(RequirementsId);
+
+/// Index of [`PodVolumes`] in [`InternedPods`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PlacesId(usize);
+index_type!(PlacesId);
+
 /// The shapes of the last pass, with what was read from each. A pod that has not changed has the same shape in the next
 /// pass, and is not read again. The pods of `DaemonSet`s are made anew in each pass, and read again.
 ///
@@ -57,10 +67,10 @@ enum Used {
 #[derive(Debug)]
 pub(super) struct InternedPod<'p> {
     pub(super) shape: &'p PodShape,
-    /// Index of their requirements.
-    pub(super) requirements: usize,
-    /// Index of the places of their volumes.
-    pub(super) places: usize,
+    /// Their requirements.
+    pub(super) requirements: RequirementsId,
+    /// The places of their volumes.
+    pub(super) places: PlacesId,
     /// Whether they are being deleted.
     pub(super) leaving: bool,
 }
@@ -71,9 +81,9 @@ pub(super) struct InternedPods<'p> {
     /// In order of first use.
     pub(super) all: Indexed<InternedPodId, InternedPod<'p>>,
     /// The different requirements, in order of first use.
-    pub(super) all_requirements: Vec<Arc<PodRequirements>>,
+    pub(super) all_requirements: Indexed<RequirementsId, Arc<PodRequirements>>,
     /// The different places and needs of volumes.
-    pub(super) places: Vec<PodVolumes>,
+    pub(super) places: Indexed<PlacesId, PodVolumes>,
 }
 
 impl PodInterner {
@@ -114,11 +124,11 @@ pub(super) struct Interning<'i, 'p> {
     /// Requirements that were read in this pass. Pods of a `StatefulSet` have a shape each and differ in their labels
     /// only.
     read: HashMap<Origin, Arc<PodRequirements>>,
-    /// Indexes of requirements, by address.
-    requirements: HashMap<usize, usize>,
-    places: Numbered<PodVolumes>,
+    /// The index of requirements, by their address.
+    requirements: HashMap<usize, RequirementsId>,
+    places: Numbered<PlacesId, PodVolumes>,
     /// Ids of pods that have volumes in certain places, or are being deleted.
-    others: HashMap<(ShapeId, usize, bool), InternedPodId>,
+    others: HashMap<(ShapeId, PlacesId, bool), InternedPodId>,
     found: InternedPods<'p>,
 }
 
@@ -157,10 +167,10 @@ impl<'p> Interning<'_, 'p> {
         }
         let all_requirements = &mut self.found.all_requirements;
         let address = Arc::as_ptr(&interned.requirements).addr();
-        let requirements = *self.requirements.entry(address).or_insert_with(|| {
-            all_requirements.push(Arc::clone(&interned.requirements));
-            all_requirements.len() - 1
-        });
+        let requirements = *self
+            .requirements
+            .entry(address)
+            .or_insert_with(|| all_requirements.push(Arc::clone(&interned.requirements)));
         self.found.all.push(InternedPod { shape, requirements, places, leaving });
         Some(next)
     }

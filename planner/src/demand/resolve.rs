@@ -7,11 +7,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::interner::{PlacesId, RequirementsId};
 use super::numbered::Numbered;
-use super::subjects::{MatcherId, Matchers};
+use super::subjects::{MatcherId, Matchers, SubjectId};
 use super::supplies::{LimitedSupply, PodVolumes};
 use crate::demand::counts::{CountId, CountedPods, Merged, PodSelection, RequestedCounts};
-use crate::demand::pod_groups::PodGroup;
+use crate::demand::pod_groups::{PodGroup, PodGroupId};
 use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
 use crate::index::Indexed;
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
@@ -26,11 +27,11 @@ use crate::steps;
 
 /// The input that pod groups index into.
 pub(super) struct Parts<'a> {
-    pub(super) all_requirements: &'a [Arc<PodRequirements>],
+    pub(super) all_requirements: &'a Indexed<RequirementsId, Arc<PodRequirements>>,
     pub(super) matchers: &'a Matchers<'a>,
     /// For each subject, the matchers that match it, sorted.
-    pub(super) matched: &'a [Vec<MatcherId>],
-    pub(super) places: &'a [PodVolumes],
+    pub(super) matched: &'a Indexed<SubjectId, Vec<MatcherId>>,
+    pub(super) places: &'a Indexed<PlacesId, PodVolumes>,
     pub(super) supplies: &'a Indexed<SupplyId, LimitedSupply>,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Resolved {
     pub(super) topology_counts: TopologyCounts,
     pub(super) supplies: Indexed<SupplyId, Supply>,
     /// For each pod group, its class.
-    pub(super) class_of: Vec<PodClassId>,
+    pub(super) class_of: Indexed<PodGroupId, PodClassId>,
 }
 
 /// The counts that a pod group needs, before equal counts are merged.
@@ -52,7 +53,11 @@ struct ResolvedConstraints {
 }
 
 /// Resolves pod groups to pod classes.
-pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut ResourceNames) -> Resolved {
+pub(super) fn resolve(
+    pod_groups: &Indexed<PodGroupId, PodGroup>,
+    parts: &Parts<'_>,
+    names: &mut ResourceNames,
+) -> Resolved {
     let (mut constraint_sets, constraint_set_of) = constraint_sets(pod_groups, parts);
     steps::count(pod_groups.len() + parts.all_requirements.len());
     let policies = Policies::of(&constraint_sets);
@@ -63,22 +68,23 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
         .map(|(pod_group, &constraint_set)| resolver.resolve(pod_group, &policies, constraint_set))
         .collect();
     let ConstraintResolver { counts, holds, .. } = resolver;
-    let raisers: Vec<_> = pod_groups.iter().map(|pod_group| raiser(pod_group, parts, &holds)).collect();
+    let raisers: Indexed<PodGroupId, _> =
+        pod_groups.iter().map(|pod_group| raiser(pod_group, parts, &holds)).collect();
     let merged = counts.merged(&raisers);
 
     let empty = ExactAmounts::new();
-    let requests: Vec<_> = parts
+    let requests: Indexed<RequirementsId, _> = parts
         .all_requirements
         .iter()
         .map(|requirements| requests::rounded(requirements.request.as_ref().unwrap_or(&empty), names))
         .collect();
     let mut classes = Numbered::default();
-    let mut class_of = Vec::with_capacity(pod_groups.len());
-    for (index, (pod_group, constraints)) in pod_groups.iter().zip(&constraints).enumerate() {
+    let mut class_of = Indexed::from(Vec::with_capacity(pod_groups.len()));
+    for ((id, pod_group), constraints) in pod_groups.enumerated().zip(&constraints) {
         let requirements = &parts.all_requirements[pod_group.requirements];
-        class_of.push(PodClassId(classes.number(PodClass {
+        class_of.push(classes.number(PodClass {
             request: requests[pod_group.requirements].clone(),
-            constraint_set: constraint_set_of[index],
+            constraint_set: constraint_set_of[id],
             ports: requirements.ports.clone(),
             affinity: constraints.affinity.as_ref().map(|(counts, matches_itself)| PodAffinity {
                 topology_counts: merged.topology_counts(counts),
@@ -86,16 +92,16 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
             }),
             anti_affinity: merged.topology_counts(&constraints.anti_affinity),
             spreads: spreads(&constraints.spreads, &merged),
-            increments: merged.increments[index].clone(),
+            increments: merged.increments[id].clone(),
             preferred: requirements.preferred.clone(),
             needs: parts.places[pod_group.places].needs.clone(),
             barred: BarredPools::default(),
-        })));
+        }));
     }
     let supplies =
         parts.supplies.iter().map(|supply| resolved_supply(supply, &mut constraint_sets)).collect();
     let topology_counts = merged.topology_counts;
-    Resolved { constraint_sets, classes: classes.all.into(), topology_counts, supplies, class_of }
+    Resolved { constraint_sets, classes: classes.all, topology_counts, supplies, class_of }
 }
 
 fn resolved_supply(supply: &LimitedSupply, constraint_sets: &mut ConstraintSets) -> Supply {
@@ -120,7 +126,7 @@ fn spreads(constraints: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<To
 fn raiser<'a>(
     pod_group: &PodGroup,
     parts: &'a Parts<'_>,
-    holds: &'a [Vec<(MatcherId, &'a str)>],
+    holds: &'a Indexed<RequirementsId, Vec<(MatcherId, &'a str)>>,
 ) -> CountedPods<'a> {
     CountedPods {
         matched: &parts.matched[pod_group.subject],
@@ -130,20 +136,23 @@ fn raiser<'a>(
 }
 
 /// The constraint sets of pod groups, in order of first use, and the constraint set of each group.
-fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (ConstraintSets, Vec<ConstraintSetId>) {
-    let mut known: HashMap<(usize, usize), ConstraintSetId> = HashMap::new();
+fn constraint_sets(
+    pod_groups: &Indexed<PodGroupId, PodGroup>,
+    parts: &Parts<'_>,
+) -> (ConstraintSets, Indexed<PodGroupId, ConstraintSetId>) {
+    let mut known: HashMap<(RequirementsId, PlacesId), ConstraintSetId> = HashMap::new();
     let mut constraint_sets = Numbered::default();
-    let mut constraint_set_of = Vec::with_capacity(pod_groups.len());
+    let mut constraint_set_of = Indexed::from(Vec::with_capacity(pod_groups.len()));
     for pod_group in pod_groups {
         constraint_set_of.push(*known.entry((pod_group.requirements, pod_group.places)).or_insert_with(
             || {
                 let mut constraint_set = parts.all_requirements[pod_group.requirements].constraints.clone();
                 constraint_set.volumes.clone_from(&parts.places[pod_group.places].places);
-                ConstraintSetId(constraint_sets.number(constraint_set))
+                constraint_sets.number(constraint_set)
             },
         ));
     }
-    (constraint_sets.all.into(), constraint_set_of)
+    (constraint_sets.all, constraint_set_of)
 }
 
 /// Node selector and affinity of a constraint set.
@@ -180,7 +189,7 @@ struct ConstraintResolver<'a> {
     /// Whether a matcher matches some pod of the pass; a matcher that matches no pod keeps no pod away.
     answered: Indexed<MatcherId, bool>,
     /// For each of the requirements, the anti-affinity terms, sorted.
-    holds: Vec<Vec<(MatcherId, &'a str)>>,
+    holds: Indexed<RequirementsId, Vec<(MatcherId, &'a str)>>,
     /// For each matcher, the topology keys of the anti-affinity terms that use it, sorted.
     kept_away: Indexed<MatcherId, BTreeSet<&'a str>>,
 }
@@ -195,7 +204,7 @@ impl<'a> ConstraintResolver<'a> {
                 answered[matcher] = true;
             }
         }
-        let holds: Vec<_> = parts
+        let holds: Indexed<RequirementsId, _> = parts
             .all_requirements
             .iter()
             .map(|requirements| terms(&requirements.anti_affinity, parts))

@@ -97,6 +97,11 @@ impl<'a> Matchers<'a> {
     }
 }
 
+/// Index of a [`Subject`] among those of the pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SubjectId(usize);
+index_type!(SubjectId);
+
 /// The part of a pod that selectors can see.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Subject<'p> {

@@ -25,31 +25,31 @@ pub(crate) const DEFAULT_CLASS: [&str; 2] =
 )]
 pub struct ClaimInfo {
     /// `metadata.namespace`.
-    pub namespace: Box<str>,
+    pub(crate) namespace: Box<str>,
     /// `metadata.name`.
-    pub name: Box<str>,
+    pub(crate) name: Box<str>,
     /// `metadata.uid`; empty in objects that were never on an API server.
     pub uid: Box<str>,
     /// Whether it is being deleted.
-    pub is_being_deleted: bool,
+    pub(crate) is_being_deleted: bool,
     /// Whether its binding is complete, whatever its phase.
-    pub is_bound: bool,
+    pub(crate) is_bound: bool,
     /// The node that the scheduler has chosen for its volume; `None` if it has chosen none.
-    pub node: Option<Box<str>>,
+    pub(crate) node: Option<Box<str>>,
     /// Its storage class: `None` is the default class, and empty is no class.
-    pub class: Option<Box<str>>,
+    pub(crate) class: Option<Box<str>>,
     /// `spec.volumeName`, unless it is empty.
-    pub volume: Option<Box<str>>,
+    pub(crate) volume: Option<Box<str>>,
     /// How much storage it requests.
-    pub storage: Option<Quantity>,
+    pub(crate) storage: Option<Quantity>,
     /// `spec.volumeMode`.
-    pub mode: Option<Box<str>>,
+    pub(crate) mode: Option<Box<str>>,
     /// `spec.accessModes`.
-    pub access_modes: Box<[Box<str>]>,
+    pub(crate) access_modes: Box<[Box<str>]>,
     /// `spec.selector`.
-    pub selector: Option<Box<LabelSelector>>,
+    pub(crate) selector: Option<Box<LabelSelector>>,
     /// `status.phase`; `None` in objects that were never on an API server.
-    pub phase: Option<Box<str>>,
+    pub(crate) phase: Option<Box<str>>,
 }
 
 impl From<PersistentVolumeClaim> for ClaimInfo {

@@ -16,28 +16,28 @@ pub struct VolumeInfo {
     /// `metadata.uid`; empty in objects that were never on an API server.
     pub uid: Box<str>,
     /// `metadata.labels`: those of old volumes hold their location.
-    pub labels: Option<Labels>,
+    pub(crate) labels: Option<Labels>,
     /// Whether it is being deleted.
-    pub is_being_deleted: bool,
+    pub(crate) is_being_deleted: bool,
     /// Where it can be used: one of these must match a node; `None` is everywhere.
-    pub places: Option<Vec<NodeTerm>>,
+    pub(crate) places: Option<Vec<NodeTerm>>,
     /// The claim it is bound to or reserved for; `None` if there is none.
-    pub meant_for: Option<ClaimRef>,
+    pub(crate) meant_for: Option<ClaimRef>,
     /// Its storage class; empty for none.
-    pub class: Box<str>,
+    pub(crate) class: Box<str>,
     /// Its capacity.
-    pub capacity: Option<Quantity>,
+    pub(crate) capacity: Option<Quantity>,
     /// `spec.volumeMode`.
-    pub mode: Option<Box<str>>,
+    pub(crate) mode: Option<Box<str>>,
     /// `spec.accessModes`.
-    pub access_modes: Box<[Box<str>]>,
+    pub(crate) access_modes: Box<[Box<str>]>,
     /// `status.phase`; `None` in objects that were never on an API server.
-    pub phase: Option<Box<str>>,
+    pub(crate) phase: Option<Box<str>>,
 }
 
 /// The claim that a volume is bound to or reserved for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClaimRef {
+pub(crate) struct ClaimRef {
     /// Namespace of the claim.
     pub namespace: Box<str>,
     /// Name of the claim.
@@ -58,7 +58,7 @@ impl From<ObjectReference> for ClaimRef {
 
 impl ClaimRef {
     /// Namespace and name.
-    pub fn key(&self) -> (&str, &str) {
+    pub(crate) fn key(&self) -> (&str, &str) {
         (&self.namespace, &self.name)
     }
 }

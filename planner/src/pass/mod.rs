@@ -13,6 +13,7 @@ use crate::decision::summary::PassResults;
 use crate::decision::{ScalingPlan, conclude};
 use crate::demand::node_agents::NodeAgents;
 use crate::demand::{Demand, PodInterner};
+use crate::index::Indexed;
 use crate::input::by_name::ByName;
 use crate::input::nodes;
 use crate::input::observed::{Observed, PassInput, PlanOptions, Recommendations, ScheduleClamp, key};
@@ -26,7 +27,7 @@ use crate::scale_down::counting::CountingRules;
 use crate::scale_down::excess_nodes::ExcessNodes;
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::scale_down::{self, PlacedCluster, workload_pods};
-use crate::scale_up::placement::PendingPods;
+use crate::scale_up::placement::{PendingId, PendingPods};
 use crate::scale_up::{self, ScaleUp, ScaleUpInput, expander};
 use crate::snapshot::ClusterSnapshot;
 use crate::snapshot::capacity::{self, SnapshotInput};
@@ -156,7 +157,8 @@ fn place(
     workload_pods: &[WorkloadPods],
     names: &mut ResourceNames,
 ) -> Placed {
-    let pending: Vec<_> = demand.pending().map(|(class, count)| PendingPods { class, count }).collect();
+    let pending: Indexed<PendingId, PendingPods> =
+        demand.pending().map(|(class, count)| PendingPods { class, count }).collect();
     let waiting = pending.iter().map(|pods| pods.count).sum();
     let goes = |node: &Node| nodes::awaited_until(node).is_some_and(|until| until > input.observed.now);
     let leaving: Vec<_> = (0..input.nodes.len()).filter(|&index| goes(&input.nodes[index])).collect();

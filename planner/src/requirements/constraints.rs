@@ -31,7 +31,7 @@ pub(crate) struct Constraints {
 
 /// One term of a required node affinity: all its rules must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeTerm {
+pub(crate) struct NodeTerm {
     /// Rules over labels.
     pub labels: Vec<NodeRequirement>,
     /// Rules over fields.
@@ -40,7 +40,7 @@ pub struct NodeTerm {
 
 /// A rule over one label or field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeRequirement {
+pub(crate) struct NodeRequirement {
     /// Key of the label, or path of the field.
     pub key: String,
     /// The comparison.
@@ -51,7 +51,7 @@ pub struct NodeRequirement {
 
 /// The comparison of a [`NodeRequirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RequirementOperator {
+pub(crate) enum RequirementOperator {
     /// One of the values.
     In,
     /// Absent, or none of the values.

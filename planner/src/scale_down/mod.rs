@@ -55,6 +55,7 @@ use crate::scale_down::budgets::Budgets;
 use crate::scale_down::counting::CountingRules;
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::scale_up::ScaleUp;
+use crate::scale_up::placement::PendingId;
 use crate::snapshot::{ClusterSnapshot, Place};
 use crate::steps;
 
@@ -84,8 +85,8 @@ pub(crate) fn of_pass(
     let PlacedCluster { input: PassInput { observed, nodes, pods }, pools, demand, .. } = cluster;
     let PlacedCluster { rules, workload_pods, scale_up, .. } = cluster;
     // A pending pod that is expendable keeps no node, wherever it is planned.
-    let keeps = |entry: usize, node: usize| {
-        demand.groups.get(entry).is_none_or(|group| !rules[node].is_below_cutoff(group.priority))
+    let keeps = |entry: PendingId, node: usize| {
+        demand.groups.get(entry.0).is_none_or(|group| !rules[node].is_below_cutoff(group.priority))
     };
     let planned = scale_up.planned_on(snapshot, nodes.len(), keeps);
     let growing = scale_up.grows(pools);

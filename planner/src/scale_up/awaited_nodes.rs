@@ -11,7 +11,8 @@
 //! That ends with the departure, or when it takes too long (`nodes::awaited_until`): then the pool grows once, and
 //! keeps the node, because scale-down simulates the drain too (`scale_down::removal_simulation`).
 
-use super::placement::{PendingPods, Placement};
+use super::placement::{PendingId, PendingPods, Placement};
+use crate::index::Indexed;
 use crate::snapshot::{ClusterSnapshot, Scope};
 use crate::steps;
 
@@ -20,7 +21,7 @@ use crate::steps;
 pub(super) fn hold_places(
     snapshot: &mut ClusterSnapshot,
     placement: &mut Placement,
-    pending: &[PendingPods],
+    pending: &Indexed<PendingId, PendingPods>,
     leaving: &[usize],
 ) -> usize {
     steps::count(pending.len());
@@ -39,7 +40,7 @@ pub(super) fn hold_places(
     while moved {
         moved = false;
         steps::count(pending.len());
-        for (at, pods) in pending.iter().enumerate() {
+        for (at, pods) in pending.enumerated() {
             if later.left[at] > 0 {
                 let placed = snapshot.place(pods.class, later.left[at], Scope::Existing);
                 moved |= later.note(at, placed);
@@ -48,7 +49,7 @@ pub(super) fn hold_places(
     }
     snapshot.revert(fork);
     let mut held = 0;
-    for (at, placed) in later.placed.into_iter().enumerate() {
+    for (at, placed) in later.placed.indexes().zip(later.placed) {
         for &(node, count) in &placed {
             snapshot.hold(node, pending[at].class, count);
             held += count;

@@ -4,6 +4,7 @@
 use shared_crds::names::names_a_pool;
 use shared_crds::v1alpha1::Expander;
 
+use crate::index::{Indexed, index_type};
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::{Pool, Template};
 use crate::requirements::places::names_a_place;
@@ -12,16 +13,23 @@ use crate::requirements::predicates::node_affinity;
 use crate::snapshot::ClusterSnapshot;
 use crate::steps;
 
-/// The pools that can scale up in this pass, grouped into sets that are balanced; sets and their pools by index.
-pub(crate) fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
-    let mut sets: Vec<Vec<usize>> = Vec::new();
+/// Index of a set of pools that are balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct BalancedSetId(usize);
+index_type!(BalancedSetId);
+
+/// The pools that can scale up in this pass, by index, grouped into sets that are balanced.
+pub(crate) fn sets(pools: &[Pool]) -> Indexed<BalancedSetId, Vec<usize>> {
+    let mut sets: Indexed<BalancedSetId, Vec<usize>> = Indexed::default();
     for (index, pool) in pools.iter().enumerate() {
         if !pool.is_planned() || pool.closed().is_some() {
             continue;
         }
         match sets.iter_mut().find(|set| alike(&pools[set[0]], pool)) {
             Some(set) => set.push(index),
-            None => sets.push(vec![index]),
+            None => {
+                sets.push(vec![index]);
+            }
         }
     }
     sets

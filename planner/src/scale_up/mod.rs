@@ -9,12 +9,13 @@ pub(crate) mod placement;
 
 use shared_crds::v1alpha1::Expander;
 
+use crate::index::Indexed;
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::Pool;
 use crate::requirements::pod_class::PodClasses;
-use crate::scale_up::balance::{NextPool, PlannedSizes};
+use crate::scale_up::balance::{BalancedSetId, NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
-use crate::scale_up::placement::{PendingPods, Placement};
+use crate::scale_up::placement::{PendingId, PendingPods, Placement};
 use crate::snapshot::{ClusterSnapshot, Fork, Place};
 use crate::steps;
 
@@ -43,10 +44,10 @@ impl ScaleUp {
         &self,
         snapshot: &ClusterSnapshot,
         nodes: usize,
-        counts: impl Fn(usize, usize) -> bool,
+        counts: impl Fn(PendingId, usize) -> bool,
     ) -> Vec<usize> {
         let mut planned = vec![0; nodes];
-        for (entry, placed) in self.placement.placed.iter().enumerate() {
+        for (entry, placed) in self.placement.placed.enumerated() {
             steps::count(1 + placed.len());
             for &(node, pods) in placed {
                 if let Place::Node(node) = snapshot.place_of(node)
@@ -74,7 +75,7 @@ pub(crate) struct ScaleUpInput<'a> {
     /// All classes of pods.
     pub classes: &'a PodClasses,
     /// The pending pods, in the order in which they are considered.
-    pub pending: &'a [PendingPods],
+    pub pending: &'a Indexed<PendingId, PendingPods>,
     /// The existing nodes that will be gone soon, as indexes into the pass's nodes: no pool grows for pods that have
     /// places then.
     pub leaving: &'a [usize],
@@ -112,7 +113,7 @@ pub(crate) fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) 
 struct Search<'a> {
     pass: ScaleUpInput<'a>,
     /// Pools that are balanced.
-    sets: Vec<Vec<usize>>,
+    sets: Indexed<BalancedSetId, Vec<usize>>,
 }
 
 /// The result of a search.
@@ -191,10 +192,11 @@ impl Search<'_> {
         opened: &mut Vec<usize>,
     ) {
         let ScaleUpInput { classes, pending, .. } = self.pass;
-        let mut expansions = vec![Expansion::Unknown; self.sets.len()];
+        let mut expansions: Indexed<BalancedSetId, Expansion> =
+            vec![Expansion::Unknown; self.sets.len()].into();
         for round in 0.. {
             let able: Vec<_> =
-                (0..self.sets.len()).filter(|&set| self.is_able(snapshot, placement, sizes, set)).collect();
+                self.sets.indexes().filter(|&set| self.is_able(snapshot, placement, sizes, set)).collect();
             let winner = match able.as_slice() {
                 [] => return,
                 [only] => *only,
@@ -210,7 +212,8 @@ impl Search<'_> {
             self.outdate(snapshot, &mut expansions, placement, &packing);
             expansions[winner] = Expansion::Unknown;
             opened.extend(&packing.opened);
-            for (pods, placed) in packing.placement.placed.into_iter().enumerate() {
+            let all_placed = packing.placement.placed;
+            for (pods, placed) in all_placed.indexes().zip(all_placed) {
                 placement.note(pods, placed);
             }
         }
@@ -222,7 +225,7 @@ impl Search<'_> {
         snapshot: &mut ClusterSnapshot,
         placement: &Placement,
         sizes: &PlannedSizes<'_>,
-        set: usize,
+        set: BalancedSetId,
     ) -> bool {
         let ScaleUpInput { classes, pending, .. } = self.pass;
         let set = &self.sets[set];
@@ -243,12 +246,12 @@ impl Search<'_> {
         snapshot: &mut ClusterSnapshot,
         placement: &Placement,
         sizes: &mut PlannedSizes<'_>,
-        expansions: &mut [Expansion],
-        able: &[usize],
+        expansions: &mut Indexed<BalancedSetId, Expansion>,
+        able: &[BalancedSetId],
         round: u64,
-    ) -> Option<usize> {
+    ) -> Option<BalancedSetId> {
         let ScaleUpInput { pools, classes, pending, leaving: _, seed } = self.pass;
-        let mut best: Vec<(Expander, (&str, &str), usize)> = Vec::new();
+        let mut best: Vec<(Expander, (&str, &str), BalancedSetId)> = Vec::new();
         for &set in able {
             if matches!(expansions[set], Expansion::Unknown) {
                 let (fork, before) = (snapshot.fork(), (sizes.added.clone(), sizes.room.clone()));
@@ -259,11 +262,11 @@ impl Search<'_> {
                     packing.map_or(Expansion::Nothing, |packing| Expansion::Packing(Box::new(packing)));
             }
         }
-        let option_of = |set: usize| match &expansions[set] {
+        let option_of = |set: BalancedSetId| match &expansions[set] {
             Expansion::Packing(packing) => Some(&packing.option),
             Expansion::Unknown | Expansion::Nothing => None,
         };
-        let drawn = |set: usize| expander::draw(seed, round, &pools[self.sets[set][0]].id());
+        let drawn = |set: BalancedSetId| expander::draw(seed, round, &pools[self.sets[set][0]].id());
         for &set in able {
             let (Some(new), AutoscalerAssignment::Planned(by)) =
                 (option_of(set), &pools[self.sets[set][0]].assignment)
@@ -297,10 +300,9 @@ impl Search<'_> {
         packing: &Packing,
     ) {
         steps::count(self.pass.pending.len() * (1 + expansions.len()));
-        let left = |at: &usize| before.left[*at] > 0;
-        let calm = (0..self.pass.pending.len())
-            .filter(left)
-            .all(|at| snapshot.is_plain(self.pass.pending[at].class));
+        let left = |at: &PendingId| before.left[*at] > 0;
+        let calm =
+            self.pass.pending.indexes().filter(left).all(|at| snapshot.is_plain(self.pass.pending[at].class));
         let took: Vec<_> = packing.placement.placed.iter().map(|placed| !placed.is_empty()).collect();
         for expansion in expansions {
             let stays = match expansion {

@@ -3,7 +3,8 @@
 
 use super::balance::{NextPool, PlannedSizes, preference, weight};
 use super::expander::ExpansionOption;
-use super::placement::{PendingPods, Placement};
+use super::placement::{PendingId, PendingPods, Placement};
+use crate::index::Indexed;
 use crate::pools::Template;
 use crate::requirements::pod_class::PodClasses;
 use crate::resources::{Amounts, Basic, Resource};
@@ -28,19 +29,19 @@ pub(crate) struct Packing {
 pub(crate) fn pack(
     snapshot: &mut ClusterSnapshot,
     classes: &PodClasses,
-    pending: &[PendingPods],
-    left: &[usize],
+    pending: &Indexed<PendingId, PendingPods>,
+    left: &Indexed<PendingId, usize>,
     set: &[usize],
     sizes: &mut PlannedSizes<'_>,
 ) -> Option<Packing> {
-    let placement = Placement { placed: vec![Vec::new(); pending.len()], left: left.to_vec() };
+    let placement = Placement { placed: vec![Vec::new(); pending.len()].into(), left: left.clone() };
     let first = snapshot.next_node();
-    let full = vec![false; pending.len()];
+    let full = vec![false; pending.len()].into();
     let mut packer = Packer { snapshot, classes, set, sizes, first, placement, opened: Vec::new(), full };
     packer.run(pending);
     let Packer { sizes, placement, opened, full, .. } = packer;
     let cut = placement.left.iter().zip(full).any(|(&left, full)| left > 0 && full);
-    let moved = placement.left != left;
+    let moved = placement.left != *left;
     let option = option(sizes, classes, pending, &placement, &opened, first);
     moved.then_some(Packing { opened, placement, cut, option })
 }
@@ -55,33 +56,33 @@ struct Packer<'w, 's, 'p> {
     placement: Placement,
     opened: Vec<usize>,
     /// For each entry of pending pods, whether full pools would have taken more of its pods when they were last tried.
-    full: Vec<bool>,
+    full: Indexed<PendingId, bool>,
 }
 
 impl Packer<'_, '_, '_> {
     /// Pods that depend on the placement of other pods are tried again until no more pods are placed.
-    fn run(&mut self, pending: &[PendingPods]) {
+    fn run(&mut self, pending: &Indexed<PendingId, PendingPods>) {
         let mut again = false;
         loop {
             let mut moved = false;
             steps::count(pending.len());
-            for (at, pods) in pending.iter().enumerate() {
+            for (at, pods) in pending.enumerated() {
                 let waits = self.snapshot.waits(pods.class);
                 if self.placement.left[at] > 0 && (!again || waits) {
                     moved |= self.place_entry(at, *pods, waits);
                 }
             }
-            let waiting = |(at, pods): (usize, &PendingPods)| {
+            let waiting = |(at, pods): (PendingId, &PendingPods)| {
                 self.placement.left[at] > 0 && self.snapshot.waits(pods.class)
             };
-            if !moved || !pending.iter().enumerate().any(waiting) {
+            if !moved || !pending.enumerated().any(waiting) {
                 return;
             }
             again = true;
         }
     }
 
-    fn place_entry(&mut self, at: usize, pods: PendingPods, waits: bool) -> bool {
+    fn place_entry(&mut self, at: PendingId, pods: PendingPods, waits: bool) -> bool {
         // Pods that only need free capacity have been tried on all older nodes.
         let scope = if waits { Scope::Anywhere } else { Scope::From(self.first) };
         let placed = self.snapshot.place(pods.class, self.placement.left[at], scope);

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::rules::DomainKind;
+use super::rules::{DomainId, DomainKind};
+use crate::index::Indexed;
 
 /// The counts of one topology count. Those over the host name are kept on the nodes; their levels and total are here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DomainCounts {
     pub(super) domain_kind: DomainKind,
     /// Number of pods in each domain.
-    pub(super) pods: Vec<u32>,
+    pub(super) pods: Indexed<DomainId, u32>,
     /// Number of counted nodes in each domain; only maintained if a spread constraint uses the topology count.
-    pub(super) nodes: Vec<u32>,
+    pub(super) nodes: Indexed<DomainId, u32>,
     /// Number of pods in all domains.
     pub(super) total: u64,
     /// Only maintained if a spread constraint uses the topology count.
@@ -33,8 +34,8 @@ impl DomainCounts {
     pub(super) fn new(domain_kind: DomainKind, domains: usize, spread: bool) -> Self {
         Self {
             domain_kind,
-            pods: vec![0; domains],
-            nodes: vec![0; domains],
+            pods: vec![0; domains].into(),
+            nodes: vec![0; domains].into(),
             total: 0,
             levels: spread.then(Levels::default),
         }
@@ -49,7 +50,7 @@ impl DomainCounts {
     }
 
     /// A counted node was added.
-    pub(super) fn joined(&mut self, domain: Option<usize>) {
+    pub(super) fn joined(&mut self, domain: Option<DomainId>) {
         let Some(levels) = &mut self.levels else { return };
         let first = domain.is_none_or(|domain| {
             self.nodes[domain] += 1;
@@ -59,7 +60,7 @@ impl DomainCounts {
     }
 
     /// A counted node was removed; its pods were removed before.
-    pub(super) fn left(&mut self, domain: Option<usize>) {
+    pub(super) fn left(&mut self, domain: Option<DomainId>) {
         let Some(levels) = &mut self.levels else { return };
         let last = domain.is_none_or(|domain| {
             self.nodes[domain] = self.nodes[domain].saturating_sub(1);

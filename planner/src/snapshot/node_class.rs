@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::rules::{DomainKind, PlacementRules};
+use super::rules::{DomainId, DomainKind, PlacementRules, TopologyKeyId};
 use crate::index::{Indexed, index_type};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
@@ -25,7 +25,7 @@ pub(super) struct NodeClass {
     /// Whether its nodes have a host name.
     pub(super) host: bool,
     /// Its domain of each topology key.
-    pub(super) domains: Vec<Option<usize>>,
+    pub(super) domains: Indexed<TopologyKeyId, Option<DomainId>>,
     /// Whether its nodes count for each topology count.
     counts: Indexed<TopologyCountId, bool>,
     /// Whether they do while they are cordoned; `None` if that is the same.
@@ -53,7 +53,7 @@ pub(super) struct NodeClasses {
     /// Whether a constraint uses the names of nodes.
     by_name: bool,
     /// The values of each topology key.
-    values: Vec<BTreeMap<String, usize>>,
+    values: Indexed<TopologyKeyId, BTreeMap<String, DomainId>>,
     /// Which node classes admit each constraint set; filled on first use.
     admits: Indexed<ConstraintSetId, Option<Admitting>>,
 }
@@ -70,7 +70,7 @@ impl NodeClasses {
             ids: BTreeMap::new(),
             keys: keys.into_iter().map(str::to_owned).collect(),
             by_name: constraint_sets.iter().any(Constraints::names_nodes),
-            values: vec![BTreeMap::new(); rules.keys.len()],
+            values: vec![BTreeMap::new(); rules.keys.len()].into(),
             admits: vec![None; constraint_sets.len()].into(),
         }
     }
@@ -97,9 +97,9 @@ impl NodeClasses {
         }
         steps::count(topology_counts.len());
         let reduced = &known.0;
-        let mut domains = Vec::with_capacity(rules.keys.len());
+        let mut domains = Indexed::from(Vec::with_capacity(rules.keys.len()));
         for (key, values) in rules.keys.iter().zip(&mut self.values) {
-            let next = values.len();
+            let next = DomainId(values.len());
             domains.push(reduced.labels.get(key).map(|value| *values.entry(value.clone()).or_insert(next)));
         }
         let mut node_class = NodeClass {
@@ -135,7 +135,7 @@ impl NodeClasses {
     }
 
     /// The number of values of a topology key.
-    pub(super) fn values(&self, key: usize) -> usize {
+    pub(super) fn values(&self, key: TopologyKeyId) -> usize {
         self.values[key].len()
     }
 }
@@ -158,7 +158,7 @@ impl NodeClass {
     }
 
     /// The domain of a topology count over a key other than the host name's.
-    pub(super) fn domain(&self, domain_kind: DomainKind) -> Option<usize> {
+    pub(super) fn domain(&self, domain_kind: DomainKind) -> Option<DomainId> {
         match domain_kind {
             DomainKind::Key(key) => self.domains[key],
             DomainKind::Host | DomainKind::Ports => None,
@@ -203,7 +203,7 @@ impl NodeClass {
         rules: &PlacementRules,
     ) -> (bool, bool) {
         let has_key = |key: &String| match rules.keys.binary_search(key) {
-            Ok(key) => self.domains[key].is_some(),
+            Ok(key) => self.domains[TopologyKeyId(key)].is_some(),
             Err(_) => self.host,
         };
         let has = self.has(domain_kind);

@@ -3,13 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use crate::index::Indexed;
+use crate::index::{Indexed, index_type};
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{
     BarredPools, ConstraintSetId, CountedNodes, HostPort, Need, PodClass, PodClasses, TopologyCount,
     TopologyCountId, TopologyCounts, TopologySpread,
 };
 use crate::resources::Amounts;
+
+/// Index of a topology key in [`PlacementRules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct TopologyKeyId(pub(super) usize);
+index_type!(TopologyKeyId);
+
+/// Index of a domain among those of its topology key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct DomainId(pub(super) usize);
+index_type!(DomainId);
 
 /// A [`PodClass`], prepared for placing.
 #[derive(Clone, Debug)]
@@ -50,15 +60,15 @@ pub(super) enum DomainKind {
     /// By node: pods whose host ports conflict with one port.
     Ports,
     /// By the value of a topology key.
-    Key(usize),
+    Key(TopologyKeyId),
 }
 
 /// Everything that is known before the first pod is placed.
 #[derive(Clone, Debug)]
 pub(super) struct PlacementRules {
     pub(super) classes: Vec<PlacementRule>,
-    /// Topology keys except the host name's, as [`CountedBy::Key`] numbers them.
-    pub(super) keys: Vec<String>,
+    /// Topology keys except the host name's, sorted.
+    pub(super) keys: Indexed<TopologyKeyId, String>,
     /// The domains of each topology count; those of ports follow those of the classes.
     pub(super) domain_kinds: Indexed<TopologyCountId, DomainKind>,
     /// The host ports in use, with one topology count each.
@@ -76,7 +86,8 @@ impl PlacementRules {
     ) -> Self {
         let keys = topology_keys(topology_counts);
         let domain_kind = |topology_count: &TopologyCount| {
-            keys.binary_search(&topology_count.key).map_or(DomainKind::Host, DomainKind::Key)
+            keys.binary_search(&topology_count.key)
+                .map_or(DomainKind::Host, |key| DomainKind::Key(TopologyKeyId(key)))
         };
         let mut domain_kinds: Indexed<TopologyCountId, _> = topology_counts.iter().map(domain_kind).collect();
         let mut ports: BTreeMap<HostPort, TopologyCountId> = classes
@@ -179,7 +190,7 @@ impl PlacementRules {
 }
 
 /// The keys of the topology counts, and those that nodes must have to count, sorted; without the host name's.
-fn topology_keys(topology_counts: &[TopologyCount]) -> Vec<String> {
+fn topology_keys(topology_counts: &[TopologyCount]) -> Indexed<TopologyKeyId, String> {
     let mut keys = Vec::new();
     for topology_count in topology_counts {
         keys.push(topology_count.key.clone());
@@ -190,7 +201,7 @@ fn topology_keys(topology_counts: &[TopologyCount]) -> Vec<String> {
     keys.retain(|key| key != HOSTNAME_LABEL);
     keys.sort_unstable();
     keys.dedup();
-    keys
+    keys.into()
 }
 
 /// Whether two pods with these ports cannot share a node.

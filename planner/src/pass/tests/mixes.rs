@@ -10,6 +10,7 @@ use crate::demand::daemons::Daemons;
 use crate::demand::node_agents::NodeAgents;
 use crate::demand::{Demand, PendingGroup, order};
 use crate::fixtures;
+use crate::index::Indexed;
 use crate::input::observed::{Observed, PassInput};
 use crate::pools::{self, Pool, largest_node};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
@@ -17,7 +18,7 @@ use crate::requirements::pod_class::{
     CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
 };
 use crate::resources::{Amounts, Basic, Resource, ResourceNames};
-use crate::scale_up::placement::PendingPods;
+use crate::scale_up::placement::{PendingId, PendingPods};
 use crate::scale_up::{self, ScaleUp};
 use crate::snapshot::capacity::{self, SnapshotInput};
 use crate::snapshot::{ClusterSnapshot, Place};
@@ -114,7 +115,7 @@ impl Pods {
         let agents = NodeAgents::default();
         let source = SnapshotInput { input, demand: &demand, agents: &agents, waiting };
         let mut snapshot = capacity::snapshot(source, &pools, &mut names, &mut warnings);
-        let pending: Vec<_> =
+        let pending: Indexed<PendingId, PendingPods> =
             demand.groups.iter().map(|g| PendingPods { class: g.class, count: g.pods.len() }).collect();
         let pass = scale_up::ScaleUpInput {
             pools: &pools,

@@ -9,6 +9,7 @@ use crate::pools;
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{HostPort, PodAffinity, PodClass, PodClassId, TopologySpread};
 use crate::resources::ResourceNames;
+use crate::scale_up::placement::PendingId;
 
 fn class(cpu: i64, memory: i64) -> PodClass {
     PodClass { request: amounts(cpu, memory), ..PodClass::default() }
@@ -134,7 +135,7 @@ fn pods_are_placed_anew_when_new_nodes_bring_domains() {
     let planned = pods.plan(&cluster);
     assert_eq!(planned.left(), 0);
     let mut by_pool = [0, 0];
-    for &(node, count) in &planned.scale_up.placement.placed[0] {
+    for &(node, count) in &planned.scale_up.placement.placed[PendingId(0)] {
         let crate::snapshot::Place::Planned(pool) = planned.snapshot.place_of(node) else {
             panic!("{node:?}")
         };
