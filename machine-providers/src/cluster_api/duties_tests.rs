@@ -1,6 +1,6 @@
 //! What Cluster API does with machines by itself.
 
-use super::tests::{SET, objects, provider};
+use super::tests::{SET, Shared, objects, provider};
 use super::*;
 use crate::testing::key;
 use node_lifecycle::supply::ProviderDuties;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const NO_DRAIN: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 
-async fn duties(objects: &super::tests::Shared) -> Result<ProviderDuties, ProviderError> {
+async fn duties(objects: &Shared) -> Result<ProviderDuties, ProviderError> {
     provider(objects).list(&key(), "md").await.map(|listed| listed.duties)
 }
 
@@ -61,7 +61,8 @@ async fn a_machine_that_a_health_check_selects_is_repaired_by_cluster_api() {
 #[tokio::test]
 async fn where_health_checks_may_not_be_listed_the_machines_condition_tells() {
     let objects = objects(2, &["a", "b"]);
-    let condition = json!([{ "type": "HealthCheckSucceeded", "status": "True" }]);
+    let condition = json!([{ "type": "HealthCheckSucceeded", "status": "True",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
     objects.lock().unwrap().machines[0]["status"]["conditions"] = condition;
     for (code, expected) in [(404, &[][..]), (403, &["a"])] {
         objects.lock().unwrap().checks = Err(code);

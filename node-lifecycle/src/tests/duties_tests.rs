@@ -10,8 +10,8 @@ use serde_json::json;
 use super::*;
 use crate::input::supply::{MachineState, NodeSource, ProviderDuties, Size};
 use crate::testing::{
-    SOON, at, done, draining, facts_after, machine, node, nodes, observed, plan, plan_with, pod, pods, pool,
-    set_ready, with_action,
+    SOON, actions, at, done, draining, facts_after, machine, node, nodes, observed, plan, plan_with, pod,
+    pods, pool, with_action,
 };
 
 /// A pool that wants three nodes and has these, of which the provider is ending the machine of the first, and drains it. It makes another
@@ -43,7 +43,7 @@ fn a_node_whose_provider_ends_its_machine_and_drains_it_is_left_to_it() {
         let seen = ending(vec![first, node(1), node(2)]);
         let plan = plan_with(&seen, &pods([("n-000", vec![pod("p")])]));
         assert_eq!(with_action(&plan, &left_alone()), ["n-000"]);
-        assert_eq!(with_action(&plan, &NodeAction::Keep).len(), 2, "{:?}", plan.nodes);
+        assert_eq!(actions(&plan).len(), 1, "the others stay as they are: {:?}", plan.nodes);
         assert!(plan.request.is_empty() && plan.withdraw.is_empty(), "its successor is on the way: {plan:?}");
     }
 }
@@ -64,7 +64,7 @@ fn a_node_that_leaves_so_is_in_the_account_and_not_among_those_that_stay() {
         plan.nodes
     );
     let facts = facts_after(&seen, &plan, &done(&plan));
-    assert_eq!((facts.draining, facts.ready), (1, 2), "{facts:?}");
+    assert_eq!((facts.leaving, facts.staying, facts.ready), (1, 2, 2), "{facts:?}");
 }
 
 #[test]
@@ -80,27 +80,4 @@ fn a_machine_that_its_provider_does_not_drain_is_drained_here() {
     let mut seen = ending(nodes(3));
     seen.supply.duties = ProviderDuties::default();
     assert_eq!(with_action(&plan(&seen), &NodeAction::ReplaceLost), ["n-000"]);
-}
-
-#[test]
-fn a_node_that_its_provider_repairs_is_not_repaired_here() {
-    for status in ["False", "Unknown"] {
-        let mut broken = node(0);
-        set_ready(&mut broken, status);
-        let mut seen = ending(vec![broken, node(1), node(2)]);
-        seen.supply.machines =
-            (0..3).map(|it| machine(&format!("n-00{it}"), MachineState::Running)).collect();
-        seen.supply.duties = ProviderDuties::default();
-        seen.now = at(100_000);
-        let repaired = plan(&seen);
-        assert!(
-            !with_action(&repaired, &NodeAction::Repair).is_empty()
-                || !with_action(&repaired, &NodeAction::Cordon).is_empty(),
-            "{status}: {:?}",
-            repaired.nodes
-        );
-        seen.supply.duties.repairs = ["n-000".to_owned()].into();
-        let left = plan(&seen);
-        assert_eq!(with_action(&left, &NodeAction::Keep).len(), 3, "{status}: {:?}", left.nodes);
-    }
 }

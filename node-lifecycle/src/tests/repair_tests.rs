@@ -15,8 +15,8 @@ use super::*;
 use crate::input::observed_time::ConditionTimes;
 use crate::input::supply::{MachineState, ProvisioningFailure};
 use crate::testing::{
-    annotate, at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool, protect_pod,
-    set_ready, with_action,
+    actions, annotate, at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool,
+    protect_pod, set_ready, with_action,
 };
 
 /// A node whose condition `Ready` has had `status` since second 0.
@@ -54,6 +54,17 @@ fn a_node_is_replaced_after_its_condition_has_lasted_by_both_clocks() {
             assert_eq!(plan.repair_waits.is_some(), !is_replaced, "it is said when");
             assert_eq!(plan.requeue_at.is_some_and(|next| next > at(now)), !is_replaced);
         }
+    }
+}
+
+#[test]
+fn one_that_its_provider_repairs_is_left_to_it() {
+    for status in ["False", "Unknown"] {
+        let mut observed = seen(vec![unhealthy_node(0, status), node(1)], 600, 600);
+        observed.supply.duties.repairs = ["n-000".to_owned()].into();
+        let plan = plan(&observed);
+        assert!(actions(&plan).is_empty() && plan.request.is_empty(), "{status}: {:?}", plan.nodes);
+        assert!(says(&plan, "unhealthy node n-000 is left to its provider, which replaces it"), "{status}");
     }
 }
 
