@@ -73,7 +73,7 @@ pub fn build(build: Build<'_>) -> Result<Vec<WrittenImage>> {
     let Build { cargo, workspace, target, profile, directory, tag } = build;
     let about = about(workspace)?;
     let program = cargo.get_program().to_owned();
-    let programs = compile(cargo, workspace, target, profile)?;
+    let programs = compile(cargo, workspace, target, profile, &[])?;
     let mut written = operators(&programs, &about, &directory, tag)?;
     let tools = tools(&target.join("image-packages"))?;
     let contents = Contents { program: &programs.join(OPERATORS[0]), init: &INIT, tools: tools.entries };
@@ -99,7 +99,8 @@ pub fn build(build: Build<'_>) -> Result<Vec<WrittenImage>> {
 /// When Cargo cannot build them, with its output, or an image cannot be written.
 pub fn build_operators(build: Build<'_>) -> Result<Vec<WrittenImage>> {
     let about = about(build.workspace)?;
-    let programs = compile(build.cargo, build.workspace, build.target, build.profile)?;
+    let apart = if build.tag.is_some() { apart(build.workspace)? } else { Vec::new() };
+    let programs = compile(build.cargo, build.workspace, build.target, build.profile, &apart)?;
     operators(&programs, &about, &build.directory, build.tag)
 }
 
@@ -137,8 +138,28 @@ fn platform() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
-/// The directory with the static programs.
-fn compile(mut command: Command, workspace: &Path, target: &Path, profile: Profile) -> Result<PathBuf> {
+/// Settings by which Cargo keeps what it builds of the packages of another commit apart from what it builds of ours, in one target
+/// directory. It names both by the package and its profile, not by where the sources are, and would take one for the other where the
+/// files are older than what was built of the other ones. The number of codegen units means nothing here; Cargo's default is 256.
+fn apart(workspace: &Path) -> Result<Vec<String>> {
+    let packages = std::fs::read_to_string(workspace.join("Cargo.lock")).context("cannot read Cargo.lock")?;
+    // A package without a source is one of the workspace.
+    let own = packages.split("[[package]]").skip(1).filter(|package| !package.contains("\nsource = "));
+    let names = own.filter_map(|package| package.split('"').nth(1));
+    let apart: Vec<String> =
+        names.map(|name| format!("profile.dev.package.{name}.codegen-units=255")).collect();
+    ensure!(!apart.is_empty(), "Cargo.lock of {} names no package of its own", workspace.display());
+    Ok(apart)
+}
+
+/// The directory with the static programs. `settings` are more of Cargo's configuration.
+fn compile(
+    mut command: Command,
+    workspace: &Path,
+    target: &Path,
+    profile: Profile,
+    settings: &[String],
+) -> Result<PathBuf> {
     let platform = platform();
     ensure!(cfg!(target_os = "linux"), "images are built on Linux: their programs are linked for {platform}");
     // Named, even where it is the platform of the build: then the flags are not those of build scripts and macros, which
@@ -163,6 +184,9 @@ fn compile(mut command: Command, workspace: &Path, target: &Path, profile: Profi
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
         .current_dir(workspace)
         .stdin(Stdio::null());
+    for setting in settings {
+        command.args(["--config", setting]);
+    }
     for operator in OPERATORS {
         command.args(["--package", operator]);
     }
