@@ -1,6 +1,6 @@
 //! What Cluster API does with machines by itself.
 
-use super::tests::{SET, Shared, objects, provider};
+use super::tests::{DELETE, SET, Shared, objects, provider};
 use super::*;
 use crate::testing::key;
 use node_lifecycle::supply::ProviderDuties;
@@ -17,16 +17,17 @@ fn set_of(names: &[&str]) -> std::collections::BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn a_machine_that_is_deleted_is_drained_by_cluster_api_unless_it_was_drained_here() {
-    let objects = objects(3, &["a", "b", "c"]);
-    for (index, was_drained) in [(0, false), (1, true)] {
+async fn a_machine_that_is_deleted_is_drained_by_cluster_api_unless_it_was_chosen_here() {
+    let objects = objects(4, &["a", "b", "c", "d"]);
+    let marks = [&[][..], &[(NO_DRAIN, ""), (DELETE, "tandem.dev")], &[(NO_DRAIN, "")]];
+    for (index, marks) in marks.into_iter().enumerate() {
         let metadata = &mut objects.lock().unwrap().machines[index]["metadata"];
         metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        if was_drained {
-            metadata["annotations"][NO_DRAIN] = json!("");
+        for (key, value) in marks {
+            metadata["annotations"][*key] = json!(value);
         }
     }
-    assert_eq!(duties(&objects).await.unwrap().drains, set_of(&["a"]));
+    assert_eq!(duties(&objects).await.unwrap().drains, set_of(&["a", "c"]));
 }
 
 fn check(cluster: &str, selector: &Value) -> Value {

@@ -283,9 +283,10 @@ impl Machine {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether Cluster API is deleting it and drains its Node: it was not drained here before.
+    /// Whether Cluster API is deleting it, and its Node is left to it: it was not chosen here. Where the user has annotated that it is not
+    /// to be drained, nothing drains it.
     pub(super) fn is_drained_by_cluster_api(&self) -> bool {
-        self.is_going() && self.annotation(NO_DRAIN_ANNOTATION).is_none()
+        self.is_going() && !self.is_marked()
     }
 
     /// Whether one of the `checks` watches it. Where they may not be listed, the condition tells that their controller sets; it stays

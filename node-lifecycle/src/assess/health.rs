@@ -36,6 +36,7 @@ pub(crate) fn has_recovered(member: &Member) -> bool {
     let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
     let is_well = !member.is_unhealthy && !member.is_silent;
     is_drained
+        && !member.is_left_to_provider
         && member.cause == Some(DisruptionReason::Repair)
         && (member.skips_repair || member.is_repaired_by_provider || is_well)
 }

@@ -330,6 +330,14 @@ fn drained(node: Node, others: impl IntoIterator<Item = Node>) -> Observed {
     observed
 }
 
+#[test]
+fn one_whose_machine_its_provider_ends_is_not_uncordoned_when_it_is_well_again() {
+    let mut observed = drained(node(0), [node(1), node(2)]);
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Uncordon), ["n-000"]);
+    observed.supply.duties.drains = ["n-000".to_owned()].into();
+    assert!(with_action(&plan(&observed), &NodeAction::Uncordon).is_empty());
+}
+
 /// What happens to `n-000` with these pods.
 fn action(observed: &Observed, of_node: Vec<Pod>) -> NodeAction {
     plan_with(observed, &pods([("n-000", of_node)])).nodes.remove(0).action
