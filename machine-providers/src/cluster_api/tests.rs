@@ -14,6 +14,7 @@ use shared_runtime::clock::Clock;
 use shared_runtime::write::{WriteStrategy, Writer};
 
 use super::*;
+use crate::api_errors::whole;
 use crate::testing::{failure, key};
 
 /// The objects of the management cluster.
