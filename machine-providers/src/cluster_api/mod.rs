@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use node_lifecycle::keys::PoolKey;
-use node_lifecycle::supply::{KnownAs, NodeSource, Size};
+use node_lifecycle::supply::{NodeSource, Size};
 use shared_crds::names::NODEPOOL_OPERATOR;
 use shared_crds::v1alpha1::ProviderSpec;
 use shared_runtime::write::Outcome;
@@ -32,7 +32,7 @@ use self::management::{Connection, Connections, Management};
 use self::objects::{DEPLOYMENT_LABEL, Machine, MachineDeployment};
 use self::observed::Observed;
 use super::api_errors::Advice;
-use super::{Deletion, ListedMachine, Progress, ProviderError, SizedList, SizedProvider};
+use super::{Deletion, ProviderError, SizedList, SizedProvider};
 
 /// What comes before the name of the `MachineDeployment` in `ProviderSpec::reference`.
 const PREFIX: &str = "clusterApi.";
@@ -163,51 +163,7 @@ impl SizedProvider for ClusterApi {
             }
             let duties = observed.duties(management.health_checks(pool).await?.as_deref());
             let removals_wait = observed.removals_wait(&[]);
-            // Marked machines that Cluster API has to remove by itself are as good as gone.
-            let mut surplus = observed.surplus();
-            let mut going = |machine: &Machine| {
-                let goes = machine.is_going() || (machine.is_marked() && surplus > 0);
-                surplus -= usize::from(goes && !machine.is_going());
-                goes
-            };
-            let listed = |machine: &Machine| {
-                let progress = if going(machine) {
-                    Progress::Deleting
-                } else if machine.is_provisioned() {
-                    Progress::Running
-                } else {
-                    Progress::Starting(None)
-                };
-                let marked = machine.is_marked() && progress != Progress::Deleting;
-                let listed = ListedMachine {
-                    name: name_of(machine).to_owned(),
-                    progress,
-                    provider_id: machine.provider_id(),
-                    template_hash: None,
-                    is_outdated: false,
-                    cluster: None,
-                    known_as: machine.known_as(),
-                };
-                (listed, marked)
-            };
-            let mut machines: Vec<_> = observed.machines.iter().map(listed).collect();
-            let wanted = usize::try_from(deployment.replicas()).unwrap_or_default();
-            let missing = wanted.saturating_sub(observed.staying().count());
-            machines.extend((0..missing).map(|number| {
-                let name = promised(name, number);
-                (
-                    ListedMachine {
-                        name,
-                        progress: Progress::Starting(None),
-                        provider_id: None,
-                        template_hash: None,
-                        is_outdated: false,
-                        cluster: None,
-                        known_as: KnownAs::default(),
-                    },
-                    false,
-                )
-            }));
+            let machines = observed.listed(name);
             let size = Size {
                 replicas: deployment.replicas(),
                 generation: deployment.metadata.generation.unwrap_or_default(),

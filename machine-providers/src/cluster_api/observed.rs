@@ -1,9 +1,10 @@
 //! What is there of a set of Cluster API, and what Cluster API is about to do with it.
 
-use node_lifecycle::supply::{Completeness, ProviderDuties};
+use node_lifecycle::supply::{Completeness, KnownAs, ProviderDuties};
 
-use super::name_of;
 use super::objects::{DELETE_ANNOTATION, Machine, MachineDeployment, MachineHealthCheck};
+use super::{name_of, promised};
+use crate::{ListedMachine, Progress};
 
 /// A `MachineDeployment` and its machines, read now.
 pub(super) struct Observed {
@@ -36,6 +37,57 @@ impl Observed {
             drains: names(&Machine::is_drained_by_cluster_api),
             repairs: names(&|machine| machine.is_watched_by(checks)),
         }
+    }
+
+    /// The machines of the set `name`, those that are promised and do not exist yet included, and whether each carries a mark by which
+    /// it goes first although it need not.
+    pub(super) fn listed(&self, name: &str) -> Vec<(ListedMachine, bool)> {
+        // Marked machines that Cluster API has to remove by itself are as good as gone.
+        let mut surplus = self.surplus();
+        let mut going = |machine: &Machine| {
+            let goes = machine.is_going() || (machine.is_marked() && surplus > 0);
+            surplus -= usize::from(goes && !machine.is_going());
+            goes
+        };
+        let listed = |machine: &Machine| {
+            let progress = if going(machine) {
+                Progress::Deleting
+            } else if machine.is_provisioned() {
+                Progress::Running
+            } else {
+                Progress::Starting(None)
+            };
+            let marked = machine.is_marked() && progress != Progress::Deleting;
+            let listed = ListedMachine {
+                name: name_of(machine).to_owned(),
+                progress,
+                provider_id: machine.provider_id(),
+                template_hash: None,
+                is_outdated: false,
+                cluster: None,
+                known_as: machine.known_as(),
+            };
+            (listed, marked)
+        };
+        let mut machines: Vec<_> = self.machines.iter().map(listed).collect();
+        let wanted = usize::try_from(self.deployment.replicas()).unwrap_or_default();
+        let missing = wanted.saturating_sub(self.staying().count());
+        machines.extend((0..missing).map(|number| {
+            let name = promised(name, number);
+            (
+                ListedMachine {
+                    name,
+                    progress: Progress::Starting(None),
+                    provider_id: None,
+                    template_hash: None,
+                    is_outdated: false,
+                    cluster: None,
+                    known_as: KnownAs::default(),
+                },
+                false,
+            )
+        }));
+        machines
     }
 
     /// How many machines without a mark Cluster API will remove by itself, because another writer has lowered the number.

@@ -1,7 +1,7 @@
 //! The provider against an API server that is one closure, which keeps what is written. How Cluster API and a real API server
 //! treat it is in the end-to-end tests.
 
-use node_lifecycle::supply::Completeness;
+use node_lifecycle::supply::{Completeness, KnownAs};
 use std::sync::{Arc, Mutex as SyncMutex};
 
 use http::{Method, Request, Response};
@@ -14,6 +14,7 @@ use shared_runtime::clock::Clock;
 use shared_runtime::write::{WriteStrategy, Writer};
 
 use super::*;
+use crate::ListedMachine;
 use crate::api_errors::whole;
 use crate::testing::{failure, key};
 
