@@ -147,8 +147,7 @@ impl Member {
             tainted,
             unreachable: false,
             out_of_service: has_taint(names::OUT_OF_SERVICE_TAINT),
-            // The history of a foreign node before its adoption is not known.
-            was_ready: readiness != NodeReadiness::Starting || template_hash.is_none(),
+            was_ready: was_ready(readiness, template_hash.as_deref()),
             observed: time.draining,
         });
         Self {
@@ -204,7 +203,7 @@ impl Member {
             tainted: self.tainted,
             unreachable: false,
             out_of_service: false,
-            was_ready: self.readiness != NodeReadiness::Starting || self.template_hash.is_none(),
+            was_ready: was_ready(self.readiness, self.template_hash.as_deref()),
             observed: SignedDuration::ZERO,
         });
     }
@@ -261,6 +260,11 @@ impl Member {
         let start_deadline = timeout.and_then(|timeout| self.start_deadline(timeout, now));
         self.stays() && start_deadline.is_some_and(|at| at <= now)
     }
+}
+
+/// Whether pods may have been bound to the node. The history of a foreign one before its adoption is not known.
+fn was_ready(readiness: NodeReadiness, template_hash: Option<&str>) -> bool {
+    readiness != NodeReadiness::Starting || template_hash.is_none()
 }
 
 /// The reason that the annotation says; `None` for one that this version does not know.

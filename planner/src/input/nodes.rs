@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::names::{
-    DISRUPTION_REASON_ANNOTATION, DRAIN_STARTED_ANNOTATION, GIVEN_BACK_ANNOTATION, READY_TIME_ANNOTATION,
-    TEMPLATE_HASH_ANNOTATION, pool_of_member,
+    DISRUPTION_REASON_ANNOTATION, DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION, GIVEN_BACK_ANNOTATION,
+    READY_TIME_ANNOTATION, TEMPLATE_HASH_ANNOTATION, pool_of_member,
 };
 use shared_crds::v1alpha1::{DisruptionReason, ReplacementState};
 use shared_crds::{NodePool, protection};
@@ -42,9 +42,11 @@ pub(crate) fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true))
 }
 
-/// Whether the node is being drained by the `NodePool` operator, or deleted.
+/// Whether the node is being drained by the `NodePool` operator, or deleted, or that operator says what its end waits for: then its
+/// provider drains it.
 pub fn is_leaving(node: &Node) -> bool {
-    node.metadata.deletion_timestamp.is_some() || annotation(node, DRAIN_STARTED_ANNOTATION).is_some()
+    let noted = [DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION];
+    node.metadata.deletion_timestamp.is_some() || noted.iter().any(|it| annotation(node, it).is_some())
 }
 
 /// Whether the node has been Ready at some time, as far as its object shows: only then it is in the budgets of its pool.
@@ -223,15 +225,21 @@ mod tests {
     }
 
     #[test]
-    fn a_node_leaves_once_it_is_deleted_or_drained() {
-        for (metadata, leaving) in [
-            (json!({}), false),
-            (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }), true),
-            (json!({ "annotations": { DRAIN_STARTED_ANNOTATION: "2026-01-01T00:00:00Z" } }), true),
+    fn a_node_leaves_once_it_is_deleted_or_drained_here_or_by_its_provider() {
+        for (metadata, leaving, awaited) in [
+            (json!({}), false, false),
+            (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }), true, true),
+            (json!({ "annotations": { DRAIN_STARTED_ANNOTATION: "2026-01-01T00:00:00Z" } }), true, true),
+            // When that began is not noted, so no pod waits for it.
+            (
+                json!({ "annotations": { DRAIN_WAITS_ANNOTATION: "waits: its provider drains it" } }),
+                true,
+                false,
+            ),
         ] {
             let node: Node = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             assert_eq!(is_leaving(&node), leaving);
-            assert_eq!(awaited_until(&node).is_some(), leaving);
+            assert_eq!(awaited_until(&node).is_some(), awaited);
         }
     }
 
