@@ -46,11 +46,11 @@ impl Provisioner {
         begun: Instant,
     ) {
         let error = answer.as_ref().err();
+        if let Some(after) = error.and_then(ProviderError::retry_after) {
+            self.failures.not_before(key, now.checked_add(after).unwrap_or(now));
+        }
         // A call that was not answered took long, and the pause comes after it.
         let ended = now.checked_add(begun.elapsed()).unwrap_or(now);
-        if let Some(after) = error.and_then(ProviderError::retry_after) {
-            self.failures.not_before(key, ended.checked_add(after).unwrap_or(ended));
-        }
         self.pauses.answered(provider.identity(), AskedFor::Change, key, error, ended);
     }
 }
