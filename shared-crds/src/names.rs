@@ -56,7 +56,8 @@ pub const DRAIN_STARTED_ANNOTATION: &str = "tandem.dev/drain-start-time";
 /// Annotation on a Node whose drain has begun: a user or another controller had cordoned it before, so it stays
 /// cordoned when the drain is cancelled.
 pub const WAS_CORDONED_ANNOTATION: &str = "tandem.dev/was-cordoned";
-/// Annotation on a Node that is drained: what its drain waits for. Absent while the drain goes on by itself.
+/// Annotation on a Node that is drained, by the operator or by its provider: what its drain waits for. Absent while the drain goes on
+/// by itself, and on every Node that stays.
 pub const DRAIN_WAITS_ANNOTATION: &str = "tandem.dev/drain-waits-for";
 /// Annotation on a Node whose drain took longer than `spec.drain.timeoutSeconds` and was cancelled: when, RFC 3339. It is
 /// not drained again for as long.

@@ -62,7 +62,8 @@ impl Actions<'_> {
         if !member.has_finalizer {
             NodeAction::Adopt
         } else if member.tainted
-            || (member.has_stale_cause && !is_unhealthy)
+            // Without a list it is not known whether its provider still drains it.
+            || (member.has_stale_cause && !is_unhealthy && !self.observed.supply.is_unknown)
             || (member.given_back.is_some() && !self.sizing.has_excess && !is_unhealthy)
         {
             NodeAction::Tidy

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
+use shared_crds::names;
 
 use super::*;
 use crate::input::supply::{MachineState, NodeSource, ProviderDuties, Size};
+use crate::testing::writes::patched;
 use crate::testing::{
-    SOON, actions, at, done, draining, facts_after, machine, node, nodes, observed, plan, plan_with, pod,
-    pods, pool, with_action,
+    SOON, actions, annotate, at, done, draining, facts_after, machine, node, nodes, observed, plan,
+    plan_with, pod, pods, pool, with_action,
 };
 
 /// A pool that wants three nodes and has these, of which the provider is ending the machine of the first, and drains it. It makes another
@@ -73,6 +75,21 @@ fn a_node_whose_node_object_is_deleted_is_kept_by_the_finalizer_until_nothing_ru
     deleted.metadata.deletion_timestamp = Some(Time(at(20)));
     let seen = ending(vec![deleted, node(1), node(2)]);
     assert_eq!(with_action(&plan_with(&seen, &pods([("n-000", vec![])])), &NodeAction::Remove), ["n-000"]);
+}
+
+#[test]
+fn what_a_node_waited_for_that_stays_after_all_is_taken_off_it_once_the_provider_says_so() {
+    let mut noted = node(0);
+    annotate(&mut noted, names::DRAIN_WAITS_ANNOTATION, "waits: its provider drains it");
+    let mut seen = ending(vec![noted.clone(), node(1), node(2)]);
+    assert_eq!(with_action(&plan(&seen), &left_alone()), ["n-000"]);
+    seen.supply.duties = ProviderDuties::default();
+    seen.supply.machines = (0..3).map(|it| machine(&format!("n-00{it}"), MachineState::Running)).collect();
+    assert_eq!(with_action(&plan(&seen), &NodeAction::Tidy), ["n-000"]);
+    let tidied = patched(&noted, &patches::uncordon(&noted)).unwrap();
+    assert!(!tidied.metadata.annotations.unwrap().contains_key(names::DRAIN_WAITS_ANNOTATION));
+    seen.supply.is_unknown = true;
+    assert!(actions(&plan(&seen)).is_empty(), "without a list nothing is known");
 }
 
 #[test]
