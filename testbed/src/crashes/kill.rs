@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::fault_proxy::FaultProxy;
 use crate::machines::Machines;
 use crate::operators::OperatorProcess;
-use crate::write_gate::GatedWrite;
+use crate::write_gate::{GatedWrite, WriteGate};
 
 /// Where an operator is killed.
 #[derive(Clone, Copy)]
@@ -37,15 +37,25 @@ impl CrashPoints<'_> {
 pub struct Life {
     /// Its writes to the API server, in order.
     pub writes: Vec<GatedWrite>,
+    /// Whether the last of them was not answered.
+    pub is_unanswered: bool,
     /// What the program of its provider did that killed it.
     pub machines: Vec<String>,
 }
 
 impl Life {
-    /// What it was killed after.
-    pub fn ended_after(&self) -> String {
+    /// The life that ends now, with the writes that passed `gate`, and these changes of machines.
+    pub(super) fn ending(gate: &WriteGate, machines: Vec<String>) -> Self {
+        let is_unanswered = gate.is_closed();
+        Self { writes: gate.executed(), is_unanswered, machines }
+    }
+
+    /// What it was killed after: what it had done and was not told of. It works on several nodes at once, so it may have
+    /// changed a machine while one of its writes was held.
+    pub fn ended_after(&self) -> Vec<String> {
         let machine = self.machines.last().map(|operation| format!("machine {operation}"));
-        machine.or_else(|| self.writes.last().map(GatedWrite::to_string)).unwrap_or_default()
+        let write = self.writes.last().filter(|_| self.is_unanswered).map(GatedWrite::to_string);
+        machine.into_iter().chain(write).collect()
     }
 }
 
@@ -59,11 +69,11 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// How often it was killed after what.
+    /// How often it was killed after what. A life that ended after a write and a machine counts for both.
     pub fn kills(&self) -> BTreeMap<String, usize> {
         let mut kills = BTreeMap::new();
-        for life in &self.killed {
-            *kills.entry(life.ended_after()).or_default() += 1;
+        for what in self.killed.iter().flat_map(Life::ended_after) {
+            *kills.entry(what).or_default() += 1;
         }
         kills
     }
@@ -105,10 +115,35 @@ pub async fn crashing<T>(
             return Ok((done, lives));
         }
         let next_life = || {
-            let life = Life { writes: gate.executed(), machines: points.machine_changes()? };
+            let life = Life::ending(gate, points.machine_changes()?);
             gate.allow(Some(points.writes));
             Ok(life)
         };
         lives.killed.push(operator.kill_and_restart(next_life).await?);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Method;
+
+    use super::*;
+
+    fn life(machines: &[&str], is_unanswered: bool) -> Life {
+        let release = GatedWrite::of(&Method::DELETE, "/api/v1/nodes/a", b"").unwrap();
+        let machines = machines.iter().map(|operation| (*operation).to_owned()).collect();
+        Life { writes: vec![release], is_unanswered, machines }
+    }
+
+    #[test]
+    fn a_life_that_ends_after_a_write_and_a_machine_counts_for_both() {
+        assert_eq!(life(&["delete"], true).ended_after(), ["machine delete", "DELETE nodes"]);
+        assert_eq!(life(&["delete"], false).ended_after(), ["machine delete"], "the write was answered");
+        assert_eq!(life(&[], true).ended_after(), ["DELETE nodes"]);
+
+        let killed = vec![life(&["delete"], true), life(&[], true)];
+        let kills = Lives { killed, rest: Vec::new() }.kills();
+        let expected = [("DELETE nodes", 2), ("machine delete", 1)];
+        assert_eq!(kills, expected.map(|(what, count)| (what.to_owned(), count)).into());
     }
 }

@@ -89,7 +89,7 @@ async fn kill_at<T>(
     }
     let between = || {
         let changes = machines.map_or_else(|| Ok(Vec::new()), Machines::unanswered)?;
-        let life = Life { writes: proxy.writes().executed(), machines: changes };
+        let life = Life::ending(proxy.writes(), changes);
         stop_counting(proxy, machines)?;
         Ok(life)
     };
@@ -98,7 +98,7 @@ async fn kill_at<T>(
         done = &mut work => done?,
         exit = operator.wait() => bail!("the operator ended with {exit}\n{}", operator.log_tail()),
     };
-    Ok((done, Some(life.ended_after())))
+    Ok((done, Some(life.ended_after().join(" and "))))
 }
 
 #[cfg(test)]
