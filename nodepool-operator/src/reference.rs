@@ -1,12 +1,12 @@
 //! What this operator shows of itself: its metrics and events, for `docs/reference`.
 
+use node_lifecycle::outcome::EventReason;
 use shared_runtime::events::EventDescription;
 use shared_runtime::metrics::{MetricDescription, Metrics, MetricsError};
 
 use crate::SPEC;
 use crate::metrics::NodePoolMetrics;
 use crate::report::event_kind;
-use crate::status::events::EventReason;
 
 /// Every metric, by name.
 pub fn metrics() -> Result<Vec<MetricDescription>, MetricsError> {

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use node_lifecycle::Plan;
 use node_lifecycle::facts::Facts;
-use node_lifecycle::outcome::{Applied, LoggedChange};
+use node_lifecycle::outcome::{Applied, EventReason, LoggedChange};
 use shared_crds::NodePool;
 use shared_runtime::controller::Step;
 use shared_runtime::events::EventKind;
@@ -16,7 +16,7 @@ use crate::apply::node_write::written;
 use crate::context::Context;
 use crate::error::{Error, Write};
 use crate::observe::{Seen, raw_pool};
-use crate::status::events::{EventReason, deletion_waits, events};
+use crate::status::events::{deletion_waits, events};
 use crate::status::{self, unreadable};
 
 /// The result of writing the status.

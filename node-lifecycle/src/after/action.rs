@@ -1,12 +1,42 @@
-//! What was done to one node or one machine: the action, and what came of it. What an action means for the counts, the metrics
-//! and the log stands here and nowhere else, so that a new one is described in one place. Nothing is decided here.
+//! What was done to one node or one machine: the action, and what came of it. What a step writes, and what an action means for
+//! the counts, the metrics, the events and the log stands here and nowhere else, so that a new one is described in one place.
+//! Nothing is decided here.
 
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 use shared_crds::v1alpha1::DisruptionReason;
 
+use super::event_reason::EventReason;
+use crate::plan::patches;
 use crate::{Blocker, NodeAction, NodeStep};
 
-/// What was done to a node, to its pods, or to a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl NodeStep {
+    /// The JSON patch of its Node that this step is, at `now`; `None` for a step that is no patch, or more than one write:
+    /// the operator's `apply::node_step` carries those out.
+    pub fn change(&self, now: Timestamp) -> Option<Value> {
+        let node = &*self.member.node;
+        match &self.action {
+            NodeAction::Adopt => Some(patches::add_node_finalizer(node)),
+            NodeAction::MarkReady => Some(patches::mark_ready(node, now)),
+            NodeAction::Cordon => Some(patches::cordon(node, now, self.cause)),
+            NodeAction::Update(of_template) => Some(of_template.clone()),
+            NodeAction::Uncordon | NodeAction::Tidy => Some(patches::uncordon(node)),
+            NodeAction::GiveBack => Some(patches::give_back(node, now)),
+            NodeAction::Release => Some(patches::release(node)),
+            NodeAction::Keep
+            | NodeAction::Drain(_)
+            | NodeAction::Remove
+            | NodeAction::Replace
+            | NodeAction::ReplaceLost
+            | NodeAction::Repair
+            | NodeAction::EndMachine
+            | NodeAction::Wait => None,
+        }
+    }
+}
+
+/// What was done to a node, to its pods, or to a machine. Events tell of them in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AppliedAction {
     /// The node was created.
     Create,
@@ -74,6 +104,15 @@ pub struct AppliedEntry {
     pub action: AppliedAction,
     /// What came of that.
     pub outcome: ActionOutcome,
+}
+
+/// What an event says of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToldAction {
+    /// The reason of the event.
+    pub reason: EventReason,
+    /// The words before the names of the nodes.
+    pub words: &'static str,
 }
 
 /// A number in the log line of a pass that changed something.
@@ -182,6 +221,34 @@ impl AppliedAction {
             | Self::Evict
             | Self::DeletePod => &[],
         }
+    }
+
+    /// What an event says of it; `None` where none does.
+    pub const fn told(self) -> Option<ToldAction> {
+        let (reason, words) = match self {
+            Self::Create => (EventReason::ScaledUp, "created"),
+            Self::Join => (EventReason::ScaledUp, "registered"),
+            Self::DrainSurplus => (EventReason::ScalingDown, "draining"),
+            Self::DrainOutdated => (EventReason::RollingOut, "out of date, so draining"),
+            Self::DrainAsked => (EventReason::RollingOut, "to be replaced by annotation, so draining"),
+            Self::DrainUnhealthy => (EventReason::NodeRepaired, "unhealthy, so draining"),
+            Self::Uncordon => (EventReason::DrainCancelled, "cancelled the drain of"),
+            Self::GiveBack => (EventReason::DrainGivenBack, "the drain took too long, so given back:"),
+            Self::Remove => (EventReason::NodeRemoved, "removed"),
+            Self::Release => (EventReason::NodesReleased, "released without a drain, and still running:"),
+            Self::Replace => (EventReason::ProvisioningTimedOut, "not ready in time, so replaced:"),
+            Self::ReplaceLost => (EventReason::MachineLost, "the machine is gone, so replaced:"),
+            Self::Repair => (EventReason::NodeRepaired, "unhealthy, so replaced:"),
+            Self::TimeOut => (EventReason::ProvisioningTimedOut, "not registered in time, so deleted:"),
+            Self::Update
+            | Self::Withdraw
+            | Self::Request
+            | Self::EndMachine
+            | Self::Drain
+            | Self::Evict
+            | Self::DeletePod => return None,
+        };
+        Some(ToldAction { reason, words })
     }
 
     /// As what the log line of the pass counts it; `None` where it is no change of nodes.

@@ -1,9 +1,12 @@
 //! The result of a plan, as data: the input of `status`. No write is made here.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 
-pub use crate::after::action::{ActionOutcome, AppliedAction, AppliedEntry, LoggedChange};
+pub use crate::after::action::{ActionOutcome, AppliedAction, AppliedEntry, LoggedChange, ToldAction};
+pub use crate::after::event_reason::EventReason;
 use crate::{Blocker, DrainStep, NodeAction, NodeStep, Plan};
 
 /// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
@@ -123,6 +126,15 @@ impl Applied {
     pub fn names(&self, is_it: impl Fn(AppliedAction) -> bool) -> impl Iterator<Item = &str> {
         let accepted = self.entries.iter().filter(|entry| entry.outcome.is_accepted());
         accepted.filter(move |entry| is_it(entry.action)).map(|entry| entry.name.as_str())
+    }
+
+    /// The nodes and machines that an acknowledged action was done to, by action.
+    pub fn by_action(&self) -> BTreeMap<AppliedAction, Vec<&str>> {
+        let mut all: BTreeMap<AppliedAction, Vec<&str>> = BTreeMap::new();
+        for entry in self.entries.iter().filter(|entry| entry.outcome.is_accepted()) {
+            all.entry(entry.action).or_default().push(&entry.name);
+        }
+        all
     }
 
     /// How often `action` was acknowledged.

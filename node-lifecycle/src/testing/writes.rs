@@ -37,15 +37,10 @@ pub fn of_step(step: &NodeStep, now: Timestamp) -> Vec<PassWrite> {
     let patch = |patch| vec![PassWrite::PatchNode(name.to_owned(), patch)];
     let delete = || PassWrite::DeleteNode(name.to_owned());
     let machine = names::machine_of(&node.metadata).unwrap_or(name).to_owned();
+    if let Some(change) = step.change(now) {
+        return patch(change);
+    }
     match &step.action {
-        NodeAction::Keep | NodeAction::Wait => Vec::new(),
-        NodeAction::Adopt => patch(patches::add_node_finalizer(node)),
-        NodeAction::MarkReady => patch(patches::mark_ready(node, now)),
-        NodeAction::Update(of_template) => patch(of_template.clone()),
-        NodeAction::Uncordon | NodeAction::Tidy => patch(patches::uncordon(node)),
-        NodeAction::GiveBack => patch(patches::give_back(node, now)),
-        NodeAction::Release => patch(patches::release(node)),
-        NodeAction::Cordon => patch(patches::cordon(node, now, step.cause)),
         NodeAction::Drain(DrainStep { evict, delete, blockers: _, awaited: _ }) => {
             let evictions = evict.iter().cloned().map(PassWrite::Evict);
             evictions.chain(delete.iter().cloned().map(PassWrite::DeletePod)).collect()
@@ -63,6 +58,8 @@ pub fn of_step(step: &NodeStep, now: Timestamp) -> Vec<PassWrite> {
             let released = patches::remove_node_finalizer(node).map(patch).unwrap_or_default();
             [delete(), PassWrite::EndMachine(machine)].into_iter().chain(released).collect()
         }
+        // No write, or one patch.
+        _ => Vec::new(),
     }
 }
 

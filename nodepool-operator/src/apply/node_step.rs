@@ -28,33 +28,17 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Result<Applied, Error> {
     let node = &*step.member.node;
     let mut applied = Applied::default();
+    // The time of the patch, not of the decision: pods that were created in between did not choose a cordoned node.
+    if let Some(change) = step.change(ctx.clock.now()) {
+        if matches!(step.action, NodeAction::Cordon | NodeAction::Release) {
+            ctx.drains.drop_list(step.member.name());
+        }
+        if patch(ctx, node, change, &mut applied).await? {
+            applied.record_step(step);
+        }
+        return Ok(applied);
+    }
     match &step.action {
-        NodeAction::Keep | NodeAction::Wait => {}
-        NodeAction::Adopt => {
-            patch(ctx, node, patches::add_node_finalizer(node), &mut applied).await?;
-        }
-        NodeAction::MarkReady => {
-            patch(ctx, node, patches::mark_ready(node, ctx.clock.now()), &mut applied).await?;
-        }
-        NodeAction::Cordon => cordon(ctx, step, &mut applied).await?,
-        NodeAction::Update(of_template) => {
-            if patch(ctx, node, of_template.clone(), &mut applied).await? {
-                applied.record_step(step);
-            }
-        }
-        NodeAction::Uncordon => {
-            if patch(ctx, node, patches::uncordon(node), &mut applied).await? {
-                applied.record_step(step);
-            }
-        }
-        NodeAction::Tidy => {
-            patch(ctx, node, patches::uncordon(node), &mut applied).await?;
-        }
-        NodeAction::GiveBack => {
-            if patch(ctx, node, patches::give_back(node, ctx.clock.now()), &mut applied).await? {
-                applied.record_step(step);
-            }
-        }
         NodeAction::Drain(of_pods) => return drain_step::carry_out(ctx, node, of_pods, deadline).await,
         NodeAction::Replace | NodeAction::ReplaceLost => {
             if delete(ctx, node, &mut applied).await? {
@@ -69,28 +53,12 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
                 applied.record_step(step);
             }
         }
-        NodeAction::Release => {
-            if patch(ctx, node, patches::release(node), &mut applied).await? {
-                ctx.drains.drop_list(step.member.name());
-                applied.record_step(step);
-            }
-        }
         NodeAction::EndMachine => end_machine(ctx, node, &step.absence, &mut applied).await?,
         NodeAction::Remove => remove(ctx, step, &mut applied).await?,
+        // No write, or the patch above.
+        _ => {}
     }
     Ok(applied)
-}
-
-/// Cordons the node, and records why it leaves.
-async fn cordon(ctx: &Context, step: &NodeStep, applied: &mut Applied) -> Result<(), Error> {
-    let node = &*step.member.node;
-    // The time of the patch, not of the decision: pods that were created in between did not choose a cordoned node.
-    let now = ctx.clock.now();
-    ctx.drains.drop_list(step.member.name());
-    if patch(ctx, node, patches::cordon(node, now, step.cause), applied).await? {
-        applied.record_step(step);
-    }
-    Ok(())
 }
 
 /// Deletes the node unless it is already being deleted, then its machine, and removes its finalizer. Once the Node is

@@ -6,48 +6,12 @@
 use node_lifecycle::Stall;
 use node_lifecycle::contested::MachinesContest;
 use node_lifecycle::facts::Facts;
-use node_lifecycle::outcome::{Applied, AppliedAction, Rejected};
+use node_lifecycle::outcome::{Applied, EventReason, Rejected};
 use node_lifecycle::supply::ProvisioningFailure;
+use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
-use shared_crds::{NodePool, api_names};
 
 use super::{provisioning, unknown_on_delete};
-
-api_names! {
-    /// What an event on a pool is about. `report` adds the type and the action.
-    pub(crate) EventReason {
-        /// Nodes were created, or machines registered themselves as nodes of the pool.
-        ScaledUp,
-        /// Nodes were cordoned for removal: there are more than asked for.
-        ScalingDown,
-        /// Nodes were cordoned for removal because they are out of date, or have the annotation `tandem.dev/replace`.
-        RollingOut,
-        /// Nodes were drained and removed.
-        NodeRemoved,
-        /// The pool is deleted with the annotation `tandem.dev/on-delete: Orphan`: nodes were taken out of it, and keep running.
-        NodesReleased,
-        /// The annotation `tandem.dev/on-delete` has an unknown value, so the deletion of the pool waits.
-        DeletionWaits,
-        /// Nodes that were to go are kept and uncordoned: they are needed again, or healthy again.
-        DrainCancelled,
-        /// Drains took longer than `spec.drain.timeoutSeconds` and were cancelled.
-        DrainGivenBack,
-        /// Something blocks a drain, most often a refused eviction. Once, until it is resolved.
-        DrainBlocked,
-        /// The provider did not make a node; the note is what it said.
-        ProvisioningFailed,
-        /// Machines went without the operator, so their nodes are replaced.
-        MachineLost,
-        /// Nodes were unhealthy for as long as `spec.repair` allows, and are replaced, or drained while their kubelets answer.
-        NodeRepaired,
-        /// Nodes did not register or become Ready in `provisioningTimeoutSeconds`, and are replaced.
-        ProvisioningTimedOut,
-        /// The API server, or the provider, does not accept a write.
-        WriteRejected,
-        /// Another writer has set the provider's number of machines.
-        MachinesContested,
-    }
-}
 
 /// An event to publish on the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,24 +25,6 @@ pub(crate) struct PoolEvent {
 /// Number of names in one event; the rest is counted. The note of an event is limited to 1,024 characters.
 const MAX_NAMES: usize = 8;
 
-/// The actions of which an event tells, in the order of the events, and the words before the names.
-const TOLD: &[(AppliedAction, EventReason, &str)] = &[
-    (AppliedAction::Create, EventReason::ScaledUp, "created"),
-    (AppliedAction::Join, EventReason::ScaledUp, "registered"),
-    (AppliedAction::DrainSurplus, EventReason::ScalingDown, "draining"),
-    (AppliedAction::DrainOutdated, EventReason::RollingOut, "out of date, so draining"),
-    (AppliedAction::DrainAsked, EventReason::RollingOut, "to be replaced by annotation, so draining"),
-    (AppliedAction::Uncordon, EventReason::DrainCancelled, "cancelled the drain of"),
-    (AppliedAction::GiveBack, EventReason::DrainGivenBack, "the drain took too long, so given back:"),
-    (AppliedAction::Remove, EventReason::NodeRemoved, "removed"),
-    (AppliedAction::Release, EventReason::NodesReleased, "released without a drain, and still running:"),
-    (AppliedAction::Replace, EventReason::ProvisioningTimedOut, "not ready in time, so replaced:"),
-    (AppliedAction::TimeOut, EventReason::ProvisioningTimedOut, "not registered in time, so deleted:"),
-    (AppliedAction::DrainUnhealthy, EventReason::NodeRepaired, "unhealthy, so draining"),
-    (AppliedAction::Repair, EventReason::NodeRepaired, "unhealthy, so replaced:"),
-    (AppliedAction::ReplaceLost, EventReason::MachineLost, "the machine is gone, so replaced:"),
-];
-
 /// The events of a pass over `pool`. `failure` is a provider failure of this pass, not one that was known before;
 /// `contest` says who set the provider's number of machines.
 pub(crate) fn events(
@@ -88,10 +34,9 @@ pub(crate) fn events(
     contest: Option<&MachinesContest>,
 ) -> Vec<PoolEvent> {
     let mut events = Vec::new();
-    for (action, reason, what) in TOLD {
-        let nodes: Vec<&str> = applied.names(|other| other == *action).collect();
-        if !nodes.is_empty() {
-            events.push(PoolEvent { reason: *reason, note: format!("{what} {}", list(&nodes)) });
+    for (action, nodes) in applied.by_action() {
+        if let Some(told) = action.told() {
+            events.push(PoolEvent { reason: told.reason, note: format!("{} {}", told.words, list(&nodes)) });
         }
     }
     if let Some(failure) = failure {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use node_lifecycle::Blocker;
-use node_lifecycle::outcome::{AppliedAction, Blocked, Extent};
+use node_lifecycle::outcome::{AppliedAction, Blocked, EventReason, Extent};
 use node_lifecycle::supply::{MachineState, Size};
 use node_lifecycle::testing::{
     self, annotate, at, blocked_by, deleted, done, draining, facts_after, node, observed, plan, plan_with,
@@ -18,7 +18,7 @@ use shared_crds::ownership::{self, Owner};
 use shared_crds::reported::{NODE_POOL, is_reported};
 use shared_crds::v1alpha1::{NodePoolStatus, RolloutSpec, RolloutStatus, RolloutType};
 
-use super::events::{EventReason, deletion_waits, events};
+use super::events::{deletion_waits, events};
 use super::*;
 
 /// The facts after a pass in which everything was done.
