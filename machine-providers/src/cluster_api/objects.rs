@@ -56,6 +56,25 @@ pub(super) struct MachineDeploymentSpec {
     pub(super) replicas: Option<i32>,
     #[serde(default)]
     paused: Option<bool>,
+    #[serde(default)]
+    rollout: RolloutOfMachines,
+    /// Where v1beta1 has the strategy.
+    #[serde(default)]
+    strategy: RolloutStrategy,
+}
+
+/// How a `MachineDeployment` replaces machines that are out of date.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct RolloutOfMachines {
+    #[serde(default)]
+    strategy: RolloutStrategy,
+}
+
+/// Its strategy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct RolloutStrategy {
+    #[serde(default, rename = "type")]
+    type_: String,
 }
 
 /// State of a `MachineDeployment`.
@@ -210,9 +229,16 @@ impl MachineDeployment {
         self.rolling_out().or(behind)
     }
 
-    /// The message of its condition `RollingOut`, while that is `True`.
+    /// Whether it replaces a machine that is out of date only when another client deletes that.
+    fn waits_for_deletions(&self) -> bool {
+        [&self.spec.rollout.strategy, &self.spec.strategy].iter().any(|strategy| strategy.type_ == "OnDelete")
+    }
+
+    /// The message of its condition `RollingOut`, while that is `True`. With the strategy `OnDelete` it is `True` for as long as a
+    /// machine is out of date, and no machine is replaced because of that.
     pub(super) fn rolling_out(&self) -> Option<String> {
-        self.holds("RollingOut").map(|condition| condition.message.replace('\n', " "))
+        let condition = self.holds("RollingOut").filter(|_| !self.waits_for_deletions());
+        condition.map(|condition| condition.message.replace('\n', " "))
     }
 
     fn replicas_writers(&self) -> impl Iterator<Item = &ManagedFieldsEntry> {

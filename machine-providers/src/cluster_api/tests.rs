@@ -409,6 +409,28 @@ async fn the_newest_version_that_the_api_server_has_is_used_for_every_request() 
 }
 
 #[tokio::test]
+async fn one_that_waits_for_deletions_is_lowered_while_machines_are_out_of_date() {
+    let on_delete = json!({ "type": "OnDelete" });
+    for (field, strategy) in [("rollout", json!({ "strategy": on_delete })), ("strategy", on_delete.clone())] {
+        let objects = objects(2, &["a", "b"]);
+        {
+            let mut all = objects.lock().unwrap();
+            all.deployment["status"]["conditions"] = json!([condition("RollingOut", "True")]);
+            all.deployment["spec"][field] = strategy;
+        }
+        let provider = provider(&objects);
+        assert_eq!(provider.list(&key(), "md").await.unwrap().removals_wait, None, "{field}");
+        provider.delete(&key(), "md", "a").await.unwrap();
+        assert_eq!(objects.lock().unwrap().resized, [1], "{field}");
+        // Cluster API takes machines of either set.
+        let set = json!({ "metadata": { "name": "s" }, "spec": { "replicas": 1 } });
+        objects.lock().unwrap().sets = vec![set.clone(), set];
+        let listed = provider.list(&key(), "md").await.unwrap();
+        assert!(listed.removals_wait.is_some_and(|why| why.contains("2 of its MachineSets")), "{field}");
+    }
+}
+
+#[tokio::test]
 async fn another_version_that_is_served_from_now_on_is_found() {
     let objects = objects(1, &["a"]);
     let provider = provider(&objects);
