@@ -23,7 +23,7 @@ use super::scale;
 use super::silent::{deleted_pod, frozen_kwok, guarded_pod};
 
 /// A pool of one node whose pods leave as `drain` says.
-async fn one_node(env: &TestEnv, pool: &str, drain: DrainSpec) {
+pub(super) async fn one_node(env: &TestEnv, pool: &str, drain: DrainSpec) {
     let mut object = objects::pool(pool, 0, 3);
     object.spec.replicas = Some(1);
     object.spec.drain = Some(drain);
@@ -31,16 +31,16 @@ async fn one_node(env: &TestEnv, pool: &str, drain: DrainSpec) {
     env.settles(pool, 1).await.unwrap();
 }
 
-fn tainted(node: &Node) -> bool {
+pub(super) fn tainted(node: &Node) -> bool {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten()).any(|taint| taint.key == DRAINING_TAINT)
 }
 
-fn cordoned(node: &Node) -> bool {
+pub(super) fn cordoned(node: &Node) -> bool {
     node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true))
 }
 
 /// The pods whose eviction was requested, with the answers, in this order.
-fn evictions(events: &[Event]) -> Vec<(String, u16)> {
+pub(super) fn evictions(events: &[Event]) -> Vec<(String, u16)> {
     let evictions = events.iter().filter(|event| event.subresource == "eviction");
     evictions.filter_map(|event| Some((event.object.as_ref()?.name.clone(), event.code))).collect()
 }

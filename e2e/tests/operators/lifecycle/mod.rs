@@ -9,10 +9,13 @@ mod definitions;
 mod deletion;
 mod drains;
 mod elsewhere;
+mod given_back;
+mod hard_age;
 mod hold;
 mod killed;
 mod large_drain;
 mod leaders;
+mod load_balancers;
 mod owed;
 mod refused;
 mod repairs;
@@ -33,6 +36,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shared_crds::conditions::ConditionType;
+use shared_crds::names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use testbed::audit::Event;
 use testbed::cluster::{Cluster, ClusterOptions};
@@ -76,6 +80,20 @@ fn asked(events: &[Event], verb: &str, pool: &str) -> BTreeSet<String> {
         Some(in_body.unwrap_or(&object.name).to_owned())
     });
     names.filter(|name| name.starts_with(&prefix)).collect()
+}
+
+/// The write that cordoned the Node and took it out of external load balancers.
+fn cordon_of<'a>(events: &'a [Event], node: &str) -> Option<&'a Event> {
+    let label = format!("/metadata/labels/{}", EXCLUDE_FROM_LOAD_BALANCERS_LABEL.replace('/', "~1"));
+    let is_cordoned =
+        |answer: &Value| answer["spec"]["unschedulable"] == true && answer.pointer(&label).is_some();
+    events.iter().find(|event| {
+        let object = event.object.as_ref().filter(|object| object.resource == "nodes");
+        event.is_write()
+            && event.succeeded()
+            && object.is_some_and(|object| object.name == node)
+            && event.response.as_ref().is_some_and(is_cordoned)
+    })
 }
 
 /// Whether a replica of an operator sent the request, before or after a restart.

@@ -25,7 +25,7 @@ use testbed::{objects, places};
 use super::{observed, scale};
 
 /// A node that kwok no longer simulates, in its state at that time.
-async fn silenced(env: &TestEnv, pool: &str) -> Node {
+pub(super) async fn silenced(env: &TestEnv, pool: &str) -> Node {
     let nodes = env.nodes(pool).await.unwrap();
     assert_eq!(nodes.len(), 1, "{pool} has {} nodes", nodes.len());
     let off = Patch::Merge(json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": null}}}));
@@ -40,7 +40,7 @@ pub(super) async fn frozen_kwok(cluster: &Cluster) -> FrozenProcess {
 }
 
 /// The status that a node lifecycle controller or a kubelet reports for a node that is not Ready.
-fn not_ready() -> Patch<Value> {
+pub(super) fn not_ready() -> Patch<Value> {
     let now = jiff::Timestamp::now();
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap().to_string();
     Patch::Strategic(json!({"status": {"conditions": [{
