@@ -21,7 +21,7 @@ use toolbox::workspace::target_directory;
 use self::broken::Broken;
 use self::kubelets::Kubelets;
 pub use self::moved::move_away;
-pub use self::objects::{create, create_for};
+pub use self::objects::{CLUSTER, create, create_for};
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go_program::GoProgram;
 use crate::control_plane::ports::free_port;

@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::wait::{PATIENCE, eventually};
 
 /// Name of the `Cluster`: its workers are the nodes of a control plane that is there already.
-pub(super) const CLUSTER: &str = "self";
+pub const CLUSTER: &str = "self";
 
 /// Creates a `Cluster` in the namespace whose nodes are those of the control plane itself, and a `MachineDeployment` `name`
 /// without machines.

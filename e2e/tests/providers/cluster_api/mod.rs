@@ -2,13 +2,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
+mod by_itself;
+mod health_check;
 mod held;
 mod two_control_planes;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -175,6 +176,18 @@ async fn unhealthy(env: &TestEnv, capi: &ClusterApi, pool: &str, text: &str) {
     says(env, capi, pool, "ProvisioningHealthy", ("False", "", text)).await;
 }
 
+/// The users that have set the number of machines since `mark`, a place in the audit log.
+fn scaled_by(env: &TestEnv, mark: u64) -> Vec<String> {
+    let events = env.audit().unwrap().follow_from(mark).read_new().unwrap();
+    let scaled = |event: &testbed::audit::Event| {
+        event.subresource == "scale"
+            && event.succeeded()
+            && event.is_write()
+            && event.object.as_ref().is_some_and(|it| it.resource == "machinedeployments")
+    };
+    events.into_iter().filter(scaled).map(|event| event.user).collect()
+}
+
 fn names(nodes: &[Node]) -> Vec<String> {
     nodes.iter().filter_map(|node| node.metadata.name.clone()).collect()
 }
@@ -219,42 +232,6 @@ async fn a_machine_deployment_follows_the_pods_and_loses_exactly_the_drained_mac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_machine_goes_while_the_machine_deployment_rolls_out() {
-    let (env, capi) = begin("capi-rollout").await;
-    env.create(&pool_of("racks", Some(3))).await.unwrap();
-    let before = names(&has(&env, &capi, 3).await);
-    // A new template: every machine is replaced, one after the other. Meanwhile somebody wants fewer nodes.
-    let template =
-        Patch::Merge(json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": "small-2"}}}}}));
-    deployments(&env).patch("workers", &PatchParams::default(), &template).await.unwrap();
-    env.patch_pool("racks", &json!({"replicas": 2})).await.unwrap();
-    let said = AtomicBool::new(false);
-    wait_for(&env, &capi, "the rollout is over", async || {
-        let deployment = deployments(&env).get("workers").await?;
-        let conditions = deployment.data.pointer("/status/conditions").and_then(Value::as_array).cloned();
-        let rolling = conditions
-            .unwrap_or_default()
-            .iter()
-            .any(|it| it["type"] == "RollingOut" && it["status"] == "True");
-        let new = machines(&env).await?;
-        let pool = env.pool("racks").await?.status.unwrap_or_default();
-        let waits = pool.conditions.iter().any(|it| it.message.contains("is rolling out"));
-        said.fetch_or(waits, Ordering::Relaxed);
-        let names: Vec<_> =
-            env.nodes("racks").await?.into_iter().filter_map(|node| node.metadata.name).collect();
-        if !rolling && names.iter().all(|name| !before.contains(name)) {
-            return Ok(Some(()));
-        }
-        ensure!(size(&env).await? == 3, "the number was lowered during the rollout");
-        bail!("rolling {rolling}, says so {waits}, machines {new:?}")
-    })
-    .await;
-    assert!(said.into_inner(), "the pool did not say what it waited for");
-    has(&env, &capi, 2).await;
-    end(env, capi).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn twenty_machines_come_and_go_and_the_number_only_falls_by_what_was_drained() {
     let (env, capi) = begin("capi-twenty").await;
     let mark = env.audit().unwrap().end().unwrap();
@@ -262,14 +239,7 @@ async fn twenty_machines_come_and_go_and_the_number_only_falls_by_what_was_drain
     has(&env, &capi, 20).await;
     env.kubectl(&["scale", "nodepools.tandem.dev/racks", "--replicas=3"]).await.unwrap();
     has(&env, &capi, 3).await;
-    let events = env.audit().unwrap().follow_from(mark).read_new().unwrap();
-    let scaled = |event: &&testbed::audit::Event| {
-        event.subresource == "scale"
-            && event.succeeded()
-            && event.is_write()
-            && event.object.as_ref().is_some_and(|it| it.resource == "machinedeployments")
-    };
-    let by: Vec<_> = events.iter().filter(scaled).map(|event| event.user.clone()).collect();
+    let by = scaled_by(&env, mark);
     assert!(by.len() >= 2 && by.iter().all(|user| user.contains("nodepool-operator")), "{by:?}");
     end(env, capi).await;
 }
