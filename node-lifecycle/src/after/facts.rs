@@ -181,7 +181,10 @@ fn account(
     reasons: &[DisruptionReason],
 ) -> Account {
     let pool_size = disruption_account::pool_size(observed, pool, all.iter().copied(), plan.wanted);
-    Account::new(pool.spec.disruption_budgets(), pool_size, reasons.iter().copied(), observed.now)
+    let of_provider = disruption_account::of_provider(pool, plan.nodes.iter().map(|step| &step.member));
+    let budgets = pool.spec.disruption_budgets();
+    let account = Account::new(budgets, pool_size, reasons.iter().copied(), observed.now);
+    account.with_unknown(DisruptionReason::ScaleDown, of_provider)
 }
 
 impl Facts {

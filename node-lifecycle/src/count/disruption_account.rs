@@ -20,7 +20,8 @@ pub(crate) fn account(observed: &Observed, pool: &NodePool, members: &[Member], 
         members.iter().filter_map(|member| reason(pool, member, member.cause, member.leaving?.deleting));
     let staying = members.iter().filter(|member| member.stays());
     let pool_size = pool_size(observed, pool, staying, wanted);
-    Account::new(pool.spec.disruption_budgets(), pool_size, disrupted, observed.now)
+    let account = Account::new(pool.spec.disruption_budgets(), pool_size, disrupted, observed.now);
+    account.with_unknown(DisruptionReason::ScaleDown, of_provider(pool, members))
 }
 
 /// How many nodes of the pool leave at a time because it is deleted; `None` for one that is not. A percentage is of what it is of in
@@ -74,6 +75,16 @@ pub(crate) fn reason(
         return None;
     }
     noted.or_else(|| (!is_deleted).then_some(DisruptionReason::ScaleDown))
+}
+
+/// How many of the `members` their provider disrupts for a reason that it alone knows. [`reason`] counts each as one that was too many;
+/// the budgets for other reasons have to know of it, too.
+pub(crate) fn of_provider<'a>(pool: &NodePool, members: impl IntoIterator<Item = &'a Member>) -> usize {
+    let is_so = |member: &&Member| {
+        let is_unknown = member.is_left_to_provider && member.cause.is_none();
+        is_unknown && reason(pool, member, None, false).is_some()
+    };
+    members.into_iter().filter(is_so).count()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the budgets of `spec.disruption` hold up, and what they do not.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::SignedDuration;
@@ -194,6 +196,28 @@ fn a_draining_node_that_dies_is_charged_once_for_the_reason_that_it_leaves_for()
     assert_eq!(cordoned(&repaired).len(), 1, "of the two nodes that are too many");
     let counts = facts_after(&seen, &repaired, &done(&repaired)).disrupted.unwrap();
     assert_eq!((counts.scale_down, counts.repair), (2, 0));
+}
+
+#[test]
+fn a_node_that_its_provider_drains_is_charged_to_every_budget_and_once() {
+    let room = |seen: &Observed, reasons: &[DisruptionReason], reason: DisruptionReason| {
+        let reasons: Vec<&str> = reasons.iter().map(|reason| reason.as_str()).collect();
+        let pool = limited(3, &json!([{ "nodes": 2, "reasons": reasons }]));
+        account(seen, &pool, &classify(seen).members, 3).room(reason)
+    };
+    let mut seen = observed(pool(3), nodes(3));
+    seen.supply.duties.drains = ["n-000".to_owned()].into();
+    for reason in DisruptionReason::ALL {
+        assert_eq!(room(&seen, &[reason], reason), 1, "{reason}: why its provider drains it is not known");
+        assert_eq!(room(&seen, &[], reason), 1, "{reason}: it is one node where the budget is for all");
+    }
+    assert_eq!(facts(&seen).disrupted.unwrap().scale_down, 1);
+    // One whose drain began here leaves for the reason that was noted then.
+    seen.nodes[0] = Arc::new(leaves(0, DisruptionReason::Repair));
+    for reason in DisruptionReason::ALL {
+        let expected = if reason == DisruptionReason::Repair { 1 } else { 2 };
+        assert_eq!(room(&seen, &[reason], reason), expected, "{reason}");
+    }
 }
 
 #[test]

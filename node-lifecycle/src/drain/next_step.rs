@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Pod, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
@@ -36,6 +36,14 @@ const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// What a node waits for that its provider drains.
 const LEFT_TO_PROVIDER: &str = "its provider is deleting its machine, and drains it by its own rules";
+
+/// Whether the Node says that it was left to its provider. That is noted when nothing else was in the last minute, and it is all that is
+/// known of it while its provider does not answer.
+pub(crate) fn was_left_to_provider(node: &Node) -> bool {
+    let annotations = node.metadata.annotations.as_ref();
+    let noted = annotations.and_then(|all| all.get(names::DRAIN_WAITS_ANNOTATION));
+    noted.is_some_and(|noted| *noted == Blocker::Provider(LEFT_TO_PROVIDER.to_owned()).to_string())
+}
 
 /// The next step of a leaving node: what its pods allow, and then its volumes.
 pub(crate) fn leave(member: &Member, pods: &ObservedPods, limits: DrainLimits, now: Timestamp) -> NodeAction {

@@ -175,7 +175,8 @@ pub struct Supply {
     pub removals_wait: Option<String>,
     /// How the provider says that it replaces machines of an earlier template of its own; `None` when it does not.
     pub rolling: Option<String>,
-    /// What the provider does with machines by itself.
+    /// What the selected provider does with machines by itself. It is empty where its list failed, and says nothing of the machines of a
+    /// former provider.
     pub duties: ProviderDuties,
     /// Until this time, machines may appear whose requests were not answered, or Nodes of machines that have just gone;
     /// `None` when there are none such.

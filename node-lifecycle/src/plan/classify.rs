@@ -99,13 +99,16 @@ fn note_outdated_machines(observed: &Observed, members: &mut [Member]) {
     }
 }
 
-/// Notes on each of the nodes what its provider does with its machine by itself.
+/// Notes on each of the nodes what its provider does with its machine by itself. While that cannot list its machines, a node that was
+/// left to it stays so: it may be draining it still. Which nodes it repairs does not matter then, because no machine may be removed. What
+/// a former provider does with its machines is not known, so that their nodes are drained and repaired here.
 fn note_duties(observed: &Observed, members: &mut [Member]) {
     let ProviderDuties { drains, repairs } = &observed.supply.duties;
     for member in members {
         let machine = names::machine_of(&member.node.metadata);
         let is_in = |of: &BTreeSet<String>| machine.is_some_and(|machine| of.contains(machine));
-        let is_drained = is_in(drains);
+        let is_unlisted = observed.unlisted(member).is_some();
+        let is_drained = is_in(drains) || (is_unlisted && drain::was_left_to_provider(&member.node));
         member.is_repaired_by_provider = is_in(repairs);
         if is_drained {
             member.leave_to_provider();

@@ -1,4 +1,5 @@
-//! A node that was made for the pool and did not become Ready within `spec.provisioningTimeoutSeconds`: it is replaced.
+//! A node that was made for the pool and did not become Ready within `spec.provisioningTimeoutSeconds`: it is replaced, unless its
+//! provider does that.
 
 use super::question::Question;
 use super::verdict::{Hold, Verdict};
@@ -10,6 +11,11 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
     let Question { observed, pool, pods, .. } = question;
     if !member.has_timed_out(start_timeout(pool), observed.now) || !member.has_finalizer {
         return Verdict::No;
+    }
+    // The user bounds there how many are replaced at a time, which this rule does not know.
+    if member.is_repaired_by_provider {
+        let why = "has not started, and is left to its provider, which replaces it";
+        return Verdict::Wait(Hold::Held(why.to_owned()), None);
     }
     if let Some(why) = &observed.supply.removals_wait {
         return Verdict::Wait(Hold::Held(format!("has not started, and stays: {why}")), None);

@@ -32,9 +32,11 @@ fn ending(nodes: Vec<Node>) -> Observed {
     observed
 }
 
+/// What such a node waits for.
+const WHY: &str = "its provider is deleting its machine, and drains it by its own rules";
+
 fn left_alone() -> NodeAction {
-    let why = "its provider is deleting its machine, and drains it by its own rules";
-    NodeAction::Drain(DrainStep::waits(Blocker::Provider(why.to_owned()), true))
+    NodeAction::Drain(DrainStep::waits(Blocker::Provider(WHY.to_owned()), true))
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn a_node_whose_node_object_is_deleted_is_kept_by_the_finalizer_until_nothing_ru
 #[test]
 fn what_a_node_waited_for_that_stays_after_all_is_taken_off_it_once_the_provider_says_so() {
     let mut noted = node(0);
-    annotate(&mut noted, names::DRAIN_WAITS_ANNOTATION, "waits: its provider drains it");
+    annotate(&mut noted, names::DRAIN_WAITS_ANNOTATION, &format!("waits: {WHY}"));
     let mut seen = ending(vec![noted.clone(), node(1), node(2)]);
     assert_eq!(with_action(&plan(&seen), &left_alone()), ["n-000"]);
     seen.supply.duties = ProviderDuties::default();
@@ -90,6 +92,34 @@ fn what_a_node_waited_for_that_stays_after_all_is_taken_off_it_once_the_provider
     assert!(!tidied.metadata.annotations.unwrap().contains_key(names::DRAIN_WAITS_ANNOTATION));
     seen.supply.is_unknown = true;
     assert!(actions(&plan(&seen)).is_empty(), "without a list nothing is known");
+}
+
+/// The list of the provider that made the nodes failed.
+fn unlisted(mut seen: Observed) -> Observed {
+    let why = "no route to host".to_owned();
+    let made_by = seen.nodes[0].metadata.labels.as_ref().unwrap()[names::PROVIDER_LABEL].clone();
+    seen.supply.duties = ProviderDuties::default();
+    seen.supply.machines.clear();
+    seen.supply.is_unknown = true;
+    seen.supply.removals_wait = Some(why.clone());
+    seen.supply.unlisted.insert(made_by, why);
+    seen
+}
+
+#[test]
+fn what_was_left_to_a_provider_that_does_not_answer_is_neither_drained_here_nor_called_off() {
+    let pods = pods([("n-000", vec![pod("p")])]);
+    for first in [node(0), draining(0, 10)] {
+        let mut noted = first.clone();
+        annotate(&mut noted, names::DRAIN_WAITS_ANNOTATION, &format!("waits: {WHY}"));
+        let seen = unlisted(ending(vec![noted, node(1), node(2)]));
+        let plan = plan_with(&seen, &pods);
+        assert_eq!(with_action(&plan, &left_alone()), ["n-000"]);
+        assert!(actions(&plan).len() == 1 && plan.request.is_empty(), "{plan:?}");
+        // Another one is as it would be without this.
+        let other = unlisted(ending(vec![first, node(1), node(2)]));
+        assert!(with_action(&plan_with(&other, &pods), &left_alone()).is_empty());
+    }
 }
 
 #[test]

@@ -81,6 +81,18 @@ fn a_node_that_is_ready_while_its_pool_is_paused_is_annotated_all_the_same() {
 }
 
 #[test]
+fn one_that_its_provider_replaces_is_left_to_it_however_long_it_takes() {
+    let (mut left, pods) = unmarked(vec![]);
+    left.supply.duties.repairs = ["n-000".to_owned()].into();
+    let plan = plan_with(&left, &pods);
+    assert!(actions(&plan).is_empty() && plan.request.is_empty(), "{plan:?}");
+    let why = "has not started, and is left to its provider, which replaces it";
+    assert_eq!(plan.nodes[0].waits.as_deref(), Some(why));
+    left.supply.duties.repairs.clear();
+    assert_eq!(actions(&plan_with(&left, &pods)), [("n-000".to_owned(), NodeAction::Replace)]);
+}
+
+#[test]
 fn a_clock_that_jumps_ahead_replaces_no_node() {
     let (mut jumped, pods) = unmarked(vec![]);
     let seen_for = |observed: &mut Observed, seconds| {

@@ -1,8 +1,8 @@
 //! The one account for all voluntary work on a pool's nodes: how many more may be disrupted now, for which reason, and what
 //! says so if none may. Both operators ask it. Pure: what is being disrupted and the time are arguments.
 //!
-//! - Every node that is being disrupted counts once, for its reason, in each budget that is for this reason. A node that is
-//!   gone or given back counts no more. The account is made anew in every pass.
+//! - Every node that is being disrupted counts once, for its reason, in each budget that is for this reason; one whose reason is not
+//!   known counts once in every budget. A node that is gone or given back counts no more. The account is made anew in every pass.
 //! - Percentages are of the nodes that are there, and of the nodes wanted while fewer are there: see [`BudgetBase`].
 //! - Of the active Limits, the least holds. Without a schedule a Limit is always active.
 //! - If any `AllowOnly` budget is for a reason, nodes are disrupted for it only while a window of such a budget is open. Any
@@ -67,6 +67,15 @@ impl Account {
     #[must_use]
     pub fn with(mut self, reason: DisruptionReason, nodes: usize) -> Self {
         self.charge(reason, nodes);
+        self
+    }
+
+    /// The account when it is not known why `nodes` of those are disrupted that are charged for `counted_as`: they are charged to the
+    /// budgets that are not for this reason, too, so that each counts once in every budget.
+    #[must_use]
+    pub fn with_unknown(mut self, counted_as: DisruptionReason, nodes: usize) -> Self {
+        let others = self.entries.iter_mut().filter(|entry| !entry.concerns(counted_as));
+        others.for_each(|entry| entry.used += nodes);
         self
     }
 

@@ -38,6 +38,16 @@ fn nodes_that_are_added_count_like_those_that_were_there() {
 }
 
 #[test]
+fn a_node_whose_reason_is_not_known_counts_once_in_every_budget() {
+    let limit = |nodes: i32, reasons: Value| json!({ "nodes": nodes, "reasons": reasons });
+    let limits = json!([limit(5, json!([])), limit(2, json!(["ScaleDown"])), limit(3, json!(["Repair"]))]);
+    let known = account(limits, 10, &[ScaleDown], NOON);
+    let of = |account: &Account| [ScaleDown, Rollout, Repair, Expiry].map(|reason| account.room(reason));
+    assert_eq!(of(&known), [1, 4, 3, 4]);
+    assert_eq!(of(&known.with_unknown(ScaleDown, 1)), [1, 4, 2, 4]);
+}
+
+#[test]
 fn what_must_not_wait_for_ever_waits_for_no_window_and_goes_one_at_a_time_at_least() {
     let limit = |nodes: Value| json!([{ "nodes": nodes }]);
     let night =
