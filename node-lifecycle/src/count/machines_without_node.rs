@@ -5,7 +5,7 @@ use shared_crds::NodePool;
 
 use crate::Observed;
 use crate::assess::membership::start_timeout;
-use crate::input::supply::Machine;
+use crate::input::supply::{Machine, MachineState};
 
 /// The machines that are requested or run, and have no Node of the pool yet.
 #[derive(Default)]
@@ -25,8 +25,18 @@ impl<'a> MachinesWithoutNode<'a> {
     pub(super) fn of(observed: &'a Observed, pool: &NodePool) -> Self {
         let (live, machines): (Vec<&Machine>, Vec<&Machine>) =
             observed.in_flight().partition(|machine| observed.may_be_live(machine));
-        let (timed_out, pending): (Vec<&Machine>, Vec<&Machine>) =
-            machines.into_iter().partition(|machine| has_timed_out(observed, pool, machine));
+        // A provider may make the next machine only when one that it drains is gone, which may take long.
+        let mut held = observed.supply.duties.drains.len();
+        let mut waits_for_another = |machine: &Machine| {
+            let may_not_exist =
+                machine.provider_id.is_none() && matches!(machine.state, MachineState::Starting { .. });
+            let waits = may_not_exist && held > 0;
+            held -= usize::from(waits);
+            waits
+        };
+        let (timed_out, pending): (Vec<&Machine>, Vec<&Machine>) = machines
+            .into_iter()
+            .partition(|machine| has_timed_out(observed, pool, machine) && !waits_for_another(machine));
         Self { live, timed_out, pending, joining: observed.joining().len() }
     }
 

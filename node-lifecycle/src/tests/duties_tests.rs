@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 use shared_crds::names;
 
@@ -127,4 +128,17 @@ fn a_machine_that_its_provider_does_not_drain_is_drained_here() {
     let mut seen = ending(nodes(3));
     seen.supply.duties = ProviderDuties::default();
     assert_eq!(with_action(&plan(&seen), &NodeAction::ReplaceLost), ["n-000"]);
+}
+
+#[test]
+fn a_successor_that_comes_only_when_the_machine_is_gone_is_not_given_up() {
+    let mut seen = ending(nodes(3));
+    seen.supply.machines.push(machine("late", SOON));
+    for name in ["next", "late"] {
+        seen.machine_times.0.insert(name.to_owned(), SignedDuration::from_hours(24));
+    }
+    let one = plan(&seen).timed_out;
+    assert_eq!(one.len(), 1, "the provider drains one machine, and two are late");
+    seen.supply.duties.drains.clear();
+    assert_eq!(plan(&seen).timed_out.len(), 2);
 }
