@@ -28,6 +28,11 @@ macro_rules! index_type {
 
 pub(crate) use index_type;
 
+/// Index of a pool in the pools of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PoolIndex(pub(crate) usize);
+index_type!(PoolIndex);
+
 /// A list whose items only indexes of the type `I` find. What needs no index is there as for any slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Indexed<I, T> {

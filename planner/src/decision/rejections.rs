@@ -1,7 +1,8 @@
 //! Why no pool takes one more pod of a class, once all pods that found a place are in the snapshot.
 
+use crate::index::PoolIndex;
 use crate::limits::behavior::Direction;
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::reasons::{PoolReason, Rejection};
 use crate::requirements::pod_class::{PodClassId, PodClasses};
 use crate::resources::{Basic, Resource, ResourceNames, display};
@@ -13,7 +14,7 @@ pub(crate) struct RejectionInput<'a> {
     /// The snapshot after the pass.
     pub snapshot: &'a ClusterSnapshot,
     /// The pools.
-    pub pools: &'a [Pool],
+    pub pools: &'a Pools,
     /// All classes of pods.
     pub classes: &'a PodClasses,
     /// The resource names of the pass.
@@ -22,12 +23,12 @@ pub(crate) struct RejectionInput<'a> {
 
 impl RejectionInput<'_> {
     /// For each selected pool, by pool index: why it cannot take one more pod of the class.
-    pub(crate) fn rejections(&self, class: PodClassId) -> Vec<(usize, Rejection)> {
-        let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
+    pub(crate) fn rejections(&self, class: PodClassId) -> Vec<(PoolIndex, Rejection)> {
+        let selected = self.pools.enumerated().filter(|(_, pool)| pool.is_selected());
         selected.map(|(index, pool)| (index, self.rejection(index, pool, class))).collect()
     }
 
-    fn rejection(&self, index: usize, pool: &Pool, class: PodClassId) -> Rejection {
+    fn rejection(&self, index: PoolIndex, pool: &Pool, class: PodClassId) -> Rejection {
         if let Some(closed) = pool.closed() {
             return closed;
         }
@@ -43,7 +44,7 @@ impl RejectionInput<'_> {
     }
 
     /// Why the pool does not grow for such pods, although a new node would take one.
-    fn barred(&self, index: usize, pool: &Pool, class: PodClassId) -> Option<Rejection> {
+    fn barred(&self, index: PoolIndex, pool: &Pool, class: PodClassId) -> Option<Rejection> {
         let barred = &self.classes[class].barred;
         if barred.expendable.contains(&index) {
             return Some(Rejection::Expendable { cutoff: pool.assignment.priority_cutoff() });
@@ -51,7 +52,7 @@ impl RejectionInput<'_> {
         barred.delayed.then_some(Rejection::ScaleUpDelayed)
     }
 
-    fn shortage(&self, index: usize, pool: &Pool, class: PodClassId, resource: Resource) -> Rejection {
+    fn shortage(&self, index: PoolIndex, pool: &Pool, class: PodClassId, resource: Resource) -> Rejection {
         let offered = self.snapshot.free_on_new(index).map_or(0, |free| free.get(resource));
         let name = self.names.name(resource);
         let is_discovered = pool.template.as_ref().is_ok_and(|template| {

@@ -9,12 +9,13 @@ use crate::decision::{
     NodeDecision, PodDecision, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult, decision_id,
 };
 use crate::demand::Demand;
+use crate::index::{Indexed, PoolIndex};
 use crate::input::nodes as facts;
 use crate::input::observed::PassInput;
 use crate::input::selection::AutoscalerAssignment;
 use crate::limits::schedules;
 use crate::numbers::replicas;
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::reasons::{NodeReason, PoolReason, Rejection};
 use crate::resources::ResourceNames;
 use crate::scale_down::excess_nodes::ExcessNodes;
@@ -26,7 +27,7 @@ use crate::steps;
 /// The results of a pass that the summaries are made from.
 pub(crate) struct PassResults<'a> {
     pub(crate) input: PassInput<'a>,
-    pub(crate) pools: &'a [Pool],
+    pub(crate) pools: &'a Pools,
     pub(crate) demand: &'a Demand,
     pub(crate) names: &'a ResourceNames,
     /// With the pending pods placed, and before any node is removed.
@@ -65,14 +66,14 @@ impl PassResults<'_> {
     /// The decision about each pool.
     fn pool_decisions(&self) -> Vec<PoolDecision> {
         let Self { scale_up, scale_down, excess_nodes, .. } = *self;
-        let mut triggering = vec![0; self.pools.len()];
+        let mut triggering: Indexed<PoolIndex, usize> = vec![0; self.pools.len()].into();
         let of_pods = scale_up.placement.placed.iter().take(self.demand.groups.len());
         for &(node, count) in of_pods.flatten() {
             if let Place::Planned(pool) = self.snapshot.place_of(node) {
                 triggering[pool] += count;
             }
         }
-        let decision = |(index, pool): (usize, &Pool)| {
+        let decision = |(index, pool): (PoolIndex, &Pool)| {
             let change = PoolChange {
                 added: scale_up.added[index],
                 pods: triggering[index],
@@ -110,7 +111,7 @@ impl PassResults<'_> {
                 triggering_pods: change.pods,
             }
         };
-        self.pools.iter().enumerate().map(decision).collect()
+        self.pools.enumerated().map(decision).collect()
     }
 
     /// The outcome for each pending pod. The first pods of a group, by name, are those that fit.
@@ -142,7 +143,7 @@ impl PassResults<'_> {
             |(pod, problem): &(usize, String)| (*pod, Rejection::InvalidRequests(problem.clone()));
         let hopeless = demand.unreadable.iter().map(unreadable).chain(demand.waiting.iter().cloned());
         for (pod, rejection) in hopeless {
-            let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
+            let selected = self.pools.enumerated().filter(|(_, pool)| pool.is_selected());
             let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
             results.push((pod, SchedulingResult::Unschedulable { reasons: self.worded(rejections) }));
         }
@@ -159,7 +160,7 @@ impl PassResults<'_> {
     fn node_verdicts(&self) -> Vec<NodeDecision> {
         let mut verdicts = self.scale_down.verdicts.clone();
         steps::count(verdicts.len());
-        let going = (0..self.pools.len()).flat_map(|pool| self.excess_nodes.going(pool));
+        let going = self.pools.indexes().flat_map(|pool| self.excess_nodes.going(pool));
         going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
         let verdict = |(node, verdict): (usize, Option<RemovalVerdict>)| {
             let RemovalVerdict { reason, message } =
@@ -196,8 +197,8 @@ impl PassResults<'_> {
         }
     }
 
-    fn worded(&self, rejections: Vec<(usize, Rejection)>) -> Arc<[PoolRejection]> {
-        let worded = |(pool, rejection): (usize, Rejection)| PoolRejection {
+    fn worded(&self, rejections: Vec<(PoolIndex, Rejection)>) -> Arc<[PoolRejection]> {
+        let worded = |(pool, rejection): (PoolIndex, Rejection)| PoolRejection {
             pool: self.pools[pool].id(),
             reason: rejection.reason(),
             message: rejection.message(),

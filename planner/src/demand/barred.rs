@@ -9,9 +9,10 @@ use shared_crds::QualifiedName;
 use shared_crds::protection::POD_SCALE_UP_DELAY;
 
 use super::model::Demand;
+use crate::index::{Indexed, PoolIndex};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
-use crate::pools::Pool;
+use crate::pools::Pools;
 use crate::requirements::pod_class::{BarredPools, PodClass, PodClassId, PodClasses};
 
 /// The pending pods of a pass that are too young by their own annotation.
@@ -60,13 +61,14 @@ impl DelayedPods {
 }
 
 /// Bars the pools from growing for the pending pods that are expendable to their autoscalers.
-pub(super) fn bar_expendable(demand: &mut Demand, pools: &[Pool]) {
-    let cutoffs: Vec<i32> = pools.iter().map(|pool| pool.assignment.priority_cutoff()).collect();
+pub(super) fn bar_expendable(demand: &mut Demand, pools: &Pools) {
+    let cutoffs: Indexed<PoolIndex, i32> =
+        pools.iter().map(|pool| pool.assignment.priority_cutoff()).collect();
     let highest = cutoffs.iter().copied().max().unwrap_or(i32::MIN);
     let Demand { groups, classes, .. } = demand;
     for group in groups.iter_mut().filter(|group| group.priority < highest) {
-        let expendable = |&(_, &cutoff): &(usize, &i32)| group.priority < cutoff;
-        let expendable = cutoffs.iter().enumerate().filter(expendable).map(|(pool, _)| pool).collect();
+        let expendable = |&(_, &cutoff): &(PoolIndex, &i32)| group.priority < cutoff;
+        let expendable = cutoffs.enumerated().filter(expendable).map(|(pool, _)| pool).collect();
         let class = &classes[group.class];
         let barred = BarredPools { expendable, ..class.barred };
         let class = PodClass { barred, ..class.clone() };

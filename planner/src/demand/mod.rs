@@ -54,7 +54,7 @@ use self::subjects::{Matchers, NamespaceLabels};
 use crate::input::observed::{Observed, PassInput};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
-use crate::pools::{self, Pool};
+use crate::pools::{self, Pools};
 use crate::requirements::pod_class::{PodClassId, PodClasses};
 use crate::resources::{Amounts, Resource, ResourceNames};
 
@@ -63,7 +63,7 @@ impl Demand {
     /// headroom, and what `DaemonSet`s run on new nodes.
     pub(crate) fn of_pass(
         input: PassInput<'_>,
-        pools: &[Pool],
+        pools: &Pools,
         names: &mut ResourceNames,
         interner: &mut PodInterner,
     ) -> Self {

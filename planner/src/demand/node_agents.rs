@@ -12,11 +12,12 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::DiscoveredPod;
 
 use super::model::Demand;
+use crate::index::{Indexed, PoolIndex};
 use crate::input::last_template::LastTemplate;
 use crate::input::observed::{PassInput, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
-use crate::pools::Pool;
+use crate::pools::Pools;
 use crate::pools::agents::{Agent, AgentKey, DAEMON_SET, record};
 use crate::pools::discovered::Teachers;
 use crate::pools::learnt_labels::are_most;
@@ -43,7 +44,7 @@ pub(crate) struct Present<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Role {
     /// The pool for which it shows what new nodes will run.
-    teaches: Option<usize>,
+    teaches: Option<PoolIndex>,
     /// Whether it is starting: what it does not run yet is still to come.
     starts: bool,
 }
@@ -77,12 +78,13 @@ impl<'a> NodeAgents<'a> {
     pub(crate) fn learn(
         input: PassInput<'a>,
         demand: &Demand,
-        pools: &mut [Pool],
+        pools: &mut Pools,
         names: &mut ResourceNames,
     ) -> Self {
         let roles = roles(input, pools);
         let mut starting: BTreeMap<usize, Present<'a>> = BTreeMap::new();
-        let mut seen: Vec<HashMap<AgentKey<'a>, Sightings>> = vec![HashMap::new(); pools.len()];
+        let mut seen: Indexed<PoolIndex, HashMap<AgentKey<'a>, Sightings>> =
+            vec![HashMap::new(); pools.len()].into();
         if roles.iter().any(|role| *role != Role::default()) {
             steps::count(input.pods.len());
             let mut last = LastTemplate::default();
@@ -204,11 +206,11 @@ impl AgentLesson<'_> {
     }
 }
 
-fn roles(input: PassInput<'_>, pools: &[Pool]) -> Vec<Role> {
+fn roles(input: PassInput<'_>, pools: &Pools) -> Vec<Role> {
     let now = input.observed.now;
     let mut roles = vec![Role::default(); input.nodes.len()];
     steps::count(roles.len());
-    for (index, pool) in pools.iter().enumerate() {
+    for (index, pool) in pools.enumerated() {
         let Ok(template) = &pool.template else { continue };
         for &node in &pool.staying {
             roles[node].starts = pool.starting_until(node).is_some_and(|until| until > now);

@@ -20,7 +20,7 @@ use crate::input::observed::{Observed, PassInput, PlanOptions, Recommendations, 
 use crate::input::pod_info::PodInfo;
 use crate::limits::behavior::BehaviorStage;
 use crate::limits::schedules;
-use crate::pools::{self, Pool};
+use crate::pools::{self, Pools};
 use crate::reasons::PoolReason;
 use crate::resources::ResourceNames;
 use crate::scale_down::counting::CountingRules;
@@ -137,7 +137,7 @@ impl Planner {
 /// The cluster with the pending pods in it.
 struct Placed {
     /// The pools, without the excess nodes that are removed.
-    pools: Vec<Pool>,
+    pools: Pools,
     /// The nodes beyond the bounds.
     excess_nodes: ExcessNodes,
     /// The snapshot that contains all pods that found a place.
@@ -151,7 +151,7 @@ struct Placed {
 /// pool would scale up although excess nodes of it are removed, some of these are kept, and all is placed again.
 fn place(
     input: PassInput<'_>,
-    pools: &[Pool],
+    pools: &Pools,
     demand: &Demand,
     agents: &NodeAgents<'_>,
     workload_pods: &[WorkloadPods],

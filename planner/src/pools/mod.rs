@@ -16,6 +16,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 
 pub(crate) use self::template::Template;
 
+use crate::index::{Indexed, PoolIndex};
 use crate::input::nodes;
 use crate::input::observed::{Observed, PassInput, PlanOptions, key};
 use crate::input::selection::{AutoscalerAssignment, assignment};
@@ -28,6 +29,9 @@ use crate::pools::backoff::{OwedNodes, PoolBackoff, PoolHealth, health};
 use crate::reasons::{PoolReason, Rejection};
 use crate::resources::{Amounts, Basic, InvalidAmount, Resource, ResourceNames, counted, exact};
 use crate::steps;
+
+/// The pools of a pass, by namespace and name.
+pub(crate) type Pools = Indexed<PoolIndex, Pool>;
 
 /// A pool as the planner sees it.
 #[derive(Clone, Debug)]
@@ -166,7 +170,7 @@ pub(crate) fn limited(
     options: PlanOptions,
     stage: BehaviorStage,
     names: &mut ResourceNames,
-) -> Vec<Pool> {
+) -> Pools {
     let mut pools = pools(input.observed, options, input.nodes, names);
     for pool in &mut pools {
         pool.limit(stage);
@@ -196,7 +200,7 @@ pub(crate) fn pools(
     options: PlanOptions,
     all_nodes: &[Arc<Node>],
     names: &mut ResourceNames,
-) -> Vec<Pool> {
+) -> Pools {
     let mut autoscalers = observed.autoscalers.clone();
     autoscalers.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
     let bounds_of = |a: &NodePoolAutoscaler| Schedules::of(&a.spec.schedules, observed.now).bounds;

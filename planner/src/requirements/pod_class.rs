@@ -2,7 +2,7 @@
 //!
 //! Types only. `Demand` reads them from pods, and the snapshot keeps the counts.
 
-use crate::index::{Indexed, index_type};
+use crate::index::{Indexed, PoolIndex, index_type};
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
 use crate::resources::Amounts;
@@ -68,12 +68,12 @@ pub(crate) struct BarredPools {
     /// Whether no pool does yet: an annotation of the pods asks for more time.
     pub delayed: bool,
     /// The pools, as sorted indexes, to whose autoscalers the pods are expendable.
-    pub expendable: Vec<usize>,
+    pub expendable: Vec<PoolIndex>,
 }
 
 impl BarredPools {
     /// Whether the pool does not grow for the pods.
-    pub(crate) fn contains(&self, pool: usize) -> bool {
+    pub(crate) fn contains(&self, pool: PoolIndex) -> bool {
         self.delayed || self.expendable.binary_search(&pool).is_ok()
     }
 }

@@ -9,7 +9,7 @@ use super::model::{Candidate, RemovalVerdict, ScaleDown};
 use super::timing;
 use super::utilization::Utilization;
 use crate::input::{nodes, pods};
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
 use crate::resources::Amounts;
 use crate::scale_down::budgets::{BudgetId, EvictionCost};
@@ -17,9 +17,9 @@ use crate::scale_down::drainability::{self, Blocker, BlockingPodReason};
 use crate::steps;
 
 /// The candidates, in the order in which they are removed. Records the verdicts on all other nodes that stay.
-pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], scale_down: &mut ScaleDown) -> Vec<Candidate> {
+pub(super) fn find(input: &ScaleDownInput<'_>, pools: &Pools, scale_down: &mut ScaleDown) -> Vec<Candidate> {
     let mut candidates = Vec::new();
-    for (index, pool) in pools.iter().enumerate() {
+    for (index, pool) in pools.enumerated() {
         let history = timing::history(pool);
         for &n in &pool.staying {
             if let Some(until) = pool.starting_until(n) {

@@ -11,9 +11,9 @@ use super::model::{Candidate, RemovalVerdict, ScaleDown};
 use super::remaining_nodes::RemainingNodes;
 use super::timing;
 use super::voluntary::VoluntaryWork;
-use crate::index::Indexed;
+use crate::index::{Indexed, PoolIndex};
 use crate::numbers::count;
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
 use crate::scale_down::budgets::{BudgetId, EvictionCost};
 use crate::steps;
@@ -22,17 +22,18 @@ use crate::steps;
 pub(super) fn choose(
     input: &ScaleDownInput<'_>,
     candidates: &[Candidate],
-    pools: &[Pool],
+    pools: &Pools,
     elsewhere: &mut impl RemainingNodes,
     scale_down: &mut ScaleDown,
 ) {
     let mut allowances = allowances(input, pools);
-    let work: Vec<VoluntaryWork> = pools.iter().map(|pool| VoluntaryWork::of(pool, input.nodes)).collect();
+    let work: Indexed<PoolIndex, VoluntaryWork> =
+        pools.iter().map(|pool| VoluntaryWork::of(pool, input.nodes)).collect();
     // With the number of nodes that are gone, which is all that changes in it.
-    let mut accounts: Vec<(usize, Account)> =
+    let mut accounts: Indexed<PoolIndex, (usize, Account)> =
         pools.iter().zip(&work).map(|(pool, work)| (0, work.account(pool, 0, input.now))).collect();
     let mut taken = going(pools);
-    let mut reserves = input.reserves.to_vec();
+    let mut reserves = input.reserves.clone();
     for candidate in candidates {
         steps::count(1 + candidate.disruptions.len());
         let pool = &pools[candidate.pool];
@@ -159,7 +160,8 @@ mod tests {
             .pool("a", json!({ "spec": { "replicas": 6, "minReplicas": 1 } }));
         let mut pool =
             pools::pools(&cluster.observed, cluster.observed.options, &[], &mut ResourceNames::default())
-                .remove(0);
+                .pop()
+                .unwrap();
         for (floor, gone, taken, expected) in [
             (None, 0, 0, None),
             (None, 2, 2, None),

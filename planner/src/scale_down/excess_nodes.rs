@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
+use crate::index::{Indexed, PoolIndex};
 use crate::input::nodes;
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::steps;
 
 /// The excess nodes of every pool.
 #[derive(Clone, Debug)]
 pub(crate) struct ExcessNodes {
-    pools: Vec<OfPool>,
+    pools: Indexed<PoolIndex, OfPool>,
 }
 
 /// The excess nodes of one pool.
@@ -36,7 +37,7 @@ impl OfPool {
 
 impl ExcessNodes {
     /// The excess nodes before pending pods are considered: all of them are removed.
-    pub(crate) fn of(pools: &[Pool], nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]) -> Self {
+    pub(crate) fn of(pools: &Pools, nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]) -> Self {
         let of_pool = |pool: &Pool| {
             let nodes = excess_nodes(pool, nodes, workload_pods);
             let most = pool.bounds.max.saturating_sub(pool.bounds.base).min(nodes.len());
@@ -46,14 +47,14 @@ impl ExcessNodes {
     }
 
     /// The nodes of `pool` that are removed.
-    pub(crate) fn going(&self, pool: usize) -> &[usize] {
+    pub(crate) fn going(&self, pool: PoolIndex) -> &[usize] {
         self.pools[pool].going()
     }
 
     /// `pools`, without the nodes that are removed, and with those that stay added to the number of nodes each pool
     /// should have.
-    pub(crate) fn applied_to(&self, pools: &[Pool]) -> Vec<Pool> {
-        let mut pools = pools.to_vec();
+    pub(crate) fn applied_to(&self, pools: &Pools) -> Pools {
+        let mut pools = pools.clone();
         for (pool, excess_nodes) in pools.iter_mut().zip(&self.pools) {
             excess_nodes.going().iter().for_each(|&node| pool.dismiss(node));
             pool.bounds.base += excess_nodes.kept;
@@ -65,7 +66,7 @@ impl ExcessNodes {
     /// Keeps nodes of the pools that scale up by `added` while they scale down, and returns whether there were any:
     /// then the pass has to be planned again. At first as many stay as would be added; if that is not enough, as many
     /// as the upper bound allows. So a pool causes at most two more passes.
-    pub(crate) fn keep_for(&mut self, added: &[usize]) -> bool {
+    pub(crate) fn keep_for(&mut self, added: &Indexed<PoolIndex, usize>) -> bool {
         let mut changed = false;
         for (pool, &added) in self.pools.iter_mut().zip(added) {
             if added > 0 && pool.kept < pool.most {

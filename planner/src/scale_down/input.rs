@@ -10,6 +10,7 @@ use super::budgets::Budgets;
 use super::reserve::Reserve;
 use super::usage::Usage;
 use super::workload_pods::WorkloadPods;
+use crate::index::{Indexed, PoolIndex};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::steps;
@@ -32,9 +33,9 @@ pub(crate) struct ScaleDownInput<'a> {
     /// How many pending pods this pass planned onto each node.
     pub planned: &'a [usize],
     /// Whether each pool scales up in this pass.
-    pub growing: &'a [bool],
+    pub growing: &'a Indexed<PoolIndex, bool>,
     /// The nodes that each pool keeps for pending pods.
-    pub reserves: &'a [Reserve],
+    pub reserves: &'a Indexed<PoolIndex, Reserve>,
 }
 
 /// The pods of a node that need a place when it is removed.

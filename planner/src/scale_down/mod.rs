@@ -48,7 +48,7 @@ use self::reserve::ReserveInput;
 use crate::demand::Demand;
 use crate::input::nodes;
 use crate::input::observed::PassInput;
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
 use crate::resources::ResourceNames;
 use crate::scale_down::budgets::Budgets;
@@ -65,7 +65,7 @@ pub(crate) struct PlacedCluster<'a> {
     /// What was observed.
     pub input: PassInput<'a>,
     /// The pools.
-    pub pools: &'a [Pool],
+    pub pools: &'a Pools,
     /// The pods.
     pub demand: &'a Demand,
     /// Which pods count on each node.
@@ -157,13 +157,13 @@ fn close_to_moves(snapshot: &mut ClusterSnapshot, pools: &[Pool], all_nodes: &[A
 /// the cluster with this pass's pending pods placed.
 pub(crate) fn scale_down<E: RemainingNodes>(
     input: &ScaleDownInput<'_>,
-    pools: &[Pool],
+    pools: &Pools,
     elsewhere: impl FnOnce(&MovingPods) -> E,
 ) -> ScaleDown {
     let mut scale_down = ScaleDown {
         verdicts: vec![None; input.nodes.len()],
-        victims: vec![Vec::new(); pools.len()],
-        unneeded: vec![Vec::new(); pools.len()],
+        victims: vec![Vec::new(); pools.len()].into(),
+        unneeded: vec![Vec::new(); pools.len()].into(),
         next: None,
     };
     let leaving = leaving(input, pools);

@@ -5,13 +5,14 @@ use shared_crds::v1alpha1::UnneededNode;
 
 use super::budgets::BudgetId;
 use super::utilization::Utilization;
+use crate::index::{Indexed, PoolIndex};
 use crate::reasons::NodeReason;
 
 /// A node whose removal nothing prevents so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     /// Index of its pool.
-    pub pool: usize,
+    pub pool: PoolIndex,
     /// Index of the node.
     pub node: usize,
     /// Whether it has to be drained first.
@@ -47,9 +48,9 @@ pub(crate) struct ScaleDown {
     /// The verdict on each node.
     pub verdicts: Vec<Option<RemovalVerdict>>,
     /// The nodes of each pool that are removed.
-    pub victims: Vec<Vec<usize>>,
+    pub victims: Indexed<PoolIndex, Vec<usize>>,
     /// The unneeded nodes of each pool, and since when they are unneeded.
-    pub unneeded: Vec<Vec<UnneededNode>>,
+    pub unneeded: Indexed<PoolIndex, Vec<UnneededNode>>,
     /// When the next node may be removed, or stops counting as starting, if nothing changes before.
     pub next: Option<Timestamp>,
 }

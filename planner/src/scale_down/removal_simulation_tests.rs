@@ -53,7 +53,7 @@ fn snapshot(
         supplies: &Indexed::default(),
         pending: &vec![false].into(),
         nodes,
-        templates: vec![],
+        templates: Indexed::default(),
     })
 }
 

@@ -12,9 +12,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::model::Candidate;
 use crate::demand::PendingGroup;
+use crate::index::{Indexed, PoolIndex};
 use crate::input::nodes;
 use crate::input::pod_info::PodInfo;
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::requirements::pod_class::PodClassId;
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate};
@@ -61,16 +62,20 @@ pub(crate) struct ReserveInput<'a> {
 
 impl ReserveInput<'_> {
     /// The nodes that each pool keeps for pending pods.
-    pub(crate) fn reserves(self, snapshot: &mut ClusterSnapshot, pools: &[Pool]) -> Vec<Reserve> {
+    pub(crate) fn reserves(
+        self,
+        snapshot: &mut ClusterSnapshot,
+        pools: &Pools,
+    ) -> Indexed<PoolIndex, Reserve> {
         let awaited: Vec<_> =
             self.groups.iter().zip(self.left).map(|(group, &left)| self.awaited(group, left)).collect();
-        pools.iter().enumerate().map(|(index, pool)| self.of_pool(snapshot, index, pool, &awaited)).collect()
+        pools.enumerated().map(|(index, pool)| self.of_pool(snapshot, index, pool, &awaited)).collect()
     }
 
     fn of_pool(
         self,
         snapshot: &mut ClusterSnapshot,
-        index: usize,
+        index: PoolIndex,
         pool: &Pool,
         awaited: &[Awaited],
     ) -> Reserve {
@@ -129,7 +134,7 @@ struct Awaited {
 
 impl Awaited {
     /// How many of them a new node of the pool could take.
-    fn by(&self, snapshot: &mut ClusterSnapshot, pool: usize) -> usize {
+    fn by(&self, snapshot: &mut ClusterSnapshot, pool: PoolIndex) -> usize {
         let placed = if self.placed > 0 && snapshot.could_take(self.class, pool) { self.placed } else { 0 };
         placed + if self.left > 0 && snapshot.would_take(self.class, pool) { self.left } else { 0 }
     }

@@ -6,19 +6,20 @@ use shared_crds::v1alpha1::UnneededNode;
 use super::input::ScaleDownInput;
 use super::model::{Candidate, ScaleDown};
 use super::timing::{blocked_until, sooner};
+use crate::index::{Indexed, PoolIndex};
 use crate::input::nodes;
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
 use crate::time::later;
 
 /// Records unneeded nodes and the reasons of those that have to wait, and returns the others.
 pub(super) fn ripe(
     input: &ScaleDownInput<'_>,
-    pools: &[Pool],
+    pools: &Pools,
     unneeded: Vec<Candidate>,
     scale_down: &mut ScaleDown,
 ) -> Vec<Candidate> {
-    let blocked: Vec<_> = pools.iter().map(|pool| blocked_until(pool, input.nodes)).collect();
+    let blocked: Indexed<PoolIndex, _> = pools.iter().map(|pool| blocked_until(pool, input.nodes)).collect();
     let mut ripe = Vec::new();
     for candidate in unneeded {
         let Candidate { pool, node, since, .. } = candidate;

@@ -4,9 +4,9 @@
 use shared_crds::names::names_a_pool;
 use shared_crds::v1alpha1::Expander;
 
-use crate::index::{Indexed, index_type};
+use crate::index::{Indexed, PoolIndex, index_type};
 use crate::input::selection::AutoscalerAssignment;
-use crate::pools::{Pool, Template};
+use crate::pools::{Pool, Pools, Template};
 use crate::requirements::places::names_a_place;
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
@@ -19,9 +19,9 @@ pub(crate) struct BalancedSetId(usize);
 index_type!(BalancedSetId);
 
 /// The pools that can scale up in this pass, by index, grouped into sets that are balanced.
-pub(crate) fn sets(pools: &[Pool]) -> Indexed<BalancedSetId, Vec<usize>> {
-    let mut sets: Indexed<BalancedSetId, Vec<usize>> = Indexed::default();
-    for (index, pool) in pools.iter().enumerate() {
+pub(crate) fn sets(pools: &Pools) -> Indexed<BalancedSetId, Vec<PoolIndex>> {
+    let mut sets: Indexed<BalancedSetId, Vec<PoolIndex>> = Indexed::default();
+    for (index, pool) in pools.enumerated() {
         if !pool.is_planned() || pool.closed().is_some() {
             continue;
         }
@@ -72,18 +72,18 @@ pub(crate) fn preference(class: &PodClass, template: &Template) -> i64 {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedSizes<'a> {
     /// The pools.
-    pub pools: &'a [Pool],
+    pub pools: &'a Pools,
     /// Number of new nodes of each pool.
-    pub added: Vec<usize>,
+    pub added: Indexed<PoolIndex, usize>,
     /// How many more nodes each pool may add.
-    pub room: Vec<usize>,
+    pub room: Indexed<PoolIndex, usize>,
 }
 
 /// Which pool of a set opens the next node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextPool {
     /// This pool.
-    Pool(usize),
+    Pool(PoolIndex),
     /// Pools that would take the pods are full.
     Full,
     /// No pool of the set takes such pods.
@@ -96,11 +96,11 @@ impl PlannedSizes<'_> {
     pub(crate) fn next(
         &self,
         snapshot: &mut ClusterSnapshot,
-        set: &[usize],
+        set: &[PoolIndex],
         id: PodClassId,
         class: &PodClass,
     ) -> NextPool {
-        let liking = |pool: usize| {
+        let liking = |pool: PoolIndex| {
             let template = self.pools[pool].template.as_ref();
             if class.preferred.is_empty() { 0 } else { template.map_or(0, |t| preference(class, t)) }
         };
@@ -121,18 +121,18 @@ impl PlannedSizes<'_> {
     }
 
     /// Counts a new node of the pool.
-    pub(crate) fn opened(&mut self, pool: usize) {
+    pub(crate) fn opened(&mut self, pool: PoolIndex) {
         self.added[pool] += 1;
         self.room[pool] = self.room[pool].saturating_sub(1);
     }
 
     /// Uncounts a new node of the pool that is not needed after all.
-    pub(crate) fn closed(&mut self, pool: usize) {
+    pub(crate) fn closed(&mut self, pool: PoolIndex) {
         self.added[pool] = self.added[pool].saturating_sub(1);
         self.room[pool] = self.room[pool].saturating_add(1);
     }
 
-    fn size(&self, pool: usize) -> usize {
+    fn size(&self, pool: PoolIndex) -> usize {
         self.pools[pool].grown_from() + self.added[pool]
     }
 }

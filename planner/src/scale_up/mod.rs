@@ -9,9 +9,9 @@ pub(crate) mod placement;
 
 use shared_crds::v1alpha1::Expander;
 
-use crate::index::Indexed;
+use crate::index::{Indexed, PoolIndex};
 use crate::input::selection::AutoscalerAssignment;
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::requirements::pod_class::PodClasses;
 use crate::scale_up::balance::{BalancedSetId, NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
@@ -28,9 +28,9 @@ const MOST_TRIALS: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScaleUp {
     /// Number of new nodes, by pool.
-    pub added: Vec<usize>,
+    pub added: Indexed<PoolIndex, usize>,
     /// Whether a bound cut the number of nodes that pending pods need, by pool.
-    pub limited: Vec<bool>,
+    pub limited: Indexed<PoolIndex, bool>,
     /// The placement of each entry of pending pods.
     pub placement: Placement,
     /// How many of the placed pods have to wait until leaving nodes are gone.
@@ -61,9 +61,9 @@ impl ScaleUp {
     }
 
     /// Whether pending pods need each pool to be larger: it scales up now, or is not allowed to yet.
-    pub(crate) fn grows(&self, pools: &[Pool]) -> Vec<bool> {
-        let awaited = |index: usize| self.limited[index] && pools[index].ceiling.is_some();
-        self.added.iter().enumerate().map(|(index, &added)| added > 0 || awaited(index)).collect()
+    pub(crate) fn grows(&self, pools: &Pools) -> Indexed<PoolIndex, bool> {
+        let awaited = |index: PoolIndex| self.limited[index] && pools[index].ceiling.is_some();
+        self.added.enumerated().map(|(index, &added)| added > 0 || awaited(index)).collect()
     }
 }
 
@@ -71,7 +71,7 @@ impl ScaleUp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScaleUpInput<'a> {
     /// The pools.
-    pub pools: &'a [Pool],
+    pub pools: &'a Pools,
     /// All classes of pods.
     pub classes: &'a PodClasses,
     /// The pending pods, in the order in which they are considered.
@@ -87,9 +87,9 @@ pub(crate) struct ScaleUpInput<'a> {
 pub(crate) fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) -> ScaleUp {
     let search = Search { pass: *pass, sets: balance::sets(pass.pools) };
     let base = snapshot.fork();
-    let bounded: Vec<_> = pass.pools.iter().map(Pool::room).collect();
+    let bounded: Indexed<PoolIndex, usize> = pass.pools.iter().map(Pool::room).collect();
     let Found { added, placement, held } = search.run(snapshot, base, &bounded);
-    let mut scale_up = ScaleUp { limited: vec![false; pass.pools.len()], added, placement, held };
+    let mut scale_up = ScaleUp { limited: vec![false; pass.pools.len()].into(), added, placement, held };
     let mut trials = Vec::new();
     for &pool in search.sets.iter().flatten().filter(|&&pool| scale_up.added[pool] >= bounded[pool]) {
         if search.leaves_out(snapshot, &scale_up.placement, pool) {
@@ -113,12 +113,12 @@ pub(crate) fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) 
 struct Search<'a> {
     pass: ScaleUpInput<'a>,
     /// Pools that are balanced.
-    sets: Indexed<BalancedSetId, Vec<usize>>,
+    sets: Indexed<BalancedSetId, Vec<PoolIndex>>,
 }
 
 /// The result of a search.
 struct Found {
-    added: Vec<usize>,
+    added: Indexed<PoolIndex, usize>,
     placement: Placement,
     held: usize,
 }
@@ -138,14 +138,14 @@ impl Search<'_> {
     /// Places all pods, with at most `room` new nodes for each pool. New nodes add domains, and with those domains
     /// earlier placements may violate a spread constraint: then everything is placed again, with those nodes present
     /// from the start.
-    fn run(&self, snapshot: &mut ClusterSnapshot, base: Fork, room: &[usize]) -> Found {
+    fn run(&self, snapshot: &mut ClusterSnapshot, base: Fork, room: &Indexed<PoolIndex, usize>) -> Found {
         let ScaleUpInput { pools, pending, leaving, .. } = self.pass;
         let mut opened = Vec::new();
         let mut round = 0;
         loop {
             snapshot.revert(base);
             let first = snapshot.next_node();
-            let mut sizes = PlannedSizes { pools, added: vec![0; pools.len()], room: room.to_vec() };
+            let mut sizes = PlannedSizes { pools, added: vec![0; pools.len()].into(), room: room.clone() };
             for &pool in &opened {
                 if snapshot.open(pool).is_some() {
                     sizes.opened(pool);
@@ -189,7 +189,7 @@ impl Search<'_> {
         snapshot: &mut ClusterSnapshot,
         placement: &mut Placement,
         sizes: &mut PlannedSizes<'_>,
-        opened: &mut Vec<usize>,
+        opened: &mut Vec<PoolIndex>,
     ) {
         let ScaleUpInput { classes, pending, .. } = self.pass;
         let mut expansions: Indexed<BalancedSetId, Expansion> =
@@ -322,13 +322,13 @@ impl Search<'_> {
     }
 
     /// Whether pods are left that a new node of the pool would take.
-    fn leaves_out(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
+    fn leaves_out(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: PoolIndex) -> bool {
         let pending = self.pass.pending.iter().zip(&placement.left);
         pending.into_iter().any(|(pods, &left)| left > 0 && snapshot.would_take(pods.class, pool))
     }
 
     /// Whether new nodes of other pools take pods that a node of this pool could take.
-    fn passes_on(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
+    fn passes_on(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: PoolIndex) -> bool {
         self.pass.pending.iter().zip(&placement.placed).any(|(pods, placed)| {
             let elsewhere = |place: Place| matches!(place, Place::Planned(other) if other != pool);
             steps::counted(placed.iter()).any(|p| elsewhere(snapshot.place_of(p.0)))

@@ -4,7 +4,7 @@
 use super::balance::{NextPool, PlannedSizes, preference, weight};
 use super::expander::ExpansionOption;
 use super::placement::{PendingId, PendingPods, Placement};
-use crate::index::Indexed;
+use crate::index::{Indexed, PoolIndex};
 use crate::pools::Template;
 use crate::requirements::pod_class::PodClasses;
 use crate::resources::{Amounts, Basic, Resource};
@@ -15,7 +15,7 @@ use crate::steps;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packing {
     /// The pools of the nodes that were opened, in that order.
-    pub opened: Vec<usize>,
+    pub opened: Vec<PoolIndex>,
     /// Where pods were placed, and how many of each entry are left.
     pub placement: Placement,
     /// Whether pods were left out only because pools were full.
@@ -31,7 +31,7 @@ pub(crate) fn pack(
     classes: &PodClasses,
     pending: &Indexed<PendingId, PendingPods>,
     left: &Indexed<PendingId, usize>,
-    set: &[usize],
+    set: &[PoolIndex],
     sizes: &mut PlannedSizes<'_>,
 ) -> Option<Packing> {
     let placement = Placement { placed: vec![Vec::new(); pending.len()].into(), left: left.clone() };
@@ -49,12 +49,12 @@ pub(crate) fn pack(
 struct Packer<'w, 's, 'p> {
     snapshot: &'w mut ClusterSnapshot,
     classes: &'s PodClasses,
-    set: &'s [usize],
+    set: &'s [PoolIndex],
     sizes: &'s mut PlannedSizes<'p>,
     /// The index of the first new node.
     first: NodeIndex,
     placement: Placement,
-    opened: Vec<usize>,
+    opened: Vec<PoolIndex>,
     /// For each entry of pending pods, whether full pools would have taken more of its pods when they were last tried.
     full: Indexed<PendingId, bool>,
 }
@@ -117,7 +117,7 @@ fn option(
     classes: &PodClasses,
     pending: &[PendingPods],
     placement: &Placement,
-    opened: &[usize],
+    opened: &[PoolIndex],
     first: NodeIndex,
 ) -> ExpansionOption {
     let mut option = ExpansionOption { nodes: opened.len(), ..ExpansionOption::default() };

@@ -12,11 +12,11 @@ use super::setup::{NodeSetup, Setup, TemplateSetup};
 use crate::demand::Demand;
 use crate::demand::daemons::Daemon;
 use crate::demand::node_agents::{NodeAgents, Present};
-use crate::index::Indexed;
+use crate::index::{Indexed, PoolIndex};
 use crate::input::nodes;
 use crate::input::observed::PassInput;
 use crate::pools::agents::{AgentKey, DAEMON_SET};
-use crate::pools::{Pool, Template, allocatable};
+use crate::pools::{Pool, Pools, Template, allocatable};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{ConstraintSetId, HostPort, PodClassId, TopologyCountId};
 use crate::resources::{Amounts, ResourceNames};
@@ -38,12 +38,12 @@ pub(crate) struct SnapshotInput<'a> {
 /// The snapshot of a pass before pending pods are placed.
 pub(crate) fn snapshot(
     source: SnapshotInput<'_>,
-    pools: &[Pool],
+    pools: &Pools,
     names: &mut ResourceNames,
     warnings: &mut Vec<String>,
 ) -> ClusterSnapshot {
     let SnapshotInput { input: PassInput { nodes: all_nodes, .. }, demand, .. } = source;
-    let templates: Vec<_> = pools.iter().map(|pool| template(pool, demand)).collect();
+    let templates: Indexed<PoolIndex, _> = pools.iter().map(|pool| template(pool, demand)).collect();
     let mut nodes = Vec::with_capacity(all_nodes.len());
     steps::count(all_nodes.len() + demand.placed.len() + demand.groups.len());
     let owners = owners(pools, all_nodes.len());
@@ -62,7 +62,7 @@ pub(crate) fn snapshot(
         let (place, profile) = (Place::Node(index), Arc::new(profile));
         nodes.push(NodeSetup { place, profile, free, pods, ports, increments, open });
     }
-    for (index, (pool, template)) in pools.iter().zip(&templates).enumerate() {
+    for ((index, pool), template) in pools.enumerated().zip(&templates) {
         let Some(TemplateSetup { profile, free, ports, increments }) = template else { continue };
         nodes.extend((0..upcoming(pool.missing(), source.waiting, increments)).map(|_| NodeSetup {
             place: Place::Upcoming(index),
@@ -119,14 +119,14 @@ fn pods_by_node(demand: &Demand, nodes: usize) -> Vec<Vec<(PodClassId, usize)>> 
 /// The pool a node belongs to.
 #[derive(Clone, Copy)]
 enum NodeOwner {
-    Pool(usize),
+    Pool(PoolIndex),
     Leaving,
     NoPool,
 }
 
-fn owners(pools: &[Pool], nodes: usize) -> Vec<NodeOwner> {
+fn owners(pools: &Pools, nodes: usize) -> Vec<NodeOwner> {
     let mut owners = vec![NodeOwner::NoPool; nodes];
-    for (index, pool) in pools.iter().enumerate() {
+    for (index, pool) in pools.enumerated() {
         pool.staying.iter().for_each(|&node| owners[node] = NodeOwner::Pool(index));
         pool.leaving.iter().for_each(|&node| owners[node] = NodeOwner::Leaving);
     }

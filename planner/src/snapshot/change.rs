@@ -5,6 +5,7 @@ use super::journal::UndoEntry;
 use super::model::{BucketId, ClusterSnapshot, Node};
 use super::node_class::NodeClassId;
 use super::node_index::{NodeIndex, Place};
+use crate::index::PoolIndex;
 use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
@@ -49,7 +50,7 @@ impl ClusterSnapshot {
     }
 
     /// Adds a new node of the pool; `None` if the pool has no template.
-    pub(crate) fn open(&mut self, pool: usize) -> Option<NodeIndex> {
+    pub(crate) fn open(&mut self, pool: PoolIndex) -> Option<NodeIndex> {
         let template = self.templates.get(pool)?.as_ref()?;
         let (bucket, node_class, free) = (template.bucket, template.node_class, template.free.clone());
         let increments = template.increments.clone();

@@ -12,7 +12,7 @@ use super::node_index::Place;
 use super::rules::{DomainKind, PlacementRules};
 use super::setup::{NodeSetup, Setup};
 use super::supplies::Supplies;
-use crate::index::Indexed;
+use crate::index::{Indexed, PoolIndex};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{ConstraintSetId, HostPort, TopologyCountId};
 use crate::steps;
@@ -53,7 +53,7 @@ impl ClusterSnapshot {
             nodes: Vec::with_capacity(nodes.len()).into(),
             buckets: Indexed::default(),
             order: Vec::new(),
-            templates: Vec::new(),
+            templates: Indexed::default(),
             bits: Bits::default(),
             journal: Vec::new(),
         };
@@ -61,7 +61,8 @@ impl ClusterSnapshot {
         for (node, node_class) in nodes.into_iter().zip(of_nodes) {
             snapshot.add_node(node, node_class, &mut buckets);
         }
-        for (pool, (template, node_class)) in templates.into_iter().zip(of_templates).enumerate() {
+        for (template, node_class) in templates.into_iter().zip(of_templates) {
+            let pool = snapshot.templates.next();
             let template = template.zip(node_class).map(|(template, node_class)| Template {
                 bucket: snapshot.bucket(Place::Planned(pool), node_class, &mut buckets),
                 node_class,
@@ -106,9 +107,9 @@ impl ClusterSnapshot {
         known: &mut BTreeMap<BucketKey, BucketId>,
     ) -> BucketId {
         let key = match place {
-            Place::Node(_) => (0, 0, node_class),
-            Place::Upcoming(pool) => (1, pool, node_class),
-            Place::Planned(pool) => (2, pool, node_class),
+            Place::Node(_) => (0, None, node_class),
+            Place::Upcoming(pool) => (1, Some(pool), node_class),
+            Place::Planned(pool) => (2, Some(pool), node_class),
         };
         *known.entry(key).or_insert_with(|| {
             self.buckets.push(Bucket {
@@ -147,4 +148,4 @@ impl ClusterSnapshot {
 }
 
 /// Tier of the node, pool if it does not exist yet, node class.
-type BucketKey = (u8, usize, NodeClassId);
+type BucketKey = (u8, Option<PoolIndex>, NodeClassId);

@@ -6,6 +6,7 @@ use super::model::{ClusterSnapshot, Template};
 use super::node_class::NodeClassId;
 use super::node_index::NodeIndex;
 use super::rules::{DomainKind, PlacementRule};
+use crate::index::PoolIndex;
 use crate::reasons::Rejection;
 use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::requirements::predicates;
@@ -18,7 +19,7 @@ pub(crate) enum NodeOrTemplate {
     /// A node of the snapshot.
     Node(NodeIndex),
     /// A new node of that pool, if it were opened now.
-    Template(usize),
+    Template(PoolIndex),
 }
 
 /// Why a pod cannot be placed.
@@ -64,7 +65,7 @@ impl ClusterSnapshot {
 
     /// Whether an empty new node of the pool would take a pod of this class if there were no other pods; `false` if the
     /// pool does not grow for such pods.
-    pub(crate) fn could_take(&mut self, class: PodClassId, pool: usize) -> bool {
+    pub(crate) fn could_take(&mut self, class: PodClassId, pool: PoolIndex) -> bool {
         steps::count(1);
         let rule = std::sync::Arc::clone(&self.classes[class]);
         let Some(Some(template)) = self.templates.get(pool) else { return false };
@@ -75,7 +76,7 @@ impl ClusterSnapshot {
     }
 
     /// Whether a new node of the pool would take a pod of this class.
-    pub(crate) fn would_take(&mut self, class: PodClassId, pool: usize) -> bool {
+    pub(crate) fn would_take(&mut self, class: PodClassId, pool: PoolIndex) -> bool {
         if !self.could_take(class, pool) {
             return false;
         }

@@ -10,7 +10,7 @@ use super::node_class::{NodeClassId, NodeClasses};
 use super::node_index::{NodeIndex, Place};
 use super::rules::{PlacementRule, PlacementRules};
 use super::supplies::Supplies;
-use crate::index::{Indexed, index_type};
+use crate::index::{Indexed, PoolIndex, index_type};
 use crate::requirements::pod_class::{ConstraintSets, PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::steps;
@@ -34,7 +34,7 @@ pub(crate) struct ClusterSnapshot {
     pub(super) counts: Indexed<TopologyCountId, DomainCounts>,
     /// The topology counts that a spread constraint uses.
     pub(super) spread: Vec<TopologyCountId>,
-    pub(super) templates: Vec<Option<Template>>,
+    pub(super) templates: Indexed<PoolIndex, Option<Template>>,
     pub(super) supplies: Supplies,
     pub(super) bits: Bits,
     pub(super) journal: Vec<UndoEntry>,
@@ -152,7 +152,7 @@ impl ClusterSnapshot {
     }
 
     /// The free capacity of an empty new node of a pool; `None` if the pool has no template.
-    pub(crate) fn free_on_new(&self, pool: usize) -> Option<&Amounts> {
+    pub(crate) fn free_on_new(&self, pool: PoolIndex) -> Option<&Amounts> {
         self.templates.get(pool)?.as_ref().map(|template| &template.free)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::node_index::Place;
-use crate::index::Indexed;
+use crate::index::{Indexed, PoolIndex};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
     ConstraintSetId, ConstraintSets, HostPort, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId,
@@ -27,7 +27,7 @@ pub(crate) struct Setup<'a> {
     /// The nodes: existing ones first, in the order of the pass.
     pub nodes: Vec<NodeSetup>,
     /// The template of a new node of each pool; `None` if it cannot be read.
-    pub templates: Vec<Option<TemplateSetup>>,
+    pub templates: Indexed<PoolIndex, Option<TemplateSetup>>,
 }
 
 /// An existing or upcoming node.

@@ -6,7 +6,7 @@ use super::journal::UndoEntry;
 use super::naive::{Naive, NaiveNode};
 use super::setup::{NodeSetup, Setup, TemplateSetup};
 use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, Place, Scope};
-use crate::index::Indexed;
+use crate::index::{Indexed, PoolIndex};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{
@@ -133,7 +133,7 @@ pub(crate) fn class() -> impl Strategy<Value = PodClass> {
 enum Step {
     Place(PodClassId, usize, bool),
     PlaceOn(usize, PodClassId, usize),
-    Open(usize),
+    Open(PoolIndex),
     Evict(usize, PodClassId, usize),
     Close(usize),
     Cordon(usize),
@@ -145,7 +145,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (class(), 1_usize..7, any::<bool>()).prop_map(|(k, n, existing)| Step::Place(k, n, existing)),
         2 => (node(), class(), 1_usize..4).prop_map(|(n, k, c)| Step::PlaceOn(n, k, c)),
-        3 => (0_usize..2).prop_map(Step::Open),
+        3 => (0_usize..2).prop_map(|pool| Step::Open(PoolIndex(pool))),
         2 => (node(), class(), 1_usize..4).prop_map(|(n, k, c)| Step::Evict(n, k, c)),
         1 => node().prop_map(Step::Close),
         1 => node().prop_map(Step::Cordon),
@@ -158,7 +158,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct SnapshotPair {
     snapshot: ClusterSnapshot,
     naive: Naive,
-    templates: Vec<NaiveNode>,
+    templates: Indexed<PoolIndex, NaiveNode>,
 }
 
 fn interner() -> impl Strategy<Value = SnapshotPair> {
@@ -185,7 +185,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                 pods.sort_unstable();
                 pods.dedup_by_key(|p| p.0);
                 setups.push(NodeSetup {
-                    place: if at < existing { Place::Node(at) } else { Place::Upcoming(at % 2) },
+                    place: if at < existing { Place::Node(at) } else { Place::Upcoming(PoolIndex(at % 2)) },
                     profile: profile(zone, host, tainted).into(),
                     free: amounts(size, size, 4),
                     pods,
@@ -194,7 +194,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
                     open,
                 });
             }
-            let templates: Vec<_> = templates
+            let templates: Indexed<PoolIndex, _> = templates
                 .into_iter()
                 .map(|((zone, host, tainted), size, taken, increments)| NaiveNode {
                     profile: profile(zone, host, tainted),
@@ -331,7 +331,7 @@ impl SnapshotPair {
 pub(crate) fn replay(
     snapshot: &ClusterSnapshot,
     naive: &mut Naive,
-    templates: &[NaiveNode],
+    templates: &Indexed<PoolIndex, NaiveNode>,
 ) -> Result<(), TestCaseError> {
     for change in &snapshot.journal {
         match *change {

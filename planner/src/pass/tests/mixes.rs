@@ -12,7 +12,7 @@ use crate::demand::{Demand, PendingGroup, order};
 use crate::fixtures;
 use crate::index::Indexed;
 use crate::input::observed::{Observed, PassInput};
-use crate::pools::{self, Pool, largest_node};
+use crate::pools::{self, Pool, Pools, largest_node};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::pod_class::{
     CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
@@ -96,7 +96,7 @@ impl Pods {
     }
 
     /// Plans the pods onto these pools.
-    pub(super) fn plan_on(&self, cluster: &fixtures::TestCluster, pools: Vec<Pool>) -> Planned {
+    pub(super) fn plan_on(&self, cluster: &fixtures::TestCluster, pools: Pools) -> Planned {
         self.plan_among(cluster, pools, usize::MAX)
     }
 
@@ -104,7 +104,7 @@ impl Pods {
     pub(super) fn plan_among(
         &self,
         cluster: &fixtures::TestCluster,
-        pools: Vec<Pool>,
+        pools: Pools,
         waiting: usize,
     ) -> Planned {
         let (mut names, mut warnings) = (ResourceNames::default(), Vec::new());
@@ -134,7 +134,7 @@ impl Pods {
 pub(super) struct Planned {
     pub(super) scale_up: ScaleUp,
     pub(super) snapshot: ClusterSnapshot,
-    pub(super) pools: Vec<Pool>,
+    pub(super) pools: Pools,
 }
 
 impl Planned {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::mixes::{Planned, Pods};
 use crate::demand::{Demand, PendingGroup};
 use crate::fixtures::TestCluster as Cluster;
-use crate::index::Indexed;
+use crate::index::{Indexed, PoolIndex};
 use crate::pools::Pool;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::PodClassId;
@@ -81,9 +81,9 @@ fn naive_node(profile: &NodeProfile, pool: Option<&Pool>, size: i64) -> NaiveNod
 }
 
 /// The naive snapshot before anything is placed, and the properties of new nodes.
-fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Vec<NaiveNode>) {
+fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Indexed<PoolIndex, NaiveNode>) {
     let of_pool = |pool: &Pool| naive_node(&pool.template.as_ref().unwrap().profile, Some(pool), 0);
-    let templates: Vec<_> = planned.pools.iter().map(of_pool).collect();
+    let templates: Indexed<PoolIndex, _> = planned.pools.iter().map(of_pool).collect();
     let existing = cluster.observed.nodes.iter().map(|node| {
         let cpu = &node.status.as_ref().unwrap().allocatable.as_ref().unwrap()["memory"].0;
         naive_node(&NodeProfile::of_node(node), None, cpu.parse().unwrap())
@@ -105,7 +105,7 @@ struct Replayed {
     planned: Planned,
     naive: Naive,
     /// The properties of a new node of each pool.
-    templates: Vec<NaiveNode>,
+    templates: Indexed<PoolIndex, NaiveNode>,
 }
 
 /// Plans, and repeats the plan in the naive snapshot, which must allow each step.
@@ -135,7 +135,7 @@ proptest! {
         let placement = &planned.scale_up.placement;
         let asked: usize = demand.groups.iter().map(|group| group.pods.len()).sum();
         prop_assert_eq!(planned.by_tier().iter().sum::<usize>() + planned.left(), asked);
-        let mut nodes = vec![0; planned.pools.len()];
+        let mut nodes: Indexed<PoolIndex, usize> = vec![0; planned.pools.len()].into();
         for node in planned.snapshot.node_indexes().filter(|&node| !planned.snapshot.is_gone(node)) {
             if let Place::Planned(pool) = planned.snapshot.place_of(node) {
                 nodes[pool] += 1;
@@ -143,7 +143,7 @@ proptest! {
             }
         }
         prop_assert_eq!(&nodes, &planned.scale_up.added);
-        for (at, pool) in planned.pools.iter().enumerate() {
+        for (at, pool) in planned.pools.enumerated() {
             prop_assert!(nodes[at] <= pool.room());
         }
         let again = pods.plan(&cluster);
@@ -198,13 +198,13 @@ proptest! {
             if left == 0 {
                 continue;
             }
-            for (pool, template) in templates.iter().enumerate() {
+            for (pool, template) in templates.enumerated() {
                 let node = naive.nodes.push(template.clone());
                 let takes = naive.allows(class, node);
                 naive.nodes.pop();
                 let full = planned.scale_up.added[pool] >= planned.pools[pool].room();
-                prop_assert!(!takes || full, "pool {} has room for {:?}", pool, class);
-                prop_assert!(!takes || planned.scale_up.limited[pool], "pool {} is limited by {:?}", pool, class);
+                prop_assert!(!takes || full, "{:?} has room for {:?}", pool, class);
+                prop_assert!(!takes || planned.scale_up.limited[pool], "{:?} is limited by {:?}", pool, class);
             }
         }
     }
