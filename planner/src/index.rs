@@ -33,6 +33,16 @@ pub(crate) use index_type;
 pub(crate) struct PoolIndex(pub(crate) usize);
 index_type!(PoolIndex);
 
+/// Index of an existing node in the nodes of a pass. In the snapshot it is a `NodeIndex`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PassNodeIndex(pub(crate) usize);
+index_type!(PassNodeIndex);
+
+/// Index of a pod in the pods of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PodIndex(pub(crate) usize);
+index_type!(PodIndex);
+
 /// A list whose items only indexes of the type `I` find. What needs no index is there as for any slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Indexed<I, T> {

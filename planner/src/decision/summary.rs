@@ -9,7 +9,7 @@ use crate::decision::{
     NodeDecision, PodDecision, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult, decision_id,
 };
 use crate::demand::Demand;
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PodIndex, PoolIndex};
 use crate::input::nodes as facts;
 use crate::input::observed::PassInput;
 use crate::input::selection::AutoscalerAssignment;
@@ -149,7 +149,7 @@ impl PassResults<'_> {
         }
         results.sort_by_key(|(pod, _)| *pod);
         let outcome = |(pod, result): (usize, SchedulingResult)| {
-            let object = Arc::clone(&self.input.pods[pod]);
+            let object = Arc::clone(&self.input.pods[PodIndex(pod)]);
             let (namespace, name) = object.key();
             PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), result, object }
         };
@@ -162,12 +162,12 @@ impl PassResults<'_> {
         steps::count(verdicts.len());
         let going = self.pools.indexes().flat_map(|pool| self.excess_nodes.going(pool));
         going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
-        let verdict = |(node, verdict): (usize, Option<RemovalVerdict>)| {
+        let verdict = |(node, verdict): (PassNodeIndex, Option<RemovalVerdict>)| {
             let RemovalVerdict { reason, message } =
                 verdict.unwrap_or_else(|| NodeReason::NotAutoscaled.into());
             NodeDecision { name: self.node_name(node), reason, message }
         };
-        verdicts.into_iter().enumerate().map(verdict).collect()
+        verdicts.indexes().zip(verdicts).map(verdict).collect()
     }
 
     /// How many pods were placed on each node; nodes that do not exist yet are told apart only by their pool.
@@ -209,15 +209,16 @@ impl PassResults<'_> {
 
     /// The nodes of a pool that are pending removal: status names them, and they are not marked yet. `going` are those
     /// that this pass removes.
-    fn pending_removal(&self, pool: &Pool, going: &[usize]) -> Vec<String> {
-        let unmarked = |node: &&usize| !facts::is_leaving(&self.input.nodes[**node]) && !going.contains(node);
+    fn pending_removal(&self, pool: &Pool, going: &[PassNodeIndex]) -> Vec<String> {
+        let unmarked =
+            |node: &&PassNodeIndex| !facts::is_leaving(&self.input.nodes[**node]) && !going.contains(node);
         let mut names: Vec<_> =
             pool.leaving.iter().filter(unmarked).map(|&node| self.node_name(node)).collect();
         names.sort_unstable();
         names
     }
 
-    fn node_name(&self, node: usize) -> String {
+    fn node_name(&self, node: PassNodeIndex) -> String {
         self.input.nodes[node].metadata.name.clone().unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Demand, PodInterner};
 use crate::fixtures::merged;
-use crate::input::observed::Observed;
+use crate::input::observed::{Observed, PassNodes};
 use crate::input::pod_info::PodInfo;
 use crate::requirements::pod_class::{PodClass, TopologyCount};
 use crate::resources::{Amounts, ResourceNames};
@@ -65,7 +65,8 @@ pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Resolution {
         "conditions": [{ "type": "Ready", "status": "True" }] } }),
     );
     let (mut names, mut interner) = (ResourceNames::default(), PodInterner::default());
-    let demand = Demand::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut interner);
+    let nodes = PassNodes::from(vec![node]);
+    let demand = Demand::of(observed, &pods, &nodes, &mut names, &Amounts::default(), &mut interner);
     let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();
     Resolution { demand, pods }
 }

@@ -39,8 +39,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-
 pub(crate) use interner::PodInterner;
 pub(crate) use model::{Demand, PendingGroup};
 
@@ -51,7 +49,7 @@ use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
 use self::scheduling_input::{PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
-use crate::input::observed::{Observed, PassInput};
+use crate::input::observed::{Observed, PassInput, PassNodes};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::{self, Pools};
@@ -81,7 +79,7 @@ impl Demand {
     pub(crate) fn of(
         observed: &Observed,
         all_pods: &[Arc<PodInfo>],
-        all_nodes: &[Arc<Node>],
+        all_nodes: &PassNodes,
         names: &mut ResourceNames,
         reference: &Amounts,
         interner: &mut PodInterner,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use super::daemons::Daemons;
-use crate::index::Indexed;
+use crate::index::{Indexed, PassNodeIndex};
 use crate::reasons::Rejection;
 use crate::requirements::pod_class::{
     ConstraintSets, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
@@ -37,7 +37,7 @@ pub(crate) struct Demand {
     /// which packs better; then by name, so that the order is deterministic.
     pub groups: Vec<PendingGroup>,
     /// For each pod of the pass that occupies a node, its class and the index of the node.
-    pub placed: Vec<Option<(PodClassId, usize)>>,
+    pub placed: Vec<Option<(PodClassId, PassNodeIndex)>>,
     /// The headroom: how many virtual pods of which class are placed after all pending pods.
     pub headroom: Vec<(PodClassId, usize)>,
     /// What the `DaemonSet`s run on new nodes.

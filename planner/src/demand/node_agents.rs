@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::DiscoveredPod;
 
 use super::model::Demand;
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::last_template::LastTemplate;
 use crate::input::observed::{PassInput, key};
 use crate::input::pod_info::PodInfo;
@@ -28,7 +28,7 @@ use crate::steps;
 /// What is already on the nodes that are starting, by the index of the node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeAgents<'a> {
-    starting: BTreeMap<usize, Present<'a>>,
+    starting: BTreeMap<PassNodeIndex, Present<'a>>,
 }
 
 /// What is already on a node that is starting.
@@ -55,7 +55,7 @@ struct Sightings {
     /// When the last one started, and its class: what admission and autoscalers give it now.
     newest: (Option<Timestamp>, PodClassId),
     /// The nodes, one for each pod.
-    nodes: Vec<usize>,
+    nodes: Vec<PassNodeIndex>,
 }
 
 /// What has the pods of a template run on each node.
@@ -82,7 +82,7 @@ impl<'a> NodeAgents<'a> {
         names: &mut ResourceNames,
     ) -> Self {
         let roles = roles(input, pools);
-        let mut starting: BTreeMap<usize, Present<'a>> = BTreeMap::new();
+        let mut starting: BTreeMap<PassNodeIndex, Present<'a>> = BTreeMap::new();
         let mut seen: Indexed<PoolIndex, HashMap<AgentKey<'a>, Sightings>> =
             vec![HashMap::new(); pools.len()].into();
         if roles.iter().any(|role| *role != Role::default()) {
@@ -137,7 +137,7 @@ impl<'a> NodeAgents<'a> {
     }
 
     /// What is on a node that is starting; `None` if nothing is, or it is up.
-    pub(crate) fn present(&self, node: usize) -> Option<&Present<'a>> {
+    pub(crate) fn present(&self, node: PassNodeIndex) -> Option<&Present<'a>> {
         self.starting.get(&node)
     }
 }
@@ -190,12 +190,17 @@ impl AgentLesson<'_> {
     }
 
     /// Those of the `nodes` that run an agent which no `DaemonSet` announces: their kubelets have begun with them.
-    fn running_any(&self, nodes: &[usize], seen: &HashMap<AgentKey<'_>, Sightings>) -> Vec<usize> {
+    fn running_any(
+        &self,
+        nodes: &[PassNodeIndex],
+        seen: &HashMap<AgentKey<'_>, Sightings>,
+    ) -> Vec<PassNodeIndex> {
         let is_daemon = |key: &AgentKey<'_>| {
             key.kind == DAEMON_SET && self.all_daemon_sets.contains(&(key.namespace, key.name))
         };
         let others = seen.iter().filter(|(key, _)| !is_daemon(key));
-        let running: BTreeSet<usize> = others.flat_map(|(_, sightings)| &sightings.nodes).copied().collect();
+        let running: BTreeSet<PassNodeIndex> =
+            others.flat_map(|(_, sightings)| &sightings.nodes).copied().collect();
         steps::count(nodes.len() + running.len());
         nodes.iter().copied().filter(|node| running.contains(node)).collect()
     }
@@ -206,9 +211,9 @@ impl AgentLesson<'_> {
     }
 }
 
-fn roles(input: PassInput<'_>, pools: &Pools) -> Vec<Role> {
+fn roles(input: PassInput<'_>, pools: &Pools) -> Indexed<PassNodeIndex, Role> {
     let now = input.observed.now;
-    let mut roles = vec![Role::default(); input.nodes.len()];
+    let mut roles: Indexed<PassNodeIndex, Role> = vec![Role::default(); input.nodes.len()].into();
     steps::count(roles.len());
     for (index, pool) in pools.enumerated() {
         let Ok(template) = &pool.template else { continue };
@@ -228,7 +233,7 @@ fn note(
     entry: Entry<'_, AgentKey<'_>, Sightings>,
     demand: &Demand,
     pod: (Option<Timestamp>, PodClassId),
-    node: usize,
+    node: PassNodeIndex,
 ) {
     let sightings = entry.or_insert_with(|| Sightings { newest: pod, nodes: Vec::new() });
     let age = |(started, class): (Option<Timestamp>, PodClassId)| (started, &demand.classes[class].request);
@@ -239,16 +244,16 @@ fn note(
 }
 
 /// Whether each of the `required` nodes is among `nodes`.
-fn run_on_all(nodes: &[usize], required: &[usize]) -> bool {
+fn run_on_all(nodes: &[PassNodeIndex], required: &[PassNodeIndex]) -> bool {
     steps::count(nodes.len() + required.len());
-    let nodes: BTreeSet<usize> = nodes.iter().copied().collect();
+    let nodes: BTreeSet<PassNodeIndex> = nodes.iter().copied().collect();
     !required.is_empty() && required.iter().all(|node| nodes.contains(node))
 }
 
 /// Whether most of the `settled` nodes are among `nodes`.
-fn run_on_most(nodes: &[usize], settled: &[usize]) -> bool {
+fn run_on_most(nodes: &[PassNodeIndex], settled: &[PassNodeIndex]) -> bool {
     steps::count(nodes.len() + settled.len());
-    let nodes: BTreeSet<usize> = nodes.iter().copied().collect();
+    let nodes: BTreeSet<PassNodeIndex> = nodes.iter().copied().collect();
     are_most(settled.iter().filter(|&node| nodes.contains(node)).count(), settled.len())
 }
 

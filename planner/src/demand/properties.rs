@@ -14,7 +14,7 @@ use super::{Demand, PodInterner};
 use crate::demand::pod_requirements::PodRequirements;
 use crate::demand::supplies::PodVolumes;
 use crate::fixtures::merged;
-use crate::input::observed::Observed;
+use crate::input::observed::{Observed, PassNodes};
 use crate::input::pod_info::{PodInfo, PodShapes};
 use crate::requirements::pod_class::{PodClass, TopologySpread};
 use crate::resources::{Amounts, ResourceNames};
@@ -120,7 +120,8 @@ fn observed() -> Observed {
 
 fn read(pods: &[Arc<PodInfo>], interner: &mut PodInterner) -> Demand {
     let node: Arc<Node> = object(json!({ "metadata": { "name": "n" } }));
-    Demand::of(&observed(), pods, &[node], &mut ResourceNames::default(), &Amounts::default(), interner)
+    let nodes = PassNodes::from(vec![node]);
+    Demand::of(&observed(), pods, &nodes, &mut ResourceNames::default(), &Amounts::default(), interner)
 }
 
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {

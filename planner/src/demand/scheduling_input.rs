@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use shared_crds::QualifiedName;
 
 use super::interner::{InternedPodId, InternedPods, PodInterner};
@@ -12,8 +11,8 @@ use super::storage::Storage;
 use super::supplies::{LimitedSupply, PodVolumes, Supplies};
 use super::volumes::VolumeTerms;
 use crate::demand::pod_requirements::PodRequirements;
-use crate::index::Indexed;
-use crate::input::observed::{Observed, key};
+use crate::index::{Indexed, PassNodeIndex};
+use crate::input::observed::{Observed, PassNodes, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::input::unplanned;
@@ -27,7 +26,7 @@ pub(super) struct PodEntry {
     /// Index of the pod; the pods of daemons come after all others.
     pub(super) pod: usize,
     /// Index of the node it occupies; `None` if it is pending.
-    pub(super) node: Option<usize>,
+    pub(super) node: Option<PassNodeIndex>,
     /// What it has in common with equal pods.
     pub(super) id: InternedPodId,
 }
@@ -53,12 +52,12 @@ impl<'p> SchedulingInput<'p> {
     pub(super) fn of(
         observed: &Observed,
         all_pods: &'p [Arc<PodInfo>],
-        all_nodes: &[Arc<Node>],
+        all_nodes: &PassNodes,
         daemons: &'p [PodInfo],
         interner: &mut PodInterner,
     ) -> Self {
         let nodes: HashMap<_, _> =
-            all_nodes.iter().enumerate().map(|(index, node)| (key(&node.metadata).1, index)).collect();
+            all_nodes.enumerated().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         steps::count(all_nodes.len() + all_pods.len());
         let storage = Storage::of(observed);
         let unbound: Vec<&'p Arc<PodInfo>> = all_pods.iter().filter(|pod| pod.node().is_none()).collect();

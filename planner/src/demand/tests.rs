@@ -8,6 +8,7 @@ use serde_json::json;
 use super::cases::{app, labels, object, pending, placed, read, read_with, required};
 use crate::demand::pod_requirements::PodRequirements;
 use crate::fixtures::merged;
+use crate::index::PassNodeIndex;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
 
@@ -231,10 +232,11 @@ fn only_pending_pods_and_those_with_a_node_play_a_part() {
         placed("finished", json!({ "status": { "phase": "Succeeded" } })),
         pending("waits", json!({})),
     ]);
+    let here = Some(PassNodeIndex(0));
     let placed: Vec<_> = ["bound", "nominated", "gated", "lost", "finished", "waits"]
         .map(|pod| outcome.demand.placed[outcome.index(pod)].map(|(_, node)| node))
         .to_vec();
-    assert_eq!(placed, [Some(0), Some(0), None, None, None, None]);
+    assert_eq!(placed, [here, here, None, None, None, None]);
     assert_eq!(outcome.demand.groups.len(), 1);
     assert_eq!(outcome.demand.groups[0].pods, [outcome.index("waits")]);
 }

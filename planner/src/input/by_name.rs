@@ -8,27 +8,28 @@ use std::mem;
 use std::sync::Arc;
 
 use super::addresses::ByAddress;
+use crate::index::{IndexType, Indexed};
 use crate::steps;
 
 /// The sorted objects of the last pass.
 #[derive(Debug)]
-pub(crate) struct ByName<K> {
-    last: Arc<Vec<Arc<K>>>,
+pub(crate) struct ByName<I, K> {
+    last: Arc<Indexed<I, Arc<K>>>,
 }
 
-impl<K> Default for ByName<K> {
+impl<I, K> Default for ByName<I, K> {
     fn default() -> Self {
         Self { last: Arc::default() }
     }
 }
 
-impl<K> ByName<K> {
+impl<I: IndexType, K> ByName<I, K> {
     /// Sorts `objects`, whose names are unique.
     pub(crate) fn sorted(
         &mut self,
         objects: &[Arc<K>],
         key: impl Fn(&K) -> (&str, &str),
-    ) -> Arc<Vec<Arc<K>>> {
+    ) -> Arc<Indexed<I, Arc<K>>> {
         let places: ByAddress<usize, usize> = self.last.iter().map(address).zip(0_usize..).collect();
         let mut stays = vec![false; self.last.len()];
         let mut new = Vec::new();
@@ -51,7 +52,7 @@ impl<K> ByName<K> {
         let known: Vec<_> = last.into_iter().zip(stays).filter_map(|(o, stays)| stays.then_some(o)).collect();
         let place = |name: (&str, &str)| known.partition_point(|object| key(object) < name);
         let new: Vec<_> = new.into_iter().map(|(name, object)| (place(name), object)).collect();
-        self.last = Arc::new(merged(known, new));
+        self.last = Arc::new(merged(known, new).into());
         Arc::clone(&self.last)
     }
 }
@@ -80,6 +81,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::index::PodIndex;
 
     #[derive(Debug)]
     struct Named(u8);
@@ -98,7 +100,7 @@ mod tests {
         fn whatever_was_there_before_the_order_is_that_of_the_names(
             passes in vec((vec(any::<bool>(), 8), vec(any::<bool>(), 8), any::<prop::sample::Index>()), 1..8)
         ) {
-            let mut by_name = ByName::default();
+            let mut by_name = ByName::<PodIndex, _>::default();
             let mut cache: Vec<_> = (0..8).map(|name| Arc::new(Named(name))).collect();
             for (present, replaced, first) in passes {
                 for (object, _) in cache.iter_mut().zip(replaced).filter(|(_, replaced)| *replaced) {
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn where_nothing_has_changed_nothing_is_made() {
-        let mut by_name = ByName::default();
+        let mut by_name = ByName::<PodIndex, _>::default();
         let objects: Vec<_> = [1, 0].map(|name| Arc::new(Named(name))).into();
         let first = by_name.sorted(&objects, key);
         assert!(Arc::ptr_eq(&first, &by_name.sorted(&objects, key)));

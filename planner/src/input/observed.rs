@@ -15,6 +15,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 use super::claim_info::ClaimInfo;
 use super::pod_info::PodInfo;
 use super::volume_info::VolumeInfo;
+use crate::index::{Indexed, PassNodeIndex, PodIndex};
 
 /// The input of a pass. The order of the objects does not matter.
 #[derive(Clone, Debug, Default)]
@@ -53,15 +54,21 @@ pub struct Observed {
     pub seed: u64,
 }
 
+/// The nodes of a pass, by name.
+pub(crate) type PassNodes = Indexed<PassNodeIndex, Arc<Node>>;
+
+/// The pods of a pass, by namespace and name.
+pub(crate) type PassPods = Indexed<PodIndex, Arc<PodInfo>>;
+
 /// What every step of a pass reads. Nodes and pods are sorted by name; a pass refers to them by their index here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassInput<'a> {
     /// The observed cluster.
     pub observed: &'a Observed,
     /// Its nodes.
-    pub nodes: &'a [Arc<Node>],
+    pub nodes: &'a PassNodes,
     /// Its pods.
-    pub pods: &'a [Arc<PodInfo>],
+    pub pods: &'a PassPods,
 }
 
 /// How the objects are interpreted.

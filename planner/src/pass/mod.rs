@@ -13,7 +13,7 @@ use crate::decision::summary::PassResults;
 use crate::decision::{ScalingPlan, conclude};
 use crate::demand::node_agents::NodeAgents;
 use crate::demand::{Demand, PodInterner};
-use crate::index::Indexed;
+use crate::index::{Indexed, PassNodeIndex, PodIndex};
 use crate::input::by_name::ByName;
 use crate::input::nodes;
 use crate::input::observed::{Observed, PassInput, PlanOptions, Recommendations, ScheduleClamp, key};
@@ -41,8 +41,8 @@ pub const MAX_NAMED_NODES: usize = 1000;
 #[derive(Debug, Default)]
 pub struct Planner {
     interner: PodInterner,
-    nodes: ByName<Node>,
-    pods: ByName<PodInfo>,
+    nodes: ByName<PassNodeIndex, Node>,
+    pods: ByName<PodIndex, PodInfo>,
 }
 
 /// Plans one pass, without a cache.
@@ -154,14 +154,14 @@ fn place(
     pools: &Pools,
     demand: &Demand,
     agents: &NodeAgents<'_>,
-    workload_pods: &[WorkloadPods],
+    workload_pods: &Indexed<PassNodeIndex, WorkloadPods>,
     names: &mut ResourceNames,
 ) -> Placed {
     let pending: Indexed<PendingId, PendingPods> =
         demand.pending().map(|(class, count)| PendingPods { class, count }).collect();
     let waiting = pending.iter().map(|pods| pods.count).sum();
     let goes = |node: &Node| nodes::awaited_until(node).is_some_and(|until| until > input.observed.now);
-    let leaving: Vec<_> = (0..input.nodes.len()).filter(|&index| goes(&input.nodes[index])).collect();
+    let leaving: Vec<_> = input.nodes.indexes().filter(|&index| goes(&input.nodes[index])).collect();
     let mut excess_nodes = ExcessNodes::of(pools, input.nodes, workload_pods);
     loop {
         let pools = excess_nodes.applied_to(pools);

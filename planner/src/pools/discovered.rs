@@ -6,7 +6,6 @@
 //! What runs on every node is learnt elsewhere, in [`crate::demand::node_agents`]; it is only remembered here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -16,7 +15,9 @@ use shared_crds::NodePool;
 use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::DiscoveredResources;
 
+use crate::index::PassNodeIndex;
 use crate::input::nodes;
+use crate::input::observed::PassNodes;
 use crate::input::promise::{Promise, gives};
 use crate::pools::learnt_labels::{LabelledNodes, LearntLabels, MAX_LABELS, SEVERAL, are_most};
 use crate::requirements::node_profile::NodeProfile;
@@ -49,11 +50,11 @@ const MAX_RESOURCES: usize = 32;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Teachers {
     /// Ready ones that are older than the provisioning timeout: what they lack will not come.
-    pub settled: Vec<usize>,
+    pub settled: Vec<PassNodeIndex>,
     /// Younger ones that are complete, and may still get labels and static pods.
-    pub young: Vec<usize>,
+    pub young: Vec<PassNodeIndex>,
     /// Those that are starting. They show nothing but the pods that they run already.
-    pub starting: Vec<usize>,
+    pub starting: Vec<PassNodeIndex>,
 }
 
 impl Teachers {
@@ -61,8 +62,8 @@ impl Teachers {
     pub(crate) fn of(
         pool: &NodePool,
         promise: &Promise,
-        staying: &[usize],
-        all_nodes: &[Arc<Node>],
+        staying: &[PassNodeIndex],
+        all_nodes: &PassNodes,
         now: Timestamp,
     ) -> Self {
         let mut teachers = Self::default();
@@ -92,12 +93,12 @@ impl Teachers {
     }
 
     /// The objects of the settled ones.
-    pub(crate) fn of_settled<'a>(&self, all_nodes: &'a [Arc<Node>]) -> Vec<&'a Node> {
+    pub(crate) fn of_settled<'a>(&self, all_nodes: &'a PassNodes) -> Vec<&'a Node> {
         self.settled.iter().map(|&index| &*all_nodes[index]).collect()
     }
 
     /// The objects of the young ones.
-    pub(crate) fn of_young<'a>(&self, all_nodes: &'a [Arc<Node>]) -> Vec<&'a Node> {
+    pub(crate) fn of_young<'a>(&self, all_nodes: &'a PassNodes) -> Vec<&'a Node> {
         self.young.iter().map(|&index| &*all_nodes[index]).collect()
     }
 }

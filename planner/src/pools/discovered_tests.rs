@@ -1,5 +1,7 @@
 //! Tests of what nodes show.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
 
@@ -105,8 +107,11 @@ fn only_nodes_of_the_template_show_anything_and_those_that_are_starting_are_apar
         resources: vec!["example.com/gpu".to_owned()],
         labels: Vec::new(),
     };
-    let teachers = Teachers::of(&pool, &promise, &[0, 1, 2, 3, 4, 5, 6, 7], &nodes, NOW.parse().unwrap());
-    assert_eq!(teachers, Teachers { settled: vec![0, 1, 5], young: vec![2], starting: vec![3, 4] });
+    let nodes = PassNodes::from_iter(nodes);
+    let of = |numbers: &[usize]| numbers.iter().copied().map(PassNodeIndex).collect::<Vec<_>>();
+    let all: Vec<_> = nodes.indexes().collect();
+    let teachers = Teachers::of(&pool, &promise, &all, &nodes, NOW.parse().unwrap());
+    assert_eq!(teachers, Teachers { settled: of(&[0, 1, 5]), young: of(&[2]), starting: of(&[3, 4]) });
 }
 
 #[test]
@@ -129,9 +134,10 @@ fn nodes_of_an_operator_that_hashed_less_of_the_template_show_what_a_new_one_has
         Arc::new(serde_json::from_value(object).unwrap())
     };
     let nodes = [pool.spec.earlier_template_hash(), pool.spec.template_hash(), Some("v2-other".to_owned())];
-    let nodes = nodes.map(of);
-    let teachers = Teachers::of(&pool, &promise, &[0, 1, 2], &nodes, NOW.parse().unwrap());
-    assert_eq!(teachers, Teachers { settled: vec![0, 1], ..Teachers::default() });
+    let nodes = PassNodes::from_iter(nodes.map(of));
+    let all: Vec<_> = nodes.indexes().collect();
+    let teachers = Teachers::of(&pool, &promise, &all, &nodes, NOW.parse().unwrap());
+    assert_eq!(teachers, Teachers { settled: all[..2].to_vec(), ..Teachers::default() });
 }
 
 #[test]

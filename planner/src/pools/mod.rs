@@ -16,9 +16,9 @@ use shared_crds::{NodePool, NodePoolAutoscaler, QualifiedName};
 
 pub(crate) use self::template::Template;
 
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::nodes;
-use crate::input::observed::{Observed, PassInput, PlanOptions, key};
+use crate::input::observed::{Observed, PassInput, PassNodes, PlanOptions, key};
 use crate::input::selection::{AutoscalerAssignment, assignment};
 use crate::limits::behavior::{BehaviorLimits, BehaviorStage};
 use crate::limits::bounds::Bounds;
@@ -45,11 +45,11 @@ pub(crate) struct Pool {
     /// The template of a new node, or why it cannot be read.
     pub template: Result<Template, String>,
     /// Its nodes that are not being removed, as indexes into the pass's nodes.
-    pub staying: Vec<usize>,
+    pub staying: Vec<PassNodeIndex>,
     /// Its nodes that are being removed.
-    pub leaving: Vec<usize>,
+    pub leaving: Vec<PassNodeIndex>,
     /// What [`Self::starting_until`] returns, by the index of the node. A pass asks for it several times.
-    starting: BTreeMap<usize, Timestamp>,
+    starting: BTreeMap<PassNodeIndex, Timestamp>,
     /// Whether its provider creates the requested nodes.
     pub health: PoolHealth,
     /// Why its replicas cannot be written for now; `None` if they can. Nodes that were requested before are still
@@ -143,7 +143,7 @@ impl Pool {
 
     /// Until when one of the pool's staying nodes counts as starting, and as what its template promises, if it is not up yet or
     /// lacks a part of that. `None` if it is up and complete, if the time for the rest is over, or if its age is unknown.
-    pub(crate) fn starting_until(&self, node: usize) -> Option<Timestamp> {
+    pub(crate) fn starting_until(&self, node: PassNodeIndex) -> Option<Timestamp> {
         self.starting.get(&node).copied()
     }
 
@@ -157,7 +157,7 @@ impl Pool {
     }
 
     /// Moves a node from the staying nodes to the leaving ones.
-    pub(crate) fn dismiss(&mut self, node: usize) {
+    pub(crate) fn dismiss(&mut self, node: PassNodeIndex) {
         steps::count(self.staying.len());
         self.staying.retain(|&n| n != node);
         self.leaving.push(node);
@@ -198,7 +198,7 @@ pub(crate) fn largest_node(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut 
 pub(crate) fn pools(
     observed: &Observed,
     options: PlanOptions,
-    all_nodes: &[Arc<Node>],
+    all_nodes: &PassNodes,
     names: &mut ResourceNames,
 ) -> Pools {
     let mut autoscalers = observed.autoscalers.clone();
@@ -208,9 +208,9 @@ pub(crate) fn pools(
         observed.autoscalers.iter().map(|a| (key(&a.metadata), bounds_of(a))).collect();
     let mut objects = observed.pools.clone();
     objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
-    let mut members: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+    let mut members: BTreeMap<(&str, &str), Vec<PassNodeIndex>> = BTreeMap::new();
     steps::count(all_nodes.len());
-    for (index, node) in all_nodes.iter().enumerate() {
+    for (index, node) in all_nodes.enumerated() {
         if let Some(pool) = nodes::pool_of(node) {
             members.entry(pool).or_default().push(index);
         }
@@ -252,7 +252,8 @@ pub(crate) fn pools(
                 floor: None,
                 object,
             };
-            let starting = |&node: &usize| Some((node, pool.starts_until(&all_nodes[node], observed.now)?));
+            let starting =
+                |&node: &PassNodeIndex| Some((node, pool.starts_until(&all_nodes[node], observed.now)?));
             pool.starting = pool.staying.iter().filter_map(starting).collect();
             pool
         })
@@ -291,17 +292,22 @@ fn limits(
 /// The nodes that are being removed, and the others. A node that the decision in status names as a victim is treated as
 /// being removed as soon as the Autoscaler's number of replicas leaves no place for it, even before the `NodePool`
 /// operator has marked it.
-fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<usize>, Vec<usize>) {
+fn split(
+    pool: &NodePool,
+    members: &[PassNodeIndex],
+    all_nodes: &PassNodes,
+) -> (Vec<PassNodeIndex>, Vec<PassNodeIndex>) {
     let (mut leaving, staying): (Vec<_>, Vec<_>) =
         members.iter().partition(|&&n| nodes::is_leaving(&all_nodes[n]));
     let present = replicas(staying.len());
     let excess = staying.len().saturating_sub(count(pool.spec.replicas_or(present)));
-    let name = |n: usize| all_nodes[n].metadata.name.as_deref().unwrap_or_default();
-    let by_name: BTreeMap<&str, usize> = staying.iter().map(|&n| (name(n), n)).collect();
-    let named: BTreeSet<usize> = match pool.scale_down_first() {
+    let name = |n: PassNodeIndex| all_nodes[n].metadata.name.as_deref().unwrap_or_default();
+    let by_name: BTreeMap<&str, PassNodeIndex> = staying.iter().map(|&n| (name(n), n)).collect();
+    let named: BTreeSet<PassNodeIndex> = match pool.scale_down_first() {
         Some(plan) => {
             let named = plan.nodes.iter().filter_map(|name| by_name.get(name.as_str()).copied());
-            let goes = |n: &usize| plan.means(&all_nodes[*n]) && !nodes::is_given_back(&all_nodes[*n]);
+            let goes =
+                |n: &PassNodeIndex| plan.means(&all_nodes[*n]) && !nodes::is_given_back(&all_nodes[*n]);
             named.filter(goes).take(excess).collect()
         }
         None => BTreeSet::new(),

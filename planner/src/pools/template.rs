@@ -1,14 +1,13 @@
 //! A new node of a pool: what its template says, corrected by what its nodes have shown.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use shared_crds::NodePool;
 use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, DiscoveredResources, NodeTemplateSpec, validity};
 
-use crate::input::observed::Observed;
+use crate::index::PassNodeIndex;
+use crate::input::observed::{Observed, PassNodes};
 use crate::input::promise::Promise;
 use crate::pools::agents::Agent;
 use crate::pools::discovered::{self, Lesson, Teachers};
@@ -51,8 +50,8 @@ impl Template {
     /// A message, if the `NodePool` operator creates no node of such a pool.
     pub(crate) fn of(
         pool: &NodePool,
-        staying: &[usize],
-        all_nodes: &[Arc<Node>],
+        staying: &[PassNodeIndex],
+        all_nodes: &PassNodes,
         observed: &Observed,
         names: &mut ResourceNames,
     ) -> Result<Self, String> {
@@ -76,8 +75,8 @@ impl Template {
 
     fn read(
         pool: &NodePool,
-        staying: &[usize],
-        all_nodes: &[Arc<Node>],
+        staying: &[PassNodeIndex],
+        all_nodes: &PassNodes,
         observed: &Observed,
         names: &mut ResourceNames,
     ) -> Result<Self, InvalidAmount> {

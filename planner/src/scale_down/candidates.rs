@@ -8,6 +8,7 @@ use super::input::{ScaleDownInput, moving, pod_name};
 use super::model::{Candidate, RemovalVerdict, ScaleDown};
 use super::timing;
 use super::utilization::Utilization;
+use crate::index::PassNodeIndex;
 use crate::input::{nodes, pods};
 use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
@@ -72,7 +73,7 @@ impl From<NodeReason> for Kept {
 
 /// What prevents the removal of the node, in Cluster Autoscaler's order, or how many disruptions of which budget it
 /// needs.
-fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
+fn judge(input: &ScaleDownInput<'_>, n: PassNodeIndex, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
     steps::count(1);
     let node = &input.nodes[n];
     let workload_pods = &input.workload_pods[n];
@@ -97,12 +98,12 @@ fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(Budge
     Ok(disruptions(input, n))
 }
 
-fn utilization(input: &ScaleDownInput<'_>, n: usize) -> Utilization {
+fn utilization(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Utilization {
     let unused = || Utilization::of(&Amounts::default(), &Amounts::default(), &[]);
     input.usage[n].utilization.as_ref().map_or_else(|_| unused(), |&utilization| utilization)
 }
 
-fn underused(input: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(), Kept> {
+fn underused(input: &ScaleDownInput<'_>, n: PassNodeIndex, threshold: i32) -> Result<(), Kept> {
     let kept = |reason, message| Kept { verdict: RemovalVerdict { reason, message }, until: None };
     match &input.usage[n].utilization {
         Err(problem) => Err(kept(
@@ -122,7 +123,7 @@ fn underused(input: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(),
 
 /// Fails if a pod must not be evicted. If several block, one that blocks permanently is named before others, and the
 /// node is blocked until the last of them no longer blocks.
-fn blocked(input: &ScaleDownInput<'_>, n: usize) -> Result<(), Kept> {
+fn blocked(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Result<(), Kept> {
     let mut named: Option<(usize, Blocker)> = None;
     let mut until = Some(Timestamp::MIN);
     for &pod in &input.workload_pods[n].pods {
@@ -139,7 +140,7 @@ fn blocked(input: &ScaleDownInput<'_>, n: usize) -> Result<(), Kept> {
     Err(Kept { verdict: RemovalVerdict { reason: NodeReason::BlockedByPod, message }, until })
 }
 
-fn blocker(input: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Blocker> {
+fn blocker(input: &ScaleDownInput<'_>, n: PassNodeIndex, pod: usize) -> Option<Blocker> {
     let object = &input.pods[pod];
     drainability::blocker(object, input.budgets, input.now).or_else(|| {
         let unreadable = input.usage[n].unreadable.contains(&pod) && pods::needs_place(object);
@@ -151,7 +152,7 @@ fn blocker(input: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Blocker> 
 
 /// The disruptions of each budget that it takes to drain the node. A budget need not allow them all at once; one that
 /// is left is enough, because the others are allowed as the evicted pods become ready elsewhere.
-fn disruptions(input: &ScaleDownInput<'_>, n: usize) -> Vec<(BudgetId, usize)> {
+fn disruptions(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Vec<(BudgetId, usize)> {
     let mut disruptions: BTreeMap<BudgetId, usize> = BTreeMap::new();
     for &pod in &input.workload_pods[n].pods {
         if let EvictionCost::One(budget) = input.budgets.eviction_cost(&input.pods[pod]) {

@@ -150,6 +150,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::TestCluster;
+    use crate::input::observed::PassNodes;
     use crate::pools;
     use crate::resources::ResourceNames;
 
@@ -158,8 +159,9 @@ mod tests {
         let cluster = TestCluster::new()
             .autoscaler("x", json!({ "scaleDown": { "maxNodes": 3 } }))
             .pool("a", json!({ "spec": { "replicas": 6, "minReplicas": 1 } }));
+        let nodes = PassNodes::default();
         let mut pool =
-            pools::pools(&cluster.observed, cluster.observed.options, &[], &mut ResourceNames::default())
+            pools::pools(&cluster.observed, cluster.observed.options, &nodes, &mut ResourceNames::default())
                 .pop()
                 .unwrap();
         for (floor, gone, taken, expected) in [

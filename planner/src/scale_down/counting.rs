@@ -4,6 +4,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::index::{Indexed, PassNodeIndex};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::Pool;
@@ -58,8 +59,8 @@ impl CountingRules {
     /// Where an autoscaler has headroom, no pod is expendable to the nodes of its pools. Pods that run in the headroom make
     /// it grow by a node; if they kept nothing, the node that they are on would go, they would run on the new one, and so
     /// on without end.
-    pub(crate) fn of_nodes(pools: &[Pool], nodes: usize) -> Vec<Self> {
-        let mut rules = vec![Self::EVERY_POD; nodes];
+    pub(crate) fn of_nodes(pools: &[Pool], nodes: usize) -> Indexed<PassNodeIndex, Self> {
+        let mut rules: Indexed<PassNodeIndex, Self> = vec![Self::EVERY_POD; nodes].into();
         for pool in pools {
             let of_pool = Self {
                 cutoff: if pool.assignment.has_headroom() {

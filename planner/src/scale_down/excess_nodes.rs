@@ -2,12 +2,10 @@
 //! no node is created while another one of the pool is removed.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::nodes;
+use crate::input::observed::PassNodes;
 use crate::pools::{Pool, Pools};
 use crate::scale_down::workload_pods::WorkloadPods;
 use crate::steps;
@@ -22,7 +20,7 @@ pub(crate) struct ExcessNodes {
 #[derive(Clone, Debug)]
 struct OfPool {
     /// In the order in which they are removed.
-    nodes: Vec<usize>,
+    nodes: Vec<PassNodeIndex>,
     /// How many of them, from the end, stay for pending pods.
     kept: usize,
     /// How many of them fit below the pool's upper bound.
@@ -30,14 +28,18 @@ struct OfPool {
 }
 
 impl OfPool {
-    fn going(&self) -> &[usize] {
+    fn going(&self) -> &[PassNodeIndex] {
         &self.nodes[..self.nodes.len().saturating_sub(self.kept)]
     }
 }
 
 impl ExcessNodes {
     /// The excess nodes before pending pods are considered: all of them are removed.
-    pub(crate) fn of(pools: &Pools, nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]) -> Self {
+    pub(crate) fn of(
+        pools: &Pools,
+        nodes: &PassNodes,
+        workload_pods: &Indexed<PassNodeIndex, WorkloadPods>,
+    ) -> Self {
         let of_pool = |pool: &Pool| {
             let nodes = excess_nodes(pool, nodes, workload_pods);
             let most = pool.bounds.max.saturating_sub(pool.bounds.base).min(nodes.len());
@@ -47,7 +49,7 @@ impl ExcessNodes {
     }
 
     /// The nodes of `pool` that are removed.
-    pub(crate) fn going(&self, pool: PoolIndex) -> &[usize] {
+    pub(crate) fn going(&self, pool: PoolIndex) -> &[PassNodeIndex] {
         self.pools[pool].going()
     }
 
@@ -80,7 +82,11 @@ impl ExcessNodes {
 
 /// The nodes to remove because the pool has more than its bounds allow: first those that are not ready, then those with
 /// the fewest pods, the newest first; protected ones last.
-fn excess_nodes(pool: &Pool, nodes: &[Arc<Node>], workload_pods: &[WorkloadPods]) -> Vec<usize> {
+fn excess_nodes(
+    pool: &Pool,
+    nodes: &PassNodes,
+    workload_pods: &Indexed<PassNodeIndex, WorkloadPods>,
+) -> Vec<PassNodeIndex> {
     if !pool.is_planned() || pool.bounds.correction.is_none() {
         return Vec::new();
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::QualifiedName;
 
@@ -10,7 +9,8 @@ use super::budgets::Budgets;
 use super::reserve::Reserve;
 use super::usage::Usage;
 use super::workload_pods::WorkloadPods;
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
+use crate::input::observed::PassNodes;
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::steps;
@@ -21,17 +21,17 @@ pub(crate) struct ScaleDownInput<'a> {
     /// The time.
     pub now: Timestamp,
     /// All nodes, by name.
-    pub nodes: &'a [Arc<Node>],
+    pub nodes: &'a PassNodes,
     /// All pods, by namespace and name.
     pub pods: &'a [Arc<PodInfo>],
     /// The pods on each node that are a reason to keep it.
-    pub workload_pods: &'a [WorkloadPods],
+    pub workload_pods: &'a Indexed<PassNodeIndex, WorkloadPods>,
     /// All `PodDisruptionBudget`s.
     pub budgets: &'a Budgets,
     /// The usage of each node, or why it cannot be read.
-    pub usage: &'a [Usage],
+    pub usage: &'a Indexed<PassNodeIndex, Usage>,
     /// How many pending pods this pass planned onto each node.
-    pub planned: &'a [usize],
+    pub planned: &'a Indexed<PassNodeIndex, usize>,
     /// Whether each pool scales up in this pass.
     pub growing: &'a Indexed<PoolIndex, bool>,
     /// The nodes that each pool keeps for pending pods.
@@ -39,7 +39,7 @@ pub(crate) struct ScaleDownInput<'a> {
 }
 
 /// The pods of a node that need a place when it is removed.
-pub(super) fn moving(input: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
+pub(super) fn moving(input: &ScaleDownInput<'_>, node: PassNodeIndex) -> Vec<usize> {
     let workload_pods = steps::counted(input.workload_pods[node].pods.iter().copied());
     workload_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()
 }

@@ -46,6 +46,7 @@ use self::model::{Candidate, MovingPods};
 use self::removal_simulation::RemovalSimulation;
 use self::reserve::ReserveInput;
 use crate::demand::Demand;
+use crate::index::{Indexed, PassNodeIndex};
 use crate::input::nodes;
 use crate::input::observed::PassInput;
 use crate::pools::{Pool, Pools};
@@ -69,9 +70,9 @@ pub(crate) struct PlacedCluster<'a> {
     /// The pods.
     pub demand: &'a Demand,
     /// Which pods count on each node.
-    pub rules: &'a [CountingRules],
+    pub rules: &'a Indexed<PassNodeIndex, CountingRules>,
     /// The pods on each node that are a reason to keep it.
-    pub workload_pods: &'a [WorkloadPods],
+    pub workload_pods: &'a Indexed<PassNodeIndex, WorkloadPods>,
     /// The scale-up. No nodes are removed from a pool that pending pods need.
     pub scale_up: &'a ScaleUp,
 }
@@ -85,7 +86,7 @@ pub(crate) fn of_pass(
     let PlacedCluster { input: PassInput { observed, nodes, pods }, pools, demand, .. } = cluster;
     let PlacedCluster { rules, workload_pods, scale_up, .. } = cluster;
     // A pending pod that is expendable keeps no node, wherever it is planned.
-    let keeps = |entry: PendingId, node: usize| {
+    let keeps = |entry: PendingId, node: PassNodeIndex| {
         demand.groups.get(entry.0).is_none_or(|group| !rules[node].is_below_cutoff(group.priority))
     };
     let planned = scale_up.planned_on(snapshot, nodes.len(), keeps);
@@ -137,9 +138,10 @@ pub(crate) fn of_pass(
 /// template promises.
 fn close_to_moves(snapshot: &mut ClusterSnapshot, pools: &[Pool], all_nodes: &[Arc<Node>], now: Timestamp) {
     steps::count(all_nodes.len() + snapshot.nodes());
-    let mut is_ready: Vec<bool> = all_nodes.iter().map(|node| nodes::is_ready(node)).collect();
+    let mut is_ready: Indexed<PassNodeIndex, bool> =
+        all_nodes.iter().map(|node| nodes::is_ready(node)).collect();
     for pool in pools {
-        let is_starting = |n: usize| pool.starting_until(n).is_some_and(|until| until > now);
+        let is_starting = |n: PassNodeIndex| pool.starting_until(n).is_some_and(|until| until > now);
         pool.staying.iter().filter(|&&n| is_starting(n)).for_each(|&n| is_ready[n] = false);
     }
     for node in snapshot.node_indexes() {
@@ -161,7 +163,7 @@ pub(crate) fn scale_down<E: RemainingNodes>(
     elsewhere: impl FnOnce(&MovingPods) -> E,
 ) -> ScaleDown {
     let mut scale_down = ScaleDown {
-        verdicts: vec![None; input.nodes.len()],
+        verdicts: vec![None; input.nodes.len()].into(),
         victims: vec![Vec::new(); pools.len()].into(),
         unneeded: vec![Vec::new(); pools.len()].into(),
         next: None,
@@ -195,16 +197,16 @@ pub(crate) fn scale_down<E: RemainingNodes>(
 
 /// Nodes that are removed whatever is decided here: their pools say so, or they are outside all pools and being
 /// deleted.
-fn leaving(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
+fn leaving(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<PassNodeIndex> {
     let of_pools = pools.iter().flat_map(|pool| pool.leaving.iter().copied());
     let mut leaving: Vec<_> = of_pools.collect();
-    leaving.extend((0..input.nodes.len()).filter(|&n| nodes::is_leaving(&input.nodes[n])));
+    leaving.extend(input.nodes.indexes().filter(|&n| nodes::is_leaving(&input.nodes[n])));
     leaving.sort_unstable();
     leaving.dedup();
     leaving
 }
 
-fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize]) -> MovingPods {
+fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[PassNodeIndex]) -> MovingPods {
     let of_leaving = leaving.iter().flat_map(|&node| moving(input, node));
     let mut pods: Vec<_> = candidates.iter().flat_map(|c| c.pods.iter().copied()).chain(of_leaving).collect();
     steps::count(pods.len());

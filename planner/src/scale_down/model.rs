@@ -5,7 +5,7 @@ use shared_crds::v1alpha1::UnneededNode;
 
 use super::budgets::BudgetId;
 use super::utilization::Utilization;
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::reasons::NodeReason;
 
 /// A node whose removal nothing prevents so far.
@@ -14,7 +14,7 @@ pub(crate) struct Candidate {
     /// Index of its pool.
     pub pool: PoolIndex,
     /// Index of the node.
-    pub node: usize,
+    pub node: PassNodeIndex,
     /// Whether it has to be drained first.
     pub drains: bool,
     /// Its utilization.
@@ -46,9 +46,9 @@ impl From<NodeReason> for RemovalVerdict {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScaleDown {
     /// The verdict on each node.
-    pub verdicts: Vec<Option<RemovalVerdict>>,
+    pub verdicts: Indexed<PassNodeIndex, Option<RemovalVerdict>>,
     /// The nodes of each pool that are removed.
-    pub victims: Indexed<PoolIndex, Vec<usize>>,
+    pub victims: Indexed<PoolIndex, Vec<PassNodeIndex>>,
     /// The unneeded nodes of each pool, and since when they are unneeded.
     pub unneeded: Indexed<PoolIndex, Vec<UnneededNode>>,
     /// When the next node may be removed, or stops counting as starting, if nothing changes before.
@@ -60,7 +60,7 @@ pub(crate) struct ScaleDown {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MovingPods {
     /// The nodes, in the order in which they are removed: first those that are removed whatever is decided here.
-    pub nodes: Vec<usize>,
+    pub nodes: Vec<PassNodeIndex>,
     /// Every pod that may have to move, sorted.
     pub pods: Vec<usize>,
 }

@@ -1,5 +1,7 @@
 //! What scale-down needs from the cluster: whether the pods of a node have places on other nodes, all at the same time.
 
+use crate::index::PassNodeIndex;
+
 /// The nodes that stay, and their free capacity. Answers depend on earlier calls: removed nodes take no pods any more,
 /// and moved pods occupy their new places.
 pub(crate) trait RemainingNodes {
@@ -9,15 +11,15 @@ pub(crate) trait RemainingNodes {
     /// # Errors
     ///
     /// A pod without a place; then nothing has changed.
-    fn leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize>;
+    fn leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<(), usize>;
 
     /// What [`Self::leave`] would return. Nothing changes.
     ///
     /// # Errors
     ///
     /// As there.
-    fn could_leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize>;
+    fn could_leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<(), usize>;
 
     /// Removes a node that is removed in any case, and gives places to as many of its pods as possible.
-    fn abandon(&mut self, node: usize, pods: &[usize]);
+    fn abandon(&mut self, node: PassNodeIndex, pods: &[usize]);
 }

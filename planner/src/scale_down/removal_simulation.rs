@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::MovingPods;
 use super::remaining_nodes::RemainingNodes;
-use crate::index::Indexed;
+use crate::index::{Indexed, PassNodeIndex};
 use crate::requirements::pod_class::{PodClass, PodClassId, PodClasses, TopologyCountId};
 use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};
 use crate::steps;
@@ -30,7 +30,7 @@ pub(crate) struct RemovalSimulation<'a> {
     stages: Vec<Stage<'a>>,
     classes: &'a PodClasses,
     /// The class of each bound pod of the pass, and the index of its node.
-    placed: &'a [Option<(PodClassId, usize)>],
+    placed: &'a [Option<(PodClassId, PassNodeIndex)>],
     /// A pod of each class that has moved, for messages.
     named: BTreeMap<PodClassId, usize>,
 }
@@ -59,10 +59,10 @@ pub(crate) fn sees_drained_nodes(
     moving: &MovingPods,
     snapshot: &ClusterSnapshot,
     classes: &PodClasses,
-    placed: &[Option<(PodClassId, usize)>],
+    placed: &[Option<(PodClassId, PassNodeIndex)>],
 ) -> bool {
     steps::count(moving.pods.len() + moving.nodes.len());
-    let pods: Vec<(PodClassId, usize)> = moving.pods.iter().filter_map(|&pod| placed[pod]).collect();
+    let pods: Vec<(PodClassId, PassNodeIndex)> = moving.pods.iter().filter_map(|&pod| placed[pod]).collect();
     let waiting: BTreeSet<PodClassId> =
         pods.iter().map(|&(class, _)| class).filter(|&class| snapshot.waits(class)).collect();
     if waiting.iter().any(|&class| snapshot.spreads(class)) {
@@ -79,7 +79,7 @@ pub(crate) fn sees_drained_nodes(
     }
     let raises = |raised: &[TopologyCountId]| raised.iter().any(|raised| looked_at.contains(raised));
     let counts: Indexed<PodClassId, bool> = classes.iter().map(|class| raises(&class.increments)).collect();
-    let mut going: BTreeMap<(usize, PodClassId), usize> = BTreeMap::new();
+    let mut going: BTreeMap<(PassNodeIndex, PodClassId), usize> = BTreeMap::new();
     for &(class, node) in pods.iter().filter(|&&(class, _)| counts[class]) {
         *going.entry((node, class)).or_default() += 1;
     }
@@ -101,7 +101,7 @@ impl<'a> Stage<'a> {
     /// pods that are left. What is on the node and does not move stays on it for as long as it is there.
     fn scatter(
         &mut self,
-        node: usize,
+        node: PassNodeIndex,
         pods: &PodCounts,
         all_classes: &PodClasses,
     ) -> (Moves, BTreeSet<PodClassId>) {
@@ -140,7 +140,7 @@ impl<'a> Stage<'a> {
         (moves, wanted.into_iter().filter(|&(_, left)| left > 0).map(|(class, _)| class).collect())
     }
 
-    fn keep(&mut self, node: usize, moves: Moves) {
+    fn keep(&mut self, node: PassNodeIndex, moves: Moves) {
         let node = self.snapshot.node_of(node);
         self.arrived.remove(&node);
         for (class, place, count) in moves {
@@ -156,7 +156,7 @@ impl<'a> RemovalSimulation<'a> {
         after: &'a mut ClusterSnapshot,
         during: Option<&'a mut ClusterSnapshot>,
         classes: &'a PodClasses,
-        placed: &'a [Option<(PodClassId, usize)>],
+        placed: &'a [Option<(PodClassId, PassNodeIndex)>],
     ) -> Self {
         let during = during.map(|snapshot| Stage::new(snapshot, false));
         let stages = during.into_iter().chain([Stage::new(after, true)]).collect();
@@ -188,7 +188,7 @@ impl<'a> RemovalSimulation<'a> {
 
     /// Moves all pods, and returns their new places at each stage, or a pod without a place. Some pods may have moved
     /// even then.
-    fn try_to_leave(&mut self, node: usize, pods: &[usize]) -> Result<Vec<Moves>, usize> {
+    fn try_to_leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<Vec<Moves>, usize> {
         if let Some(&unknown) = pods.iter().find(|&&pod| self.placed[pod].is_none()) {
             return Err(unknown);
         }
@@ -213,7 +213,7 @@ impl<'a> RemovalSimulation<'a> {
 }
 
 impl RemainingNodes for RemovalSimulation<'_> {
-    fn leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize> {
+    fn leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<(), usize> {
         let forks = self.forks();
         match self.try_to_leave(node, pods) {
             Ok(all_moves) => {
@@ -229,14 +229,14 @@ impl RemainingNodes for RemovalSimulation<'_> {
         }
     }
 
-    fn could_leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize> {
+    fn could_leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<(), usize> {
         let forks = self.forks();
         let left = self.try_to_leave(node, pods);
         self.revert(forks);
         left.map(|_| ())
     }
 
-    fn abandon(&mut self, node: usize, pods: &[usize]) {
+    fn abandon(&mut self, node: PassNodeIndex, pods: &[usize]) {
         let counts = self.count(pods);
         for stage in &mut self.stages {
             let (moves, _) = stage.scatter(node, &counts, self.classes);

@@ -31,7 +31,7 @@ fn node(at: usize, zone: &str, pods: Vec<(PodClassId, usize)>) -> NodeSetup {
     profile.labels.insert(HOSTNAME_LABEL.to_owned(), format!("n{at}"));
     profile.labels.insert("zone".to_owned(), zone.to_owned());
     NodeSetup {
-        place: Place::Node(at),
+        place: Place::Node(PassNodeIndex(at)),
         profile: profile.into(),
         free: amounts(4000, 10),
         pods,
@@ -78,13 +78,14 @@ fn departures_respect_constraints_and_arrivals() {
     ];
     let mut snapshot = snapshot(&classes, &vec![counting(HOSTNAME_LABEL)].into(), nodes);
     let mut during = snapshot.clone();
-    let placed = [Some((zero, 0)), Some((zero, 1)), Some((one, 2)), Some((one, 0)), None];
+    let [n0, n1, n2] = [0, 1, 2].map(PassNodeIndex);
+    let placed = [Some((zero, n0)), Some((zero, n1)), Some((one, n2)), Some((one, n0)), None];
     let mut d = RemovalSimulation::new(&mut snapshot, Some(&mut during), &classes, &placed);
-    assert_eq!(d.could_leave(0, &[0, 3]), Ok(()));
-    assert_eq!(d.leave(0, &[0, 3]), Ok(()));
-    assert_eq!(d.could_leave(1, &[1]), Err(1), "the other of its class is on n2 now");
-    assert_eq!(d.could_leave(1, &[]), Err(3), "what arrived there moves on, and cannot");
-    assert_eq!(d.could_leave(2, &[2, 4]), Err(4), "a pod of no class has no place");
+    assert_eq!(d.could_leave(n0, &[0, 3]), Ok(()));
+    assert_eq!(d.leave(n0, &[0, 3]), Ok(()));
+    assert_eq!(d.could_leave(n1, &[1]), Err(1), "the other of its class is on n2 now");
+    assert_eq!(d.could_leave(n1, &[]), Err(3), "what arrived there moves on, and cannot");
+    assert_eq!(d.could_leave(n2, &[2, 4]), Err(4), "a pod of no class has no place");
 }
 
 const PLAIN: PodClassId = PodClassId(0);
@@ -123,12 +124,12 @@ fn a_drained_node_is_seen_by_pods_that_spread_or_look_at_what_stays_on_it() {
         ("apart from one that moves", vec![COUNTED, APART], vec![PLAIN], vec![], false),
         ("spreads", vec![SPREADING], vec![], vec![], true),
     ] {
-        let placed: Vec<_> = moving.iter().map(|&class| Some((class, 0))).collect();
+        let placed: Vec<_> = moving.iter().map(|&class| Some((class, PassNodeIndex(0)))).collect();
         let pods = moving.iter().chain(&staying).map(|&class| (class, 1)).collect();
         let first = NodeSetup { increments, ..node(0, "z", pods) };
         let snapshot =
             snapshot(&classes, &vec![counting("zone")].into(), vec![first, node(1, "z", vec![(COUNTED, 1)])]);
-        let moving = MovingPods { nodes: vec![0], pods: (0..placed.len()).collect() };
+        let moving = MovingPods { nodes: vec![PassNodeIndex(0)], pods: (0..placed.len()).collect() };
         assert_eq!(sees_drained_nodes(&moving, &snapshot, &classes, &placed), expected, "{what}");
     }
 }
@@ -153,9 +154,9 @@ proptest! {
         };
         let nodes = zones.iter().enumerate().map(|(at, zone)| node(at, &format!("z{zone}"), of_node(at)));
         let mut after = snapshot(&classes, &vec![counting("zone")].into(), nodes.collect());
-        let placed: Vec<_> = pods.iter().map(|&(class, at, _)| Some((class, at))).collect();
-        let moving = |at: usize| (0..pods.len()).filter(|&pod| pods[pod].1 == at && pods[pod].2).collect::<Vec<_>>();
-        let leaving: Vec<usize> = (0..candidates.min(zones.len())).collect();
+        let placed: Vec<_> = pods.iter().map(|&(class, at, _)| Some((class, PassNodeIndex(at)))).collect();
+        let moving = |at: PassNodeIndex| (0..pods.len()).filter(|&pod| pods[pod].1 == at.0 && pods[pod].2).collect::<Vec<_>>();
+        let leaving: Vec<_> = (0..candidates.min(zones.len())).map(PassNodeIndex).collect();
         let mut all: Vec<usize> = leaving.iter().flat_map(|&at| moving(at)).collect();
         all.sort_unstable();
         let all = MovingPods { nodes: leaving.clone(), pods: all };
@@ -171,8 +172,8 @@ proptest! {
                 alone.abandon(at, &moving(at));
                 continue;
             }
-            prop_assert_eq!(both.could_leave(at, &moving(at)), alone.could_leave(at, &moving(at)), "{}", at);
-            prop_assert_eq!(both.leave(at, &moving(at)), alone.leave(at, &moving(at)), "{}", at);
+            prop_assert_eq!(both.could_leave(at, &moving(at)), alone.could_leave(at, &moving(at)), "{:?}", at);
+            prop_assert_eq!(both.leave(at, &moving(at)), alone.leave(at, &moving(at)), "{:?}", at);
         }
     }
 }

@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::model::Candidate;
 use crate::demand::PendingGroup;
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::nodes;
+use crate::input::observed::PassNodes;
 use crate::input::pod_info::PodInfo;
 use crate::pools::{Pool, Pools};
 use crate::requirements::pod_class::PodClassId;
@@ -32,7 +32,7 @@ pub(crate) const AWAITED_FOR: SignedDuration = SignedDuration::from_hours(1);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reserve {
     /// The nodes that a pending pod fits and that no pod on them keeps.
-    empty: BTreeSet<usize>,
+    empty: BTreeSet<PassNodeIndex>,
     /// How many pending pods a new node of the pool could take: those with a place in this pass, wherever it is, as if
     /// there were no other pods; those without, given the other pods. A pod that other pods keep out permanently needs
     /// no node.
@@ -51,11 +51,11 @@ pub(crate) struct ReserveInput<'a> {
     /// All pods of the pass.
     pub pods: &'a [Arc<PodInfo>],
     /// How many pending pods this pass planned onto each node.
-    pub planned: &'a [usize],
+    pub planned: &'a Indexed<PassNodeIndex, usize>,
     /// The nodes of the pass.
-    pub nodes: &'a [Arc<Node>],
+    pub nodes: &'a PassNodes,
     /// The pods on each node that are a reason to keep it.
-    pub workload_pods: &'a [WorkloadPods],
+    pub workload_pods: &'a Indexed<PassNodeIndex, WorkloadPods>,
     /// The time.
     pub now: Timestamp,
 }
@@ -90,7 +90,7 @@ impl ReserveInput<'_> {
                 classes.push(of_group.class);
             }
         }
-        let is_place = |node: usize| {
+        let is_place = |node: PassNodeIndex| {
             let is_free = self.workload_pods[node].count() == 0 && nodes::is_ready(&self.nodes[node]);
             let takes = |&class: &PodClassId| {
                 snapshot.why_not(class, NodeOrTemplate::Node(snapshot.node_of(node))).is_none()

@@ -1,13 +1,13 @@
 //! How long nodes have been unneeded, when their pools last scaled up, and when to plan again.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::AutoscalingStatus;
 
 use super::input::ScaleDownInput;
+use crate::index::PassNodeIndex;
+use crate::input::observed::PassNodes;
 use crate::input::{nodes, pods};
 use crate::pools::Pool;
 use crate::time::later;
@@ -23,7 +23,7 @@ pub(super) fn history(pool: &Pool) -> BTreeMap<&str, Timestamp> {
 pub(super) fn since(
     input: &ScaleDownInput<'_>,
     history: &BTreeMap<&str, Timestamp>,
-    node: usize,
+    node: PassNodeIndex,
 ) -> Timestamp {
     let node = &input.nodes[node];
     let name = node.metadata.name.as_deref().unwrap_or_default();
@@ -32,14 +32,14 @@ pub(super) fn since(
 }
 
 /// Until when no node of the pool is removed because of a scale-up.
-pub(super) fn blocked_until(pool: &Pool, nodes: &[Arc<Node>]) -> Option<Timestamp> {
+pub(super) fn blocked_until(pool: &Pool, nodes: &PassNodes) -> Option<Timestamp> {
     let recorded = autoscaling(pool).and_then(|a| a.last_scale_up_time.as_ref()).map(|time| time.0);
     let youngest = pool.staying.iter().filter_map(|&n| nodes::created(&nodes[n])).max();
     recorded.max(youngest).map(|added| later(added, pool.assignment.scale_down().delay_after_add_seconds))
 }
 
 /// Plans again when the next pod of the node that is being deleted should have terminated.
-pub(super) fn when_pods_end(input: &ScaleDownInput<'_>, node: usize, next: &mut Option<Timestamp>) {
+pub(super) fn when_pods_end(input: &ScaleDownInput<'_>, node: PassNodeIndex, next: &mut Option<Timestamp>) {
     for &pod in &input.workload_pods[node].pods {
         if let Some(until) = pods::keeps_until(&input.pods[pod]) {
             // At that very moment it still keeps the node.

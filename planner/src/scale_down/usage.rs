@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::counting::{Counted, CountedTemplate, CountingRules};
 use super::utilization::Utilization;
 use crate::demand::Demand;
+use crate::index::{Indexed, PassNodeIndex};
 use crate::input::last_template::LastTemplate;
 use crate::input::pod_info::PodInfo;
 use crate::pools;
@@ -38,14 +39,14 @@ struct Asked {
 /// is requested and from what the node has, as in Cluster Autoscaler.
 pub(crate) fn usage(
     all_nodes: &[Arc<Node>],
-    rules: &[CountingRules],
+    rules: &Indexed<PassNodeIndex, CountingRules>,
     all_pods: &[Arc<PodInfo>],
     demand: &Demand,
     now: Timestamp,
     names: &mut ResourceNames,
-) -> Vec<Usage> {
+) -> Indexed<PassNodeIndex, Usage> {
     steps::count(all_nodes.len() + all_pods.len());
-    let mut asked = vec![Asked::default(); all_nodes.len()];
+    let mut asked: Indexed<PassNodeIndex, Asked> = vec![Asked::default(); all_nodes.len()].into();
     let mut last = LastTemplate::default();
     for (pod, placed) in all_pods.iter().zip(&demand.placed) {
         let Some((class, node)) = *placed else { continue };

@@ -1,14 +1,14 @@
 //! What the budgets of a pool's `spec.disruption` are asked with: which of its nodes are being disrupted already, and of how many
 //! nodes percentages are. The `NodePool` operator counts in the same way, and has the last word.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::disruption::{Account, BudgetBase};
 use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason};
 
+use crate::index::PassNodeIndex;
 use crate::input::nodes;
+use crate::input::observed::PassNodes;
 use crate::numbers::count;
 use crate::pools::Pool;
 use crate::steps;
@@ -24,13 +24,13 @@ pub(super) struct VoluntaryWork {
 
 impl VoluntaryWork {
     /// That on the nodes of `pool`, which are among `all_nodes`. Of a pool without budgets nothing is counted.
-    pub(super) fn of(pool: &Pool, all_nodes: &[Arc<Node>]) -> Self {
+    pub(super) fn of(pool: &Pool, all_nodes: &PassNodes) -> Self {
         if pool.object.spec.disruption_budgets().is_empty() {
             return Self::default();
         }
         steps::count(pool.staying.len() + pool.leaving.len());
         let has_been_ready = |node: &&Node| nodes::has_been_ready(node);
-        let of_pool = |indexes: &[usize]| -> Vec<&Node> {
+        let of_pool = |indexes: &[PassNodeIndex]| -> Vec<&Node> {
             indexes.iter().map(|&n| &*all_nodes[n]).filter(has_been_ready).collect()
         };
         // Those that are not marked are named by a decision before, or beyond the pool's bounds. They are there until they are

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::index::{Indexed, PassNodeIndex};
 use crate::input::last_template::LastTemplate;
 use crate::input::pod_info::PodInfo;
 use crate::requirements::pod_class::PodClassId;
@@ -29,12 +30,13 @@ impl WorkloadPods {
 /// The pods that are a reason to keep each node: `rules` are those of the nodes, `placed` holds for each pod the node it
 /// occupies.
 pub(crate) fn workload_pods(
-    rules: &[CountingRules],
+    rules: &Indexed<PassNodeIndex, CountingRules>,
     all_pods: &[Arc<PodInfo>],
-    placed: &[Option<(PodClassId, usize)>],
+    placed: &[Option<(PodClassId, PassNodeIndex)>],
     now: Timestamp,
-) -> Vec<WorkloadPods> {
-    let mut workload_pods = vec![WorkloadPods::default(); rules.len()];
+) -> Indexed<PassNodeIndex, WorkloadPods> {
+    let mut workload_pods: Indexed<PassNodeIndex, WorkloadPods> =
+        vec![WorkloadPods::default(); rules.len()].into();
     steps::count(rules.len() + all_pods.len());
     let mut last = LastTemplate::default();
     for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {

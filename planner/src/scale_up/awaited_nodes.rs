@@ -12,7 +12,7 @@
 //! keeps the node, because scale-down simulates the drain too (`scale_down::removal_simulation`).
 
 use super::placement::{PendingId, PendingPods, Placement};
-use crate::index::Indexed;
+use crate::index::{Indexed, PassNodeIndex};
 use crate::snapshot::{ClusterSnapshot, Scope};
 use crate::steps;
 
@@ -22,7 +22,7 @@ pub(super) fn hold_places(
     snapshot: &mut ClusterSnapshot,
     placement: &mut Placement,
     pending: &Indexed<PendingId, PendingPods>,
-    leaving: &[usize],
+    leaving: &[PassNodeIndex],
 ) -> usize {
     steps::count(pending.len());
     let waits: Vec<_> = pending.iter().map(|pods| snapshot.waits(pods.class)).collect();

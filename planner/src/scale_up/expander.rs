@@ -106,6 +106,7 @@ fn unused(available: i128, requested: i128) -> f64 {
 mod tests {
     use super::*;
     use crate::fixtures::TestCluster;
+    use crate::input::observed::PassNodes;
     use crate::pools;
     use crate::resources::ResourceNames;
 
@@ -179,7 +180,8 @@ mod tests {
         let pools = |grown: &str| {
             let pool = serde_json::json!({ "metadata": { "uid": "u" }, "status": { "autoscaling": { "lastScaleUpTime": grown } } });
             let cluster = TestCluster::eager().pool("a", pool);
-            pools::pools(&cluster.observed, cluster.observed.options, &[], &mut ResourceNames::default())
+            let nodes = PassNodes::default();
+            pools::pools(&cluster.observed, cluster.observed.options, &nodes, &mut ResourceNames::default())
         };
         let (first, second) = (pools("2026-01-01T11:00:00Z"), pools("2026-01-01T11:00:01Z"));
         assert_eq!(seed(7, &first), seed(7, &first));

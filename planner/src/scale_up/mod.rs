@@ -9,7 +9,7 @@ pub(crate) mod placement;
 
 use shared_crds::v1alpha1::Expander;
 
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::{Pool, Pools};
 use crate::requirements::pod_class::PodClasses;
@@ -44,9 +44,9 @@ impl ScaleUp {
         &self,
         snapshot: &ClusterSnapshot,
         nodes: usize,
-        counts: impl Fn(PendingId, usize) -> bool,
-    ) -> Vec<usize> {
-        let mut planned = vec![0; nodes];
+        counts: impl Fn(PendingId, PassNodeIndex) -> bool,
+    ) -> Indexed<PassNodeIndex, usize> {
+        let mut planned: Indexed<PassNodeIndex, usize> = vec![0; nodes].into();
         for (entry, placed) in self.placement.placed.enumerated() {
             steps::count(1 + placed.len());
             for &(node, pods) in placed {
@@ -78,7 +78,7 @@ pub(crate) struct ScaleUpInput<'a> {
     pub pending: &'a Indexed<PendingId, PendingPods>,
     /// The existing nodes that will be gone soon, as indexes into the pass's nodes: no pool grows for pods that have
     /// places then.
-    pub leaving: &'a [usize],
+    pub leaving: &'a [PassNodeIndex],
     /// The random seed for `Random`.
     pub seed: u64,
 }

@@ -12,7 +12,7 @@ use super::setup::{NodeSetup, Setup, TemplateSetup};
 use crate::demand::Demand;
 use crate::demand::daemons::Daemon;
 use crate::demand::node_agents::{NodeAgents, Present};
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::nodes;
 use crate::input::observed::PassInput;
 use crate::pools::agents::{AgentKey, DAEMON_SET};
@@ -48,7 +48,7 @@ pub(crate) fn snapshot(
     steps::count(all_nodes.len() + demand.placed.len() + demand.groups.len());
     let owners = owners(pools, all_nodes.len());
     let pods = pods_by_node(demand, all_nodes.len());
-    for (index, (node, pods)) in all_nodes.iter().zip(pods).enumerate() {
+    for ((index, node), pods) in all_nodes.enumerated().zip(pods) {
         let pool = match owners[index] {
             NodeOwner::Pool(pool) => Some(&pools[pool]),
             NodeOwner::Leaving | NodeOwner::NoPool => None,
@@ -104,8 +104,8 @@ fn upcoming(missing: usize, waiting: usize, increments: &[TopologyCountId]) -> u
 }
 
 /// The pods on each node, as far as their class is known.
-fn pods_by_node(demand: &Demand, nodes: usize) -> Vec<Vec<(PodClassId, usize)>> {
-    let mut classes = vec![Vec::new(); nodes];
+fn pods_by_node(demand: &Demand, nodes: usize) -> Indexed<PassNodeIndex, Vec<(PodClassId, usize)>> {
+    let mut classes: Indexed<PassNodeIndex, Vec<PodClassId>> = vec![Vec::new(); nodes].into();
     for &(class, node) in demand.placed.iter().flatten() {
         classes[node].push(class);
     }
@@ -124,8 +124,8 @@ enum NodeOwner {
     NoPool,
 }
 
-fn owners(pools: &Pools, nodes: usize) -> Vec<NodeOwner> {
-    let mut owners = vec![NodeOwner::NoPool; nodes];
+fn owners(pools: &Pools, nodes: usize) -> Indexed<PassNodeIndex, NodeOwner> {
+    let mut owners: Indexed<PassNodeIndex, NodeOwner> = vec![NodeOwner::NoPool; nodes].into();
     for (index, pool) in pools.enumerated() {
         pool.staying.iter().for_each(|&node| owners[node] = NodeOwner::Pool(index));
         pool.leaving.iter().for_each(|&node| owners[node] = NodeOwner::Leaving);
@@ -206,7 +206,7 @@ impl NodeCapacity {
 /// agents whose pods do not exist yet); one that has been down for too long counts with none.
 fn offer(
     source: SnapshotInput<'_>,
-    index: usize,
+    index: PassNodeIndex,
     pool: Option<&Pool>,
     names: &mut ResourceNames,
     warnings: &mut Vec<String>,

@@ -10,7 +10,7 @@ use super::node_class::{NodeClassId, NodeClasses};
 use super::node_index::{NodeIndex, Place};
 use super::rules::{PlacementRule, PlacementRules};
 use super::supplies::Supplies;
-use crate::index::{Indexed, PoolIndex, index_type};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex, index_type};
 use crate::requirements::pod_class::{ConstraintSets, PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::steps;
@@ -108,8 +108,8 @@ impl ClusterSnapshot {
     }
 
     /// The snapshot's index of an existing node of the pass.
-    pub(crate) fn node_of(&self, node: usize) -> NodeIndex {
-        let index = NodeIndex(node);
+    pub(crate) fn node_of(&self, node: PassNodeIndex) -> NodeIndex {
+        let index = NodeIndex(node.0);
         debug_assert_eq!(self.nodes[index].place, Place::Node(node), "existing nodes come first");
         index
     }

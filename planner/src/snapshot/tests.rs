@@ -6,7 +6,7 @@ use super::journal::UndoEntry;
 use super::naive::{Naive, NaiveNode};
 use super::setup::{NodeSetup, Setup, TemplateSetup};
 use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, Place, Scope};
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::requirements::pod_class::{
@@ -181,11 +181,12 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
             let sorted = nodes.iter().filter(|n| !n.4).chain(nodes.iter().filter(|n| n.4));
             for (at, ((zone, host, tainted), size, pods, open, _, increments)) in sorted.cloned().enumerate()
             {
+                let (node, pool) = (PassNodeIndex(at), PoolIndex(at % 2));
                 let mut pods: Vec<_> = if at < existing { pods } else { Vec::new() };
                 pods.sort_unstable();
                 pods.dedup_by_key(|p| p.0);
                 setups.push(NodeSetup {
-                    place: if at < existing { Place::Node(at) } else { Place::Upcoming(PoolIndex(at % 2)) },
+                    place: if at < existing { Place::Node(node) } else { Place::Upcoming(pool) },
                     profile: profile(zone, host, tainted).into(),
                     free: amounts(size, size, 4),
                     pods,

@@ -11,7 +11,7 @@ use crate::demand::node_agents::NodeAgents;
 use crate::demand::{Demand, PendingGroup, order};
 use crate::fixtures;
 use crate::index::Indexed;
-use crate::input::observed::{Observed, PassInput};
+use crate::input::observed::{Observed, PassInput, PassNodes, PassPods};
 use crate::pools::{self, Pool, Pools, largest_node};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::pod_class::{
@@ -91,7 +91,8 @@ impl Pods {
     pub(super) fn plan(&self, cluster: &fixtures::TestCluster) -> Planned {
         let mut names = ResourceNames::default();
         let observed = &cluster.observed;
-        let pools = pools::pools(observed, observed.options, &observed.nodes, &mut names);
+        let nodes = PassNodes::from(observed.nodes.clone());
+        let pools = pools::pools(observed, observed.options, &nodes, &mut names);
         self.plan_on(cluster, pools)
     }
 
@@ -111,7 +112,8 @@ impl Pods {
         let observed = &cluster.observed;
         let daemons = Daemons::of(observed, &observed.pods, &mut names, &mut warnings);
         let demand = Demand { daemon_sets: daemons, ..self.ordered(observed, &pools) };
-        let input = PassInput { observed, nodes: &observed.nodes, pods: &[] };
+        let (nodes, none) = (PassNodes::from(observed.nodes.clone()), PassPods::default());
+        let input = PassInput { observed, nodes: &nodes, pods: &none };
         let agents = NodeAgents::default();
         let source = SnapshotInput { input, demand: &demand, agents: &agents, waiting };
         let mut snapshot = capacity::snapshot(source, &pools, &mut names, &mut warnings);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::mixes::{Pods, ZONE, amounts, diverse_mix, estimator_mix, shape};
 use crate::fixtures::{TestCluster, merged};
 use crate::index::PoolIndex;
+use crate::input::observed::PassNodes;
 use crate::pools;
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{HostPort, PodAffinity, PodClass, PodClassId, TopologySpread};
@@ -239,8 +240,12 @@ fn a_ceiling_leaves_pods_out() {
     let cluster = TestCluster::eager().pool("a", shape("a", 1000, 5000, 10, 8));
     let mut pods = Pods::new();
     pods.pending(class(1000, 100), 10);
-    let mut pools =
-        pools::pools(&cluster.observed, cluster.observed.options, &[], &mut ResourceNames::default());
+    let mut pools = pools::pools(
+        &cluster.observed,
+        cluster.observed.options,
+        &PassNodes::default(),
+        &mut ResourceNames::default(),
+    );
     pools[PoolIndex(0)].ceiling = Some(3);
     let planned = pods.plan_on(&cluster, pools);
     let scale_up = &planned.scale_up;

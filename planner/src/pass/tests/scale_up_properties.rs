@@ -7,7 +7,7 @@ use serde_json::json;
 use super::mixes::{Planned, Pods};
 use crate::demand::{Demand, PendingGroup};
 use crate::fixtures::TestCluster as Cluster;
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::pools::Pool;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::PodClassId;
@@ -15,7 +15,7 @@ use crate::snapshot::naive::{Naive, NaiveNode};
 use crate::snapshot::tests::{ZONE, amounts, class, constraint_sets, replay, topology_counts};
 use crate::snapshot::{NodeIndex, Place};
 
-fn cluster() -> impl Strategy<Value = (Cluster, Vec<(PodClassId, usize)>)> {
+fn cluster() -> impl Strategy<Value = (Cluster, Vec<(PodClassId, PassNodeIndex)>)> {
     let zone = || prop::sample::select(vec!["a", "b", "c"]);
     let pool = (zone(), 3_i64..9, 0_i32..2, 0_i32..4, prop::bool::weighted(0.2), 1_i32..4);
     let node = (zone(), 3_i64..9, prop::collection::vec((0_usize..5).prop_map(PodClassId), 0..3));
@@ -35,7 +35,7 @@ fn cluster() -> impl Strategy<Value = (Cluster, Vec<(PodClassId, usize)>)> {
             }
             let mut placed = Vec::new();
             for (at, (zone, size, pods)) in nodes.into_iter().enumerate() {
-                placed.extend(pods.into_iter().map(|class| (class, at)));
+                placed.extend(pods.into_iter().map(|class| (class, PassNodeIndex(at))));
                 cluster = cluster.node(
                     "none",
                     &format!("n{at}"),
@@ -93,7 +93,7 @@ fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Index
         upcoming.flat_map(|(pool, template)| std::iter::repeat_n(template.clone(), pool.missing()));
     let mut nodes: Indexed<NodeIndex, _> = existing.chain(upcoming).collect();
     for &(class, node) in demand.placed.iter().flatten() {
-        nodes[NodeIndex(node)].pods.push(class);
+        nodes[planned.snapshot.node_of(node)].pods.push(class);
     }
     let Demand { constraint_sets, classes, topology_counts, .. } = demand.clone();
     (Naive { constraint_sets, classes, topology_counts, nodes }, templates)
@@ -111,7 +111,7 @@ struct Replayed {
 /// Plans, and repeats the plan in the naive snapshot, which must allow each step.
 fn replayed(
     cluster: &Cluster,
-    placed: Vec<(PodClassId, usize)>,
+    placed: Vec<(PodClassId, PassNodeIndex)>,
     demand: Demand,
 ) -> Result<Replayed, TestCaseError> {
     let pods = Pods { demand: Demand { placed: placed.into_iter().map(Some).collect(), ..demand } };
