@@ -116,7 +116,7 @@ impl PassResults<'_> {
 
     /// The outcome for each pending pod. The first pods of a group, by name, are those that fit.
     fn pod_outcomes(&self) -> Vec<PodDecision> {
-        let mut results: Vec<(usize, SchedulingResult)> = Vec::new();
+        let mut results: Vec<(PodIndex, SchedulingResult)> = Vec::new();
         let (demand, placement) = (self.demand, &self.scale_up.placement);
         let asked = RejectionInput {
             snapshot: self.snapshot,
@@ -140,7 +140,7 @@ impl PassResults<'_> {
             }
         }
         let unreadable =
-            |(pod, problem): &(usize, String)| (*pod, Rejection::InvalidRequests(problem.clone()));
+            |(pod, problem): &(PodIndex, String)| (*pod, Rejection::InvalidRequests(problem.clone()));
         let hopeless = demand.unreadable.iter().map(unreadable).chain(demand.waiting.iter().cloned());
         for (pod, rejection) in hopeless {
             let selected = self.pools.enumerated().filter(|(_, pool)| pool.is_selected());
@@ -148,8 +148,8 @@ impl PassResults<'_> {
             results.push((pod, SchedulingResult::Unschedulable { reasons: self.worded(rejections) }));
         }
         results.sort_by_key(|(pod, _)| *pod);
-        let outcome = |(pod, result): (usize, SchedulingResult)| {
-            let object = Arc::clone(&self.input.pods[PodIndex(pod)]);
+        let outcome = |(pod, result): (PodIndex, SchedulingResult)| {
+            let object = Arc::clone(&self.input.pods[pod]);
             let (namespace, name) = object.key();
             PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), result, object }
         };

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{Demand, PodInterner};
 use crate::fixtures::merged;
-use crate::input::observed::{Observed, PassNodes};
+use crate::index::PodIndex;
+use crate::input::observed::{Observed, PassNodes, PassPods};
 use crate::input::pod_info::PodInfo;
 use crate::requirements::pod_class::{PodClass, TopologyCount};
 use crate::resources::{Amounts, ResourceNames};
@@ -65,7 +66,7 @@ pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Resolution {
         "conditions": [{ "type": "Ready", "status": "True" }] } }),
     );
     let (mut names, mut interner) = (ResourceNames::default(), PodInterner::default());
-    let nodes = PassNodes::from(vec![node]);
+    let (nodes, pods) = (PassNodes::from(vec![node]), PassPods::from(pods));
     let demand = Demand::of(observed, &pods, &nodes, &mut names, &Amounts::default(), &mut interner);
     let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();
     Resolution { demand, pods }
@@ -76,8 +77,8 @@ pub(super) fn read(pods: Vec<Value>) -> Resolution {
 }
 
 impl Resolution {
-    pub(super) fn index(&self, pod: &str) -> usize {
-        self.pods.iter().position(|name| name == pod).unwrap()
+    pub(super) fn index(&self, pod: &str) -> PodIndex {
+        self.pods.iter().position(|name| name == pod).map(PodIndex).unwrap()
     }
 
     pub(super) fn class(&self, pod: &str) -> &PodClass {

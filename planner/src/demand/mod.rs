@@ -37,20 +37,19 @@ mod volumes;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 pub(crate) use interner::PodInterner;
-pub(crate) use model::{Demand, PendingGroup};
+pub(crate) use model::{Demand, PendingGroup, PlacedPods};
 
 use self::barred::DelayedPods;
 use self::daemons::Daemons;
 use self::interner::InternedPods;
 use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
-use self::scheduling_input::{PodEntry, SchedulingInput};
+use self::scheduling_input::{DaemonEntry, PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
-use crate::input::observed::{Observed, PassInput, PassNodes};
-use crate::input::pod_info::PodInfo;
+use crate::index::PodIndex;
+use crate::input::observed::{Observed, PassInput, PassNodes, PassPods};
 use crate::input::pods;
 use crate::pools::{self, Pools};
 use crate::requirements::pod_class::{PodClassId, PodClasses};
@@ -78,15 +77,23 @@ impl Demand {
     /// amount of each resource that a large node has; the size of a pod is measured against it.
     pub(crate) fn of(
         observed: &Observed,
-        all_pods: &[Arc<PodInfo>],
+        all_pods: &PassPods,
         all_nodes: &PassNodes,
         names: &mut ResourceNames,
         reference: &Amounts,
         interner: &mut PodInterner,
     ) -> Self {
         let daemon_pods = daemons::pods(observed);
-        let SchedulingInput { entries, interned, supplies, unreadable, waiting, unmeasured, mut warnings } =
-            SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, interner);
+        let SchedulingInput {
+            entries,
+            daemons,
+            interned,
+            supplies,
+            unreadable,
+            waiting,
+            unmeasured,
+            mut warnings,
+        } = SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, interner);
         let InternedPods { all: interned_pods, all_requirements, places } = interned;
         let matchers = Matchers::of(&all_requirements);
         let namespaces = NamespaceLabels::of(&observed.namespaces);
@@ -102,24 +109,24 @@ impl Demand {
         let Resolved { constraint_sets, mut classes, topology_counts, supplies, class_of } =
             resolve::resolve(&pod_groups, &parts, names);
 
-        let mut placed = vec![None; all_pods.len()];
-        let mut daemons = BTreeMap::new();
-        let mut pending: BTreeMap<(i32, PodClassId), Vec<usize>> = BTreeMap::new();
+        let mut placed: PlacedPods = vec![None; all_pods.len()].into();
+        let mut pending: BTreeMap<(i32, PodClassId), Vec<PodIndex>> = BTreeMap::new();
         let mut delayed = DelayedPods::at(observed.now);
         for PodEntry { pod: index, node, id } in entries {
             let class = class_of[group_of[id]];
-            if let Some(pod) = index.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]) {
-                let (namespace, name) = pod.key();
-                daemons.insert((namespace.to_owned(), name.to_owned()), classes[class].increments.clone());
-            } else if let Some(node) = node {
+            if let Some(node) = node {
                 placed[index] = Some((class, node));
             } else {
                 let pod = &all_pods[index];
                 let class = delayed.class_of(pod, class, &mut classes, &mut warnings);
-                let priority = pods::priority(pod);
-                pending.entry((priority, class)).or_default().push(index);
+                pending.entry((pods::priority(pod), class)).or_default().push(index);
             }
         }
+        let raised = |DaemonEntry { pod, id }: DaemonEntry<'_>| {
+            let ((namespace, name), class) = (pod.key(), class_of[group_of[id]]);
+            ((namespace.to_owned(), name.to_owned()), classes[class].increments.clone())
+        };
+        let daemons = daemons.into_iter().map(raised).collect();
         let groups = ordered(pending, &classes, reference);
         Self {
             constraint_sets,
@@ -141,7 +148,7 @@ impl Demand {
 }
 
 fn ordered(
-    pending: BTreeMap<(i32, PodClassId), Vec<usize>>,
+    pending: BTreeMap<(i32, PodClassId), Vec<PodIndex>>,
     classes: &PodClasses,
     reference: &Amounts,
 ) -> Vec<PendingGroup> {

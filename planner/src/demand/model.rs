@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use super::daemons::Daemons;
-use crate::index::{Indexed, PassNodeIndex};
+use crate::index::{Indexed, PassNodeIndex, PodIndex};
 use crate::reasons::Rejection;
 use crate::requirements::pod_class::{
     ConstraintSets, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
 };
+
+/// For each pod of a pass that occupies a node, its class and that node.
+pub(crate) type PlacedPods = Indexed<PodIndex, Option<(PodClassId, PassNodeIndex)>>;
 
 /// Pending pods that are equal to the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +21,8 @@ pub(crate) struct PendingGroup {
     pub class: PodClassId,
     /// Their priority.
     pub priority: i32,
-    /// The pods, as indexes into the pass's pods, by namespace and name.
-    pub pods: Vec<usize>,
+    /// The pods, by namespace and name.
+    pub pods: Vec<PodIndex>,
 }
 
 /// All pods that matter for a pass.
@@ -36,8 +39,8 @@ pub(crate) struct Demand {
     /// The pending pods, in the order in which they are placed: by priority, then the larger share of a node first,
     /// which packs better; then by name, so that the order is deterministic.
     pub groups: Vec<PendingGroup>,
-    /// For each pod of the pass that occupies a node, its class and the index of the node.
-    pub placed: Vec<Option<(PodClassId, PassNodeIndex)>>,
+    /// The pods that occupy a node.
+    pub placed: PlacedPods,
     /// The headroom: how many virtual pods of which class are placed after all pending pods.
     pub headroom: Vec<(PodClassId, usize)>,
     /// What the `DaemonSet`s run on new nodes.
@@ -45,11 +48,11 @@ pub(crate) struct Demand {
     /// The topology counts that a pod of each `DaemonSet` raises, by its namespace and name.
     pub daemons: BTreeMap<(String, String), Vec<TopologyCountId>>,
     /// Pending pods whose requests or selectors cannot be read, with the problem.
-    pub unreadable: Vec<(usize, String)>,
+    pub unreadable: Vec<(PodIndex, String)>,
     /// Pending pods that no node can help, because of one of their `PersistentVolumeClaim`s.
-    pub waiting: Vec<(usize, Rejection)>,
-    /// Bound pods whose requests cannot be read; they count as requesting nothing. By index.
-    pub unmeasured: Vec<usize>,
+    pub waiting: Vec<(PodIndex, Rejection)>,
+    /// Bound pods whose requests cannot be read; they count as requesting nothing.
+    pub unmeasured: Vec<PodIndex>,
     /// When the first of the pending pods that pools do not grow for yet is old enough; `None` without any.
     pub delayed_until: Option<Timestamp>,
     /// Problems of pods, headroom and `DaemonSet`s, as messages for users.

@@ -108,6 +108,7 @@ fn filled(groups: &[PendingGroup], classes: &PodClasses, reference: &Amounts) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::PodIndex;
     use crate::requirements::pod_class::{
         CountedNodes, PodAffinity, PodClassId, TopologyCount, TopologySpread,
     };
@@ -150,7 +151,7 @@ mod tests {
             let group = |class| PendingGroup {
                 class: PodClassId(class),
                 priority: if low == Some(class) { -1 } else { 0 },
-                pods: vec![0; if class == 5 { apart_pods } else { 1 }],
+                pods: vec![PodIndex(0); if class == 5 { apart_pods } else { 1 }],
             };
             let mut groups = [0, 1, 2, 3, 4, 5].map(group);
             order(&mut groups, &classes, &topology_counts, &amounts(1000));
@@ -182,7 +183,7 @@ mod tests {
             let classes = vec![large.clone(), class.clone()].into();
             let group = |class, count, priority| {
                 let class = PodClassId(class);
-                PendingGroup { class, priority, pods: vec![0; count] }
+                PendingGroup { class, priority, pods: vec![PodIndex(0); count] }
             };
             let mut groups = [group(0, large_pods, 0), group(1, pods, priority)];
             order(&mut groups, &classes, &topology_counts, &amounts(1000));

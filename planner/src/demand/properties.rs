@@ -14,7 +14,8 @@ use super::{Demand, PodInterner};
 use crate::demand::pod_requirements::PodRequirements;
 use crate::demand::supplies::PodVolumes;
 use crate::fixtures::merged;
-use crate::input::observed::{Observed, PassNodes};
+use crate::index::{Indexed, PodIndex};
+use crate::input::observed::{Observed, PassNodes, PassPods};
 use crate::input::pod_info::{PodInfo, PodShapes};
 use crate::requirements::pod_class::{PodClass, TopologySpread};
 use crate::resources::{Amounts, ResourceNames};
@@ -120,8 +121,8 @@ fn observed() -> Observed {
 
 fn read(pods: &[Arc<PodInfo>], interner: &mut PodInterner) -> Demand {
     let node: Arc<Node> = object(json!({ "metadata": { "name": "n" } }));
-    let nodes = PassNodes::from(vec![node]);
-    Demand::of(&observed(), pods, &nodes, &mut ResourceNames::default(), &Amounts::default(), interner)
+    let (nodes, pods) = (PassNodes::from(vec![node]), PassPods::from(pods.to_vec()));
+    Demand::of(&observed(), &pods, &nodes, &mut ResourceNames::default(), &Amounts::default(), interner)
 }
 
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
@@ -198,7 +199,8 @@ fn counted(pod: &Pod, other: &Pod, matches: bool) -> Vec<(String, u32, bool)> {
 }
 
 fn classes(demand: &Demand, count: usize) -> Vec<&PodClass> {
-    let mut classes: Vec<_> = demand.placed.iter().map(|placed| placed.map(|(class, _)| class)).collect();
+    let mut classes: Indexed<PodIndex, _> =
+        demand.placed.iter().map(|placed| placed.map(|(class, _)| class)).collect();
     for group in &demand.groups {
         group.pods.iter().for_each(|&pod| classes[pod] = Some(group.class));
     }

@@ -11,8 +11,8 @@ use super::storage::Storage;
 use super::supplies::{LimitedSupply, PodVolumes, Supplies};
 use super::volumes::VolumeTerms;
 use crate::demand::pod_requirements::PodRequirements;
-use crate::index::{Indexed, PassNodeIndex};
-use crate::input::observed::{Observed, PassNodes, key};
+use crate::index::{Indexed, PassNodeIndex, PodIndex};
+use crate::input::observed::{Observed, PassNodes, PassPods, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::input::unplanned;
@@ -23,10 +23,19 @@ use crate::steps;
 /// A pod that matters for a pass.
 #[derive(Debug)]
 pub(super) struct PodEntry {
-    /// Index of the pod; the pods of daemons come after all others.
-    pub(super) pod: usize,
-    /// Index of the node it occupies; `None` if it is pending.
+    /// The pod.
+    pub(super) pod: PodIndex,
+    /// The node it occupies; `None` if it is pending.
     pub(super) node: Option<PassNodeIndex>,
+    /// What it has in common with equal pods.
+    pub(super) id: InternedPodId,
+}
+
+/// The pod of a `DaemonSet` as selectors of other pods see it.
+#[derive(Debug)]
+pub(super) struct DaemonEntry<'p> {
+    /// The pod.
+    pub(super) pod: &'p PodInfo,
     /// What it has in common with equal pods.
     pub(super) id: InternedPodId,
 }
@@ -35,15 +44,16 @@ pub(super) struct PodEntry {
 #[derive(Debug, Default)]
 pub(super) struct SchedulingInput<'p> {
     pub(super) entries: Vec<PodEntry>,
+    pub(super) daemons: Vec<DaemonEntry<'p>>,
     pub(super) interned: InternedPods<'p>,
     /// What pending pods compete for.
     pub(super) supplies: Indexed<SupplyId, LimitedSupply>,
     /// Pending pods that cannot be read, with the problem.
-    pub(super) unreadable: Vec<(usize, String)>,
+    pub(super) unreadable: Vec<(PodIndex, String)>,
     /// Pending pods that no node can help.
-    pub(super) waiting: Vec<(usize, Rejection)>,
+    pub(super) waiting: Vec<(PodIndex, Rejection)>,
     /// Bound pods whose requests cannot be read.
-    pub(super) unmeasured: Vec<usize>,
+    pub(super) unmeasured: Vec<PodIndex>,
     /// Problems of bound pods.
     pub(super) warnings: Vec<String>,
 }
@@ -51,7 +61,7 @@ pub(super) struct SchedulingInput<'p> {
 impl<'p> SchedulingInput<'p> {
     pub(super) fn of(
         observed: &Observed,
-        all_pods: &'p [Arc<PodInfo>],
+        all_pods: &'p PassPods,
         all_nodes: &PassNodes,
         daemons: &'p [PodInfo],
         interner: &mut PodInterner,
@@ -68,7 +78,7 @@ impl<'p> SchedulingInput<'p> {
         let supplies = Supplies::of(&storage, unbound.into_iter().filter(is_waiting).map(|pod| &**pod));
         let mut input = Self::default();
         let mut interning = interner.pass();
-        for (index, pod) in all_pods.iter().enumerate() {
+        for (index, pod) in all_pods.enumerated() {
             let node = match occupied(pod).map(|name| nodes.get(name).copied()) {
                 Some(Some(node)) => Some(node),
                 None if pods::is_pending(pod) => None,
@@ -85,9 +95,9 @@ impl<'p> SchedulingInput<'p> {
             });
             input.entries.extend(id.map(|id| PodEntry { pod: index, node, id }));
         }
-        for (index, pod) in daemons.iter().enumerate() {
+        for pod in daemons {
             let id = interning.id(pod, |_| Some(PodVolumes::default()));
-            input.entries.extend(id.map(|id| PodEntry { pod: all_pods.len() + index, node: None, id }));
+            input.daemons.extend(id.map(|id| DaemonEntry { pod, id }));
         }
         input.interned = interning.end();
         input.supplies = supplies.all;
@@ -97,7 +107,7 @@ impl<'p> SchedulingInput<'p> {
     /// Where the volumes of a bound pod are.
     fn of_placed(
         &mut self,
-        index: usize,
+        index: PodIndex,
         pod: &PodInfo,
         requirements: &PodRequirements,
         storage: &Storage<'_>,
@@ -120,7 +130,7 @@ impl<'p> SchedulingInput<'p> {
     /// Where the volumes of a pending pod can be; `None` if it cannot be planned.
     fn of_pending(
         &mut self,
-        index: usize,
+        index: PodIndex,
         pod: &PodInfo,
         requirements: &PodRequirements,
         storage: &Storage<'_>,

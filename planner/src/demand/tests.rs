@@ -8,7 +8,7 @@ use serde_json::json;
 use super::cases::{app, labels, object, pending, placed, read, read_with, required};
 use crate::demand::pod_requirements::PodRequirements;
 use crate::fixtures::merged;
-use crate::index::PassNodeIndex;
+use crate::index::{PassNodeIndex, PodIndex};
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
 
@@ -42,9 +42,10 @@ fn groups_come_by_priority_then_size_then_name() {
         sized("d", "50m", 10),
         sized("e", "nonsense", 0),
     ]);
-    let groups: Vec<_> = outcome.demand.groups.iter().map(|g| g.pods.clone()).collect();
+    let numbers = |pods: &[PodIndex]| pods.iter().map(|pod| pod.0).collect::<Vec<_>>();
+    let groups: Vec<_> = outcome.demand.groups.iter().map(|g| numbers(&g.pods)).collect();
     assert_eq!(groups, [vec![3], vec![1], vec![0, 2]]);
-    assert_eq!(outcome.demand.unreadable, [(4, "cpu \"nonsense\" is not a quantity".to_owned())]);
+    assert_eq!(outcome.demand.unreadable, [(PodIndex(4), "cpu \"nonsense\" is not a quantity".to_owned())]);
 }
 
 #[test]
@@ -211,7 +212,7 @@ fn a_selector_that_cannot_be_read_is_said() {
             json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "-1" } } }] } }),
         ),
     ]);
-    assert_eq!(outcome.demand.unreadable, [(0, problem.to_owned())]);
+    assert_eq!(outcome.demand.unreadable, [(PodIndex(0), problem.to_owned())]);
     assert_eq!(
         outcome.demand.warnings,
         [

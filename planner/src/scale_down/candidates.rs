@@ -8,7 +8,7 @@ use super::input::{ScaleDownInput, moving, pod_name};
 use super::model::{Candidate, RemovalVerdict, ScaleDown};
 use super::timing;
 use super::utilization::Utilization;
-use crate::index::PassNodeIndex;
+use crate::index::{PassNodeIndex, PodIndex};
 use crate::input::{nodes, pods};
 use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
@@ -124,7 +124,7 @@ fn underused(input: &ScaleDownInput<'_>, n: PassNodeIndex, threshold: i32) -> Re
 /// Fails if a pod must not be evicted. If several block, one that blocks permanently is named before others, and the
 /// node is blocked until the last of them no longer blocks.
 fn blocked(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Result<(), Kept> {
-    let mut named: Option<(usize, Blocker)> = None;
+    let mut named: Option<(PodIndex, Blocker)> = None;
     let mut until = Some(Timestamp::MIN);
     for &pod in &input.workload_pods[n].pods {
         let Some(blocker) = blocker(input, n, pod) else { continue };
@@ -140,7 +140,7 @@ fn blocked(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Result<(), Kept> {
     Err(Kept { verdict: RemovalVerdict { reason: NodeReason::BlockedByPod, message }, until })
 }
 
-fn blocker(input: &ScaleDownInput<'_>, n: PassNodeIndex, pod: usize) -> Option<Blocker> {
+fn blocker(input: &ScaleDownInput<'_>, n: PassNodeIndex, pod: PodIndex) -> Option<Blocker> {
     let object = &input.pods[pod];
     drainability::blocker(object, input.budgets, input.now).or_else(|| {
         let unreadable = input.usage[n].unreadable.contains(&pod) && pods::needs_place(object);

@@ -1,7 +1,5 @@
 //! The input of the scale-down of a pass, and what its steps read from it.
 
-use std::sync::Arc;
-
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::QualifiedName;
 
@@ -9,9 +7,8 @@ use super::budgets::Budgets;
 use super::reserve::Reserve;
 use super::usage::Usage;
 use super::workload_pods::WorkloadPods;
-use crate::index::{Indexed, PassNodeIndex, PoolIndex};
-use crate::input::observed::PassNodes;
-use crate::input::pod_info::PodInfo;
+use crate::index::{Indexed, PassNodeIndex, PodIndex, PoolIndex};
+use crate::input::observed::{PassNodes, PassPods};
 use crate::input::pods;
 use crate::steps;
 
@@ -23,7 +20,7 @@ pub(crate) struct ScaleDownInput<'a> {
     /// All nodes, by name.
     pub nodes: &'a PassNodes,
     /// All pods, by namespace and name.
-    pub pods: &'a [Arc<PodInfo>],
+    pub pods: &'a PassPods,
     /// The pods on each node that are a reason to keep it.
     pub workload_pods: &'a Indexed<PassNodeIndex, WorkloadPods>,
     /// All `PodDisruptionBudget`s.
@@ -39,12 +36,12 @@ pub(crate) struct ScaleDownInput<'a> {
 }
 
 /// The pods of a node that need a place when it is removed.
-pub(super) fn moving(input: &ScaleDownInput<'_>, node: PassNodeIndex) -> Vec<usize> {
+pub(super) fn moving(input: &ScaleDownInput<'_>, node: PassNodeIndex) -> Vec<PodIndex> {
     let workload_pods = steps::counted(input.workload_pods[node].pods.iter().copied());
     workload_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()
 }
 
 /// `namespace/name` of a pod.
-pub(super) fn pod_name(input: &ScaleDownInput<'_>, pod: usize) -> String {
+pub(super) fn pod_name(input: &ScaleDownInput<'_>, pod: PodIndex) -> String {
     QualifiedName::from(input.pods[pod].key()).to_string()
 }

@@ -5,15 +5,15 @@ use shared_crds::v1alpha1::UnneededNode;
 
 use super::budgets::BudgetId;
 use super::utilization::Utilization;
-use crate::index::{Indexed, PassNodeIndex, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PodIndex, PoolIndex};
 use crate::reasons::NodeReason;
 
 /// A node whose removal nothing prevents so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    /// Index of its pool.
+    /// Its pool.
     pub pool: PoolIndex,
-    /// Index of the node.
+    /// The node.
     pub node: PassNodeIndex,
     /// Whether it has to be drained first.
     pub drains: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Candidate {
     /// Since when it is unneeded, provided that its pods have places.
     pub since: Timestamp,
     /// The pods that need places, sorted.
-    pub pods: Vec<usize>,
+    pub pods: Vec<PodIndex>,
     /// How many disruptions of which budget its removal needs.
     pub disruptions: Vec<(BudgetId, usize)>,
 }
@@ -62,5 +62,5 @@ pub(crate) struct MovingPods {
     /// The nodes, in the order in which they are removed: first those that are removed whatever is decided here.
     pub nodes: Vec<PassNodeIndex>,
     /// Every pod that may have to move, sorted.
-    pub pods: Vec<usize>,
+    pub pods: Vec<PodIndex>,
 }

@@ -1,6 +1,6 @@
 //! What scale-down needs from the cluster: whether the pods of a node have places on other nodes, all at the same time.
 
-use crate::index::PassNodeIndex;
+use crate::index::{PassNodeIndex, PodIndex};
 
 /// The nodes that stay, and their free capacity. Answers depend on earlier calls: removed nodes take no pods any more,
 /// and moved pods occupy their new places.
@@ -11,15 +11,15 @@ pub(crate) trait RemainingNodes {
     /// # Errors
     ///
     /// A pod without a place; then nothing has changed.
-    fn leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<(), usize>;
+    fn leave(&mut self, node: PassNodeIndex, pods: &[PodIndex]) -> Result<(), PodIndex>;
 
     /// What [`Self::leave`] would return. Nothing changes.
     ///
     /// # Errors
     ///
     /// As there.
-    fn could_leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<(), usize>;
+    fn could_leave(&mut self, node: PassNodeIndex, pods: &[PodIndex]) -> Result<(), PodIndex>;
 
     /// Removes a node that is removed in any case, and gives places to as many of its pods as possible.
-    fn abandon(&mut self, node: PassNodeIndex, pods: &[usize]);
+    fn abandon(&mut self, node: PassNodeIndex, pods: &[PodIndex]);
 }

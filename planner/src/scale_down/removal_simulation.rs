@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::model::MovingPods;
 use super::remaining_nodes::RemainingNodes;
-use crate::index::{Indexed, PassNodeIndex};
+use crate::demand::PlacedPods;
+use crate::index::{Indexed, PassNodeIndex, PodIndex};
 use crate::requirements::pod_class::{PodClass, PodClassId, PodClasses, TopologyCountId};
 use crate::snapshot::{ClusterSnapshot, Fork, NodeIndex, Scope};
 use crate::steps;
@@ -30,9 +31,9 @@ pub(crate) struct RemovalSimulation<'a> {
     stages: Vec<Stage<'a>>,
     classes: &'a PodClasses,
     /// The class of each bound pod of the pass, and the index of its node.
-    placed: &'a [Option<(PodClassId, PassNodeIndex)>],
+    placed: &'a PlacedPods,
     /// A pod of each class that has moved, for messages.
-    named: BTreeMap<PodClassId, usize>,
+    named: BTreeMap<PodClassId, PodIndex>,
 }
 
 /// The cluster at one stage of the removals.
@@ -59,7 +60,7 @@ pub(crate) fn sees_drained_nodes(
     moving: &MovingPods,
     snapshot: &ClusterSnapshot,
     classes: &PodClasses,
-    placed: &[Option<(PodClassId, PassNodeIndex)>],
+    placed: &PlacedPods,
 ) -> bool {
     steps::count(moving.pods.len() + moving.nodes.len());
     let pods: Vec<(PodClassId, PassNodeIndex)> = moving.pods.iter().filter_map(|&pod| placed[pod]).collect();
@@ -156,7 +157,7 @@ impl<'a> RemovalSimulation<'a> {
         after: &'a mut ClusterSnapshot,
         during: Option<&'a mut ClusterSnapshot>,
         classes: &'a PodClasses,
-        placed: &'a [Option<(PodClassId, PassNodeIndex)>],
+        placed: &'a PlacedPods,
     ) -> Self {
         let during = during.map(|snapshot| Stage::new(snapshot, false));
         let stages = during.into_iter().chain([Stage::new(after, true)]).collect();
@@ -164,7 +165,7 @@ impl<'a> RemovalSimulation<'a> {
     }
 
     /// How many of the pods are of which class. Pods of no class are left out.
-    fn count(&mut self, pods: &[usize]) -> PodCounts {
+    fn count(&mut self, pods: &[PodIndex]) -> PodCounts {
         steps::count(pods.len());
         let mut counts = PodCounts::new();
         for &pod in pods {
@@ -188,7 +189,7 @@ impl<'a> RemovalSimulation<'a> {
 
     /// Moves all pods, and returns their new places at each stage, or a pod without a place. Some pods may have moved
     /// even then.
-    fn try_to_leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<Vec<Moves>, usize> {
+    fn try_to_leave(&mut self, node: PassNodeIndex, pods: &[PodIndex]) -> Result<Vec<Moves>, PodIndex> {
         if let Some(&unknown) = pods.iter().find(|&&pod| self.placed[pod].is_none()) {
             return Err(unknown);
         }
@@ -205,15 +206,15 @@ impl<'a> RemovalSimulation<'a> {
     }
 
     /// One of `pods` that has the class, or else a pod that moved here from another node: its class has a named pod.
-    fn pod_of(&self, class: PodClassId, pods: &[usize]) -> usize {
-        let is_of_class = |pod: &usize| self.placed[*pod].is_some_and(|(of_pod, _)| of_pod == class);
+    fn pod_of(&self, class: PodClassId, pods: &[PodIndex]) -> PodIndex {
+        let is_of_class = |pod: &PodIndex| self.placed[*pod].is_some_and(|(of_pod, _)| of_pod == class);
         let own = pods.iter().copied().find(is_of_class);
-        own.or_else(|| self.named.get(&class).copied()).unwrap_or_default()
+        own.or_else(|| self.named.get(&class).copied()).unwrap_or(PodIndex(0))
     }
 }
 
 impl RemainingNodes for RemovalSimulation<'_> {
-    fn leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<(), usize> {
+    fn leave(&mut self, node: PassNodeIndex, pods: &[PodIndex]) -> Result<(), PodIndex> {
         let forks = self.forks();
         match self.try_to_leave(node, pods) {
             Ok(all_moves) => {
@@ -229,14 +230,14 @@ impl RemainingNodes for RemovalSimulation<'_> {
         }
     }
 
-    fn could_leave(&mut self, node: PassNodeIndex, pods: &[usize]) -> Result<(), usize> {
+    fn could_leave(&mut self, node: PassNodeIndex, pods: &[PodIndex]) -> Result<(), PodIndex> {
         let forks = self.forks();
         let left = self.try_to_leave(node, pods);
         self.revert(forks);
         left.map(|_| ())
     }
 
-    fn abandon(&mut self, node: PassNodeIndex, pods: &[usize]) {
+    fn abandon(&mut self, node: PassNodeIndex, pods: &[PodIndex]) {
         let counts = self.count(pods);
         for stage in &mut self.stages {
             let (moves, _) = stage.scatter(node, &counts, self.classes);

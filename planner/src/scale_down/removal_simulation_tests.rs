@@ -79,13 +79,15 @@ fn departures_respect_constraints_and_arrivals() {
     let mut snapshot = snapshot(&classes, &vec![counting(HOSTNAME_LABEL)].into(), nodes);
     let mut during = snapshot.clone();
     let [n0, n1, n2] = [0, 1, 2].map(PassNodeIndex);
-    let placed = [Some((zero, n0)), Some((zero, n1)), Some((one, n2)), Some((one, n0)), None];
+    let [p0, p1, p2, p3, p4] = [0, 1, 2, 3, 4].map(PodIndex);
+    let placed =
+        PlacedPods::from(vec![Some((zero, n0)), Some((zero, n1)), Some((one, n2)), Some((one, n0)), None]);
     let mut d = RemovalSimulation::new(&mut snapshot, Some(&mut during), &classes, &placed);
-    assert_eq!(d.could_leave(n0, &[0, 3]), Ok(()));
-    assert_eq!(d.leave(n0, &[0, 3]), Ok(()));
-    assert_eq!(d.could_leave(n1, &[1]), Err(1), "the other of its class is on n2 now");
-    assert_eq!(d.could_leave(n1, &[]), Err(3), "what arrived there moves on, and cannot");
-    assert_eq!(d.could_leave(n2, &[2, 4]), Err(4), "a pod of no class has no place");
+    assert_eq!(d.could_leave(n0, &[p0, p3]), Ok(()));
+    assert_eq!(d.leave(n0, &[p0, p3]), Ok(()));
+    assert_eq!(d.could_leave(n1, &[p1]), Err(p1), "the other of its class is on n2 now");
+    assert_eq!(d.could_leave(n1, &[]), Err(p3), "what arrived there moves on, and cannot");
+    assert_eq!(d.could_leave(n2, &[p2, p4]), Err(p4), "a pod of no class has no place");
 }
 
 const PLAIN: PodClassId = PodClassId(0);
@@ -124,12 +126,12 @@ fn a_drained_node_is_seen_by_pods_that_spread_or_look_at_what_stays_on_it() {
         ("apart from one that moves", vec![COUNTED, APART], vec![PLAIN], vec![], false),
         ("spreads", vec![SPREADING], vec![], vec![], true),
     ] {
-        let placed: Vec<_> = moving.iter().map(|&class| Some((class, PassNodeIndex(0)))).collect();
+        let placed: PlacedPods = moving.iter().map(|&class| Some((class, PassNodeIndex(0)))).collect();
         let pods = moving.iter().chain(&staying).map(|&class| (class, 1)).collect();
         let first = NodeSetup { increments, ..node(0, "z", pods) };
         let snapshot =
             snapshot(&classes, &vec![counting("zone")].into(), vec![first, node(1, "z", vec![(COUNTED, 1)])]);
-        let moving = MovingPods { nodes: vec![PassNodeIndex(0)], pods: (0..placed.len()).collect() };
+        let moving = MovingPods { nodes: vec![PassNodeIndex(0)], pods: placed.indexes().collect() };
         assert_eq!(sees_drained_nodes(&moving, &snapshot, &classes, &placed), expected, "{what}");
     }
 }
@@ -154,10 +156,11 @@ proptest! {
         };
         let nodes = zones.iter().enumerate().map(|(at, zone)| node(at, &format!("z{zone}"), of_node(at)));
         let mut after = snapshot(&classes, &vec![counting("zone")].into(), nodes.collect());
-        let placed: Vec<_> = pods.iter().map(|&(class, at, _)| Some((class, PassNodeIndex(at)))).collect();
-        let moving = |at: PassNodeIndex| (0..pods.len()).filter(|&pod| pods[pod].1 == at.0 && pods[pod].2).collect::<Vec<_>>();
+        let placed: PlacedPods = pods.iter().map(|&(class, at, _)| Some((class, PassNodeIndex(at)))).collect();
+        let moves = |at: PassNodeIndex, pod: PodIndex| pods[pod.0].1 == at.0 && pods[pod.0].2;
+        let moving = |at: PassNodeIndex| placed.indexes().filter(|&pod| moves(at, pod)).collect::<Vec<_>>();
         let leaving: Vec<_> = (0..candidates.min(zones.len())).map(PassNodeIndex).collect();
-        let mut all: Vec<usize> = leaving.iter().flat_map(|&at| moving(at)).collect();
+        let mut all: Vec<PodIndex> = leaving.iter().flat_map(|&at| moving(at)).collect();
         all.sort_unstable();
         let all = MovingPods { nodes: leaving.clone(), pods: all };
         if sees_drained_nodes(&all, &after, &classes, &placed) {

@@ -5,16 +5,14 @@
 //! them, and one that has scaled up for them does not scale down before they are bound.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::model::Candidate;
 use crate::demand::PendingGroup;
-use crate::index::{Indexed, PassNodeIndex, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PodIndex, PoolIndex};
 use crate::input::nodes;
-use crate::input::observed::PassNodes;
-use crate::input::pod_info::PodInfo;
+use crate::input::observed::{PassNodes, PassPods};
 use crate::pools::{Pool, Pools};
 use crate::requirements::pod_class::PodClassId;
 use crate::scale_down::workload_pods::WorkloadPods;
@@ -49,7 +47,7 @@ pub(crate) struct ReserveInput<'a> {
     /// How many pods of each group have no place.
     pub left: &'a [usize],
     /// All pods of the pass.
-    pub pods: &'a [Arc<PodInfo>],
+    pub pods: &'a PassPods,
     /// How many pending pods this pass planned onto each node.
     pub planned: &'a Indexed<PassNodeIndex, usize>,
     /// The nodes of the pass.
@@ -105,7 +103,7 @@ impl ReserveInput<'_> {
     }
 
     fn awaited(self, group: &PendingGroup, left: usize) -> Awaited {
-        let ends = |pod: &usize| {
+        let ends = |pod: &PodIndex| {
             let since = self.pods[*pod].unschedulable_since();
             since.map(|since| since.checked_add(AWAITED_FOR).unwrap_or(Timestamp::MAX))
         };

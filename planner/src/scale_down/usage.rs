@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::counting::{Counted, CountedTemplate, CountingRules};
 use super::utilization::Utilization;
 use crate::demand::Demand;
-use crate::index::{Indexed, PassNodeIndex};
+use crate::index::{Indexed, PassNodeIndex, PodIndex};
 use crate::input::last_template::LastTemplate;
 use crate::input::pod_info::PodInfo;
 use crate::pools;
@@ -21,7 +21,7 @@ pub(crate) struct Usage {
     /// The utilization, or what cannot be read of the node.
     pub utilization: Result<Utilization, String>,
     /// Pods whose requests cannot be read.
-    pub unreadable: Vec<usize>,
+    pub unreadable: Vec<PodIndex>,
 }
 
 /// What the pods of a node ask for.
@@ -32,7 +32,7 @@ struct Asked {
     /// Those whose part of the node is left out.
     reserved: Amounts,
     /// Pods whose requests cannot be read.
-    unreadable: Vec<usize>,
+    unreadable: Vec<PodIndex>,
 }
 
 /// The usage of every node, of the pods that count by its `rules`. Where daemons are left out, they are missing from what

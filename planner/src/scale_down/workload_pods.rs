@@ -1,21 +1,19 @@
 //! The pods on each node that are a reason to keep it.
 
-use std::sync::Arc;
-
 use k8s_openapi::jiff::Timestamp;
 
-use crate::index::{Indexed, PassNodeIndex};
+use crate::demand::PlacedPods;
+use crate::index::{Indexed, PassNodeIndex, PodIndex};
 use crate::input::last_template::LastTemplate;
-use crate::input::pod_info::PodInfo;
-use crate::requirements::pod_class::PodClassId;
+use crate::input::observed::PassPods;
 use crate::scale_down::counting::{CountedTemplate, CountingRules};
 use crate::steps;
 
 /// The pods of one node that are a reason to keep it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkloadPods {
-    /// Those that run on it, as indexes into the pass's pods.
-    pub pods: Vec<usize>,
+    /// Those that run on it.
+    pub pods: Vec<PodIndex>,
     /// How many pods it is being cleared for (nominated to it).
     pub awaited: usize,
 }
@@ -31,15 +29,15 @@ impl WorkloadPods {
 /// occupies.
 pub(crate) fn workload_pods(
     rules: &Indexed<PassNodeIndex, CountingRules>,
-    all_pods: &[Arc<PodInfo>],
-    placed: &[Option<(PodClassId, PassNodeIndex)>],
+    all_pods: &PassPods,
+    placed: &PlacedPods,
     now: Timestamp,
 ) -> Indexed<PassNodeIndex, WorkloadPods> {
     let mut workload_pods: Indexed<PassNodeIndex, WorkloadPods> =
         vec![WorkloadPods::default(); rules.len()].into();
     steps::count(rules.len() + all_pods.len());
     let mut last = LastTemplate::default();
-    for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
+    for ((index, pod), placed) in all_pods.enumerated().zip(placed) {
         let Some((_, node)) = *placed else { continue };
         if !rules[node].keeps_node(pod, last.of(pod, CountedTemplate::of), now) {
             continue;

@@ -10,7 +10,7 @@ use crate::demand::daemons::Daemons;
 use crate::demand::node_agents::NodeAgents;
 use crate::demand::{Demand, PendingGroup, order};
 use crate::fixtures;
-use crate::index::Indexed;
+use crate::index::{Indexed, PodIndex};
 use crate::input::observed::{Observed, PassInput, PassNodes, PassPods};
 use crate::pools::{self, Pool, Pools, largest_node};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
@@ -65,8 +65,12 @@ impl Pods {
     /// Adds a group of pending pods.
     pub(super) fn pending(&mut self, class: PodClass, count: usize) -> PodClassId {
         let class = self.demand.classes.push(class);
-        let first = self.demand.groups.iter().map(|group| group.pods.len()).sum();
-        self.demand.groups.push(PendingGroup { class, priority: 0, pods: (first..first + count).collect() });
+        let first: usize = self.demand.groups.iter().map(|group| group.pods.len()).sum();
+        self.demand.groups.push(PendingGroup {
+            class,
+            priority: 0,
+            pods: (first..first + count).map(PodIndex).collect(),
+        });
         class
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::mixes::{Planned, Pods};
 use crate::demand::{Demand, PendingGroup};
 use crate::fixtures::TestCluster as Cluster;
-use crate::index::{Indexed, PassNodeIndex, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PodIndex, PoolIndex};
 use crate::pools::Pool;
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::PodClassId;
@@ -53,7 +53,7 @@ fn demand() -> impl Strategy<Value = Demand> {
     let of_class = (0_usize..5).prop_map(PodClassId);
     (prop::collection::vec(class(), 5), prop::collection::vec((of_class, 1_usize..7), 1..6)).prop_map(
         |(classes, groups)| {
-            let group = |(class, count)| PendingGroup { class, priority: 0, pods: vec![0; count] };
+            let group = |(class, count)| PendingGroup { class, priority: 0, pods: vec![PodIndex(0); count] };
             let groups = groups.into_iter().map(group).collect();
             Demand {
                 constraint_sets: constraint_sets(),

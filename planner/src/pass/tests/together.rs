@@ -143,7 +143,7 @@ fn pods_of_daemon_sets_tell_no_nodes_apart() {
         .node("a", "n2", json!({}))
         .running("d1", "n1", "100m", of_node("n1"))
         .running("d2", "n2", "100m", of_node("n2"));
-    let pods = cluster.observed.pods.clone();
+    let pods = crate::input::observed::PassPods::from(cluster.observed.pods.clone());
     let all_nodes = crate::input::observed::PassNodes::from(cluster.observed.nodes.clone());
     let mut interner = crate::demand::PodInterner::default();
     let mut names = crate::resources::ResourceNames::default();
