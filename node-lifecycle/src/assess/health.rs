@@ -6,7 +6,7 @@ use shared_crds::NodePool;
 use shared_crds::v1alpha1::{ConditionStatus, DisruptionReason, RepairCondition, RepairSpec};
 
 use crate::Observed;
-use crate::assess::membership::Member;
+use crate::assess::membership::{Member, ProviderDuty};
 use crate::input::observed_time::{ConditionKey, due};
 
 /// Whether the node was made for the pool, so that its provider knows its machine: of any other, the answer that there is no
@@ -36,9 +36,9 @@ pub(crate) fn has_recovered(member: &Member) -> bool {
     let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
     let is_well = !member.is_unhealthy && !member.is_silent;
     is_drained
-        && !member.is_left_to_provider
+        && member.provider_duty != ProviderDuty::Drains
         && member.cause == Some(DisruptionReason::Repair)
-        && (member.skips_repair || member.is_repaired_by_provider || is_well)
+        && (member.skips_repair || member.provider_duty == ProviderDuty::Repairs || is_well)
 }
 
 /// What `spec.repair` says, or says by default.

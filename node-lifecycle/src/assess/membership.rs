@@ -61,6 +61,17 @@ impl Leaving {
     }
 }
 
+/// What the provider of a node does with it by itself, and the operator leaves to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderDuty {
+    /// Nothing.
+    None,
+    /// It replaces its machine when that is unhealthy.
+    Repairs,
+    /// It is ending its machine, and drains the node by its own rules: the node leaves, and nothing is done to it.
+    Drains,
+}
+
 /// One node of the pool.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the Node")]
@@ -101,12 +112,10 @@ pub struct Member {
     pub is_silent: bool,
     /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
     pub is_unhealthy: bool,
-    /// Its provider is ending its machine, and drains the node by its own rules: it leaves, and nothing is done to it.
-    pub is_left_to_provider: bool,
+    /// What its provider does with it by itself. `classify` finds it out from what the provider says.
+    pub provider_duty: ProviderDuty,
     /// Whether a user keeps it from being repaired.
     pub skips_repair: bool,
-    /// Whether its provider replaces its machine when that is unhealthy. `classify` finds it out from what the provider says.
-    pub is_repaired_by_provider: bool,
     /// Whether a user wants it replaced.
     pub asks_replacement: bool,
     /// For how long this process has observed it not Ready.
@@ -170,8 +179,7 @@ impl Member {
             has_outdated_machine: false,
             is_silent: is_silent(node),
             is_unhealthy: false,
-            is_left_to_provider: false,
-            is_repaired_by_provider: false,
+            provider_duty: ProviderDuty::None,
             skips_repair: names::asks_for(names::SKIP_REPAIR_ANNOTATION, metadata),
             asks_replacement: names::asks_for(names::REPLACE_ANNOTATION, metadata),
             not_ready: time.not_ready,
@@ -196,7 +204,7 @@ impl Member {
         if self.leaving.is_some_and(|leaving| leaving.deleting) {
             return;
         }
-        self.is_left_to_provider = true;
+        self.provider_duty = ProviderDuty::Drains;
         self.leaving.get_or_insert(Leaving {
             deleting: false,
             drain_started: None,

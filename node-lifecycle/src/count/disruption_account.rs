@@ -6,7 +6,7 @@ use shared_crds::disruption::{Account, BudgetBase};
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::Observed;
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::{Member, NodeReadiness, ProviderDuty};
 use crate::assess::outdated::OutdatedCriteria;
 use crate::count::deletion::DeletionPace;
 
@@ -81,7 +81,7 @@ pub(crate) fn reason(
 /// the budgets for other reasons have to know of it, too.
 pub(crate) fn of_provider<'a>(pool: &NodePool, members: impl IntoIterator<Item = &'a Member>) -> usize {
     let is_so = |member: &&Member| {
-        let is_unknown = member.is_left_to_provider && member.cause.is_none();
+        let is_unknown = member.provider_duty == ProviderDuty::Drains && member.cause.is_none();
         is_unknown && reason(pool, member, None, false).is_some()
     };
     members.into_iter().filter(is_so).count()

@@ -16,7 +16,7 @@ use crate::Observed;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::{Member, NodeReadiness, ProviderDuty};
 use crate::assess::outdated::{self, OutdatedCriteria};
 use crate::count::deletion::DeletionPace;
 use crate::count::disruption_account;
@@ -259,7 +259,8 @@ fn drains_to_cancel<'a>(
     let criteria = OutdatedCriteria::of(pool, observed.now);
     // What a provider has begun cannot be called off.
     let can_stay = |member: &&Member| {
-        !member.is_left_to_provider && member.leaving.is_some_and(|leaving| !leaving.deleting)
+        member.provider_duty != ProviderDuty::Drains
+            && member.leaving.is_some_and(|leaving| !leaving.deleting)
     };
     let leaving = members.iter().filter(can_stay);
     let is_repaired =

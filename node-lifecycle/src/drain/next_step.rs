@@ -10,7 +10,7 @@ use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::membership::{CLOCK_SKEW, Leaving, Member, NodeReadiness};
+use crate::assess::membership::{CLOCK_SKEW, Leaving, Member, NodeReadiness, ProviderDuty};
 use crate::drain::attached;
 use crate::input::observed_time::{PodTimes, due};
 use crate::input::pods;
@@ -66,7 +66,7 @@ pub(crate) fn without_volumes(
     let Some(leaving) = member.leaving else {
         return NodeAction::Keep;
     };
-    if member.is_left_to_provider {
+    if member.provider_duty == ProviderDuty::Drains {
         return NodeAction::Drain(DrainStep::waits(Blocker::Provider(LEFT_TO_PROVIDER.to_owned()), true));
     }
     // A Node that is being deleted cannot come back. Its pods wait for a kubelet that is dead or may be, and a budget has nothing

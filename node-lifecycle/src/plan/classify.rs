@@ -9,7 +9,7 @@ use shared_crds::v1alpha1::DisruptionReason;
 use crate::assess::absence;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
-use crate::assess::membership::{self, Leaving, Member};
+use crate::assess::membership::{self, Leaving, Member, ProviderDuty};
 use crate::assess::on_delete;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::assess::removal_protection;
@@ -109,7 +109,9 @@ fn note_duties(observed: &Observed, members: &mut [Member]) {
         let is_in = |of: &BTreeSet<String>| machine.is_some_and(|machine| of.contains(machine));
         let is_unlisted = observed.unlisted(member).is_some();
         let is_drained = is_in(drains) || (is_unlisted && drain::was_left_to_provider(&member.node));
-        member.is_repaired_by_provider = is_in(repairs);
+        if is_in(repairs) {
+            member.provider_duty = ProviderDuty::Repairs;
+        }
         if is_drained {
             member.leave_to_provider();
         }

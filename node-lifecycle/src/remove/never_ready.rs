@@ -3,7 +3,7 @@
 
 use super::question::Question;
 use super::verdict::{Hold, Verdict};
-use crate::assess::membership::{Member, start_timeout};
+use crate::assess::membership::{Member, ProviderDuty, start_timeout};
 
 /// Whether the node goes because it has never started. It counts as such only after its pods were listed. Without the
 /// finalizer its machine would be left when the Node goes, and become a Node again: it gets the finalizer first.
@@ -13,7 +13,7 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
         return Verdict::No;
     }
     // The user bounds there how many are replaced at a time, which this rule does not know.
-    if member.is_repaired_by_provider {
+    if member.provider_duty != ProviderDuty::None {
         let why = "has not started, and is left to its provider, which replaces it";
         return Verdict::Wait(Hold::Held(why.to_owned()), None);
     }

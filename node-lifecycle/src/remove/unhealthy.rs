@@ -10,7 +10,7 @@ use super::question::Question;
 use super::verdict::{Hold, Verdict};
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::{Member, NodeReadiness, ProviderDuty};
 
 /// Whether the node goes at once, because it is unhealthy and its kubelet is silent. One whose kubelet answers can recover, and is
 /// drained: see `unhealthy_answering`.
@@ -26,14 +26,15 @@ pub(super) fn judge(question: &mut Question<'_>, member: &Member) -> Verdict {
     let was_made = member.readiness != NodeReadiness::Starting && health::has_machine(member);
     // What has been deleted cannot be deleted again.
     let is_deleted = member.leaving.is_some_and(|leaving| leaving.deleting);
-    if !is_replaced || is_lost || !was_made || is_deleted || member.is_left_to_provider {
+    let is_drained_by_provider = member.provider_duty == ProviderDuty::Drains;
+    if !is_replaced || is_lost || !was_made || is_deleted || is_drained_by_provider {
         return Verdict::No;
     }
     let conditions = health::of_repair(pool, member);
     let Some(condition) = health::unhealthy_condition(observed, &conditions, &member.node) else {
         return Verdict::No;
     };
-    if member.is_repaired_by_provider {
+    if member.provider_duty == ProviderDuty::Repairs {
         let why = format!("unhealthy node {} is left to its provider, which replaces it", member.name());
         return Verdict::Wait(Hold::Alone(why), None);
     }
