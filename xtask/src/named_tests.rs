@@ -27,10 +27,24 @@ impl Functions {
                 (!known).then(|| format!("{file}: there is no function {name} in {path}"))
             },
         );
-        let by_path = spans.iter().filter(|span| span.contains("::tests::")).filter_map(|span| {
+        let by_path = spans.iter().filter(|span| span.contains("tests::")).filter_map(|span| {
             let (package, rest) = span.split_once("::")?;
-            let (folder, name) = (format!("{}/", package.replace('_', "-")), rest.rsplit("::").next()?);
-            let mut own = self.0.range(folder.clone()..).take_while(|(path, _)| path.starts_with(&folder));
+            let (modules, name) = rest.rsplit_once("::")?;
+            // The tests of a module are in its file, in its folder, or in a file of their own beside it.
+            let module = modules.strip_suffix("tests").filter(|rest| rest.is_empty() || rest.ends_with("::"));
+            let module = module.map_or(modules, |module| module.trim_end_matches("::"));
+            let beside = module.rsplit_once("::").map(|(parent, own)| {
+                let above = parent.rsplit_once("::").map_or("", |(above, _)| above);
+                format!("{above}::{own}")
+            });
+            let folder = |module: &str| {
+                let module = module.trim_start_matches("::").replace("::", "/");
+                format!("{}/src/{module}", package.replace('_', "-"))
+            };
+            let folders = [Some(folder(module)), beside.map(|module| folder(&module))];
+            let mut own = folders.iter().flatten().flat_map(|folder| {
+                self.0.range(folder.clone()..).take_while(move |(path, _)| path.starts_with(folder))
+            });
             let known = own.any(|(_, names)| names.contains(name));
             (!known).then(|| format!("{file}: there is no test {span}"))
         });
@@ -45,15 +59,18 @@ mod tests {
     #[test]
     fn a_test_that_a_document_names_is_there() {
         let mut functions = Functions::default();
-        functions.read("a-crate/src/lib.rs", "mod tests { #[test]\nfn holds() {} }");
+        functions.read("a-crate/src/x.rs", "mod tests { #[test]\nfn holds() {} }");
         functions.read("e2e/tests/one.rs", "async fn works<T>(t: T) {}");
         functions.read("b-crate/src/lib.rs", "fn other() {}");
         let good =
             "| `a` | `a_crate::x::tests::holds` | `e2e/tests/one.rs`: `works` | `e2e/tests/two.rs` and `x` |";
         assert_eq!(functions.complaints("D.md", good), Vec::<String>::new());
-        for wrong in
-            ["`a_crate::x::tests::other`", "`e2e/tests/one.rs`: `holds`", "`e2e/tests/two.rs`: `works`"]
-        {
+        for wrong in [
+            "`a_crate::x::tests::other`",
+            "`a_crate::y::tests::holds`",
+            "`e2e/tests/one.rs`: `holds`",
+            "`e2e/tests/two.rs`: `works`",
+        ] {
             assert_eq!(functions.complaints("D.md", wrong).len(), 1, "{wrong}");
         }
     }
