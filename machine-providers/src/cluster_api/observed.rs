@@ -1,5 +1,7 @@
 //! What is there of a set of Cluster API, and what Cluster API is about to do with it.
 
+use std::collections::BTreeSet;
+
 use node_lifecycle::supply::{Completeness, KnownAs, ProviderDuties};
 
 use super::objects::{DELETE_ANNOTATION, Machine, MachineDeployment, MachineHealthCheck};
@@ -33,10 +35,18 @@ impl Observed {
         let names = |is_it: &dyn Fn(&Machine) -> bool| {
             self.machines.iter().filter(|machine| is_it(machine)).map(|it| name_of(it).to_owned()).collect()
         };
-        ProviderDuties {
-            drains: names(&Machine::is_drained_by_cluster_api),
-            repairs: names(&|machine| machine.is_watched_by(checks)),
-        }
+        let drains: BTreeSet<String> = names(&Machine::is_drained_by_cluster_api);
+        // Its MachineSet counts those that are being deleted.
+        let deployment = self.deployment.metadata.name.as_deref().unwrap_or_default();
+        let awaits = (0..self.missing().min(drains.len())).map(|number| promised(deployment, number));
+        let repairs = names(&|machine| machine.is_watched_by(checks));
+        ProviderDuties { awaits: awaits.collect(), drains, repairs }
+    }
+
+    /// How many machines it is to have beside those that stay.
+    fn missing(&self) -> usize {
+        let wanted = usize::try_from(self.deployment.replicas()).unwrap_or_default();
+        wanted.saturating_sub(self.staying().count())
     }
 
     /// The machines of the set `name`, those that are promised and do not exist yet included, and whether each carries a mark by which
@@ -70,9 +80,7 @@ impl Observed {
             (listed, marked)
         };
         let mut machines: Vec<_> = self.machines.iter().map(listed).collect();
-        let wanted = usize::try_from(self.deployment.replicas()).unwrap_or_default();
-        let missing = wanted.saturating_sub(self.staying().count());
-        machines.extend((0..missing).map(|number| {
+        machines.extend((0..self.missing()).map(|number| {
             let name = promised(name, number);
             (
                 ListedMachine {

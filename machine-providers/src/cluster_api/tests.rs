@@ -411,7 +411,8 @@ async fn the_newest_version_that_the_api_server_has_is_used_for_every_request() 
 #[tokio::test]
 async fn one_that_waits_for_deletions_is_lowered_while_machines_are_out_of_date() {
     let on_delete = json!({ "type": "OnDelete" });
-    for (field, strategy) in [("rollout", json!({ "strategy": on_delete })), ("strategy", on_delete.clone())] {
+    for (field, strategy) in [("rollout", json!({ "strategy": on_delete })), ("strategy", on_delete.clone())]
+    {
         let objects = objects(2, &["a", "b"]);
         {
             let mut all = objects.lock().unwrap();

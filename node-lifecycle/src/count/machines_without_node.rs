@@ -5,7 +5,7 @@ use shared_crds::NodePool;
 
 use crate::Observed;
 use crate::assess::membership::start_timeout;
-use crate::input::supply::{Machine, MachineState};
+use crate::input::supply::Machine;
 
 /// The machines that are requested or run, and have no Node of the pool yet.
 #[derive(Default)]
@@ -25,18 +25,11 @@ impl<'a> MachinesWithoutNode<'a> {
     pub(super) fn of(observed: &'a Observed, pool: &NodePool) -> Self {
         let (live, machines): (Vec<&Machine>, Vec<&Machine>) =
             observed.in_flight().partition(|machine| observed.may_be_live(machine));
-        // A provider may make the next machine only when one that it drains is gone, which may take long.
-        let mut held = observed.supply.duties.drains.len();
-        let mut waits_for_another = |machine: &Machine| {
-            let may_not_exist =
-                machine.provider_id.is_none() && matches!(machine.state, MachineState::Starting { .. });
-            let waits = may_not_exist && held > 0;
-            held -= usize::from(waits);
-            waits
-        };
+        // How long one takes that does not exist yet depends on the drain of another one.
+        let is_awaited = |machine: &Machine| observed.supply.duties.awaits.contains(&machine.name);
         let (timed_out, pending): (Vec<&Machine>, Vec<&Machine>) = machines
             .into_iter()
-            .partition(|machine| has_timed_out(observed, pool, machine) && !waits_for_another(machine));
+            .partition(|machine| has_timed_out(observed, pool, machine) && !is_awaited(machine));
         Self { live, timed_out, pending, joining: observed.joining().len() }
     }
 

@@ -69,6 +69,8 @@ pub struct Size {
 pub struct ProviderDuties {
     /// It is ending these, and drains their nodes by its own rules.
     pub drains: BTreeSet<String>,
+    /// It makes these when one that it drains is gone.
+    pub awaits: BTreeSet<String>,
     /// It replaces these when they are unhealthy.
     pub repairs: BTreeSet<String>,
 }

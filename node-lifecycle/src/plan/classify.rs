@@ -75,7 +75,9 @@ pub fn classify(observed: &Observed) -> Classified {
             let leaving =
                 members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));
             let start_timeout = membership::start_timeout(pool);
-            let unverified = members.iter().filter(|it| it.has_timed_out(start_timeout, observed.now));
+            let is_ours = |it: &&Member| it.provider_duty == ProviderDuty::None;
+            let unverified =
+                members.iter().filter(is_ours).filter(|it| it.has_timed_out(start_timeout, observed.now));
             let reads = PodReads {
                 undecided: sizing.undecided(observed, &members, &account),
                 unverified: unverified.take(MAX_UNVERIFIED).map(|it| it.name().to_owned()).collect(),
@@ -101,9 +103,9 @@ fn note_outdated_machines(observed: &Observed, members: &mut [Member]) {
 
 /// Notes on each of the nodes what its provider does with its machine by itself. While that cannot list its machines, a node that was
 /// left to it stays so: it may be draining it still. Which nodes it repairs does not matter then, because no machine may be removed. What
-/// a former provider does with its machines is not known, so that their nodes are drained and repaired here.
+/// a former provider does with its machines is not known while it answers, so that their nodes are drained and repaired here.
 fn note_duties(observed: &Observed, members: &mut [Member]) {
-    let ProviderDuties { drains, repairs } = &observed.supply.duties;
+    let ProviderDuties { drains, repairs, awaits: _ } = &observed.supply.duties;
     for member in members {
         let machine = names::machine_of(&member.node.metadata);
         let is_in = |of: &BTreeSet<String>| machine.is_some_and(|machine| of.contains(machine));

@@ -14,8 +14,9 @@ pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
     }
     // The user bounds there how many are replaced at a time, which this rule does not know.
     if member.provider_duty != ProviderDuty::None {
-        let why = "has not started, and is left to its provider, which replaces it";
-        return Verdict::Wait(Hold::Held(why.to_owned()), None);
+        let why =
+            format!("node {} has not started, and is left to its provider, which replaces it", member.name());
+        return Verdict::Wait(Hold::Alone(why), None);
     }
     if let Some(why) = &observed.supply.removals_wait {
         return Verdict::Wait(Hold::Held(format!("has not started, and stays: {why}")), None);

@@ -1,4 +1,5 @@
-//! What is said about nodes that have failed and stay.
+//! What is said about nodes that have failed and stay. One that has never started is told as starting, unless its provider is to
+//! replace it.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -22,7 +23,9 @@ pub enum RepairWait {
 impl Removals {
     fn of_failed(&self) -> impl Iterator<Item = &Waiting> {
         let is_of_failed = |it: &&Waiting| {
-            matches!(it.ground, Ground::MachineLost | Ground::Unhealthy | Ground::UnhealthyAnswering)
+            let is_left = it.ground == Ground::NeverReady && matches!(it.hold, Hold::Alone(_));
+            is_left
+                || matches!(it.ground, Ground::MachineLost | Ground::Unhealthy | Ground::UnhealthyAnswering)
         };
         self.waits.iter().filter(is_of_failed)
     }

@@ -58,8 +58,10 @@ pub fn of_step(step: &NodeStep, now: Timestamp) -> Vec<PassWrite> {
             let released = patches::remove_node_finalizer(node).map(patch).unwrap_or_default();
             [delete(), PassWrite::EndMachine(machine)].into_iter().chain(released).collect()
         }
-        // No write, or one patch.
-        _ => Vec::new(),
+        action => {
+            assert!(action.only_waits(), "{action:?} is carried out nowhere");
+            Vec::new()
+        }
     }
 }
 

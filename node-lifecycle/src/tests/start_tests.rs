@@ -86,8 +86,9 @@ fn one_that_its_provider_replaces_is_left_to_it_however_long_it_takes() {
     left.supply.duties.repairs = ["n-000".to_owned()].into();
     let plan = plan_with(&left, &pods);
     assert!(actions(&plan).is_empty() && plan.request.is_empty(), "{plan:?}");
-    let why = "has not started, and is left to its provider, which replaces it";
+    let why = "node n-000 has not started, and is left to its provider, which replaces it";
     assert_eq!(plan.nodes[0].waits.as_deref(), Some(why));
+    assert_eq!(plan.repair_waits, Some(RepairWait::Held(why.to_owned())));
     left.supply.duties.repairs.clear();
     assert_eq!(actions(&plan_with(&left, &pods)), [("n-000".to_owned(), NodeAction::Replace)]);
 }

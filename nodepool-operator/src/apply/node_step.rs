@@ -55,8 +55,7 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
         }
         NodeAction::EndMachine => end_machine(ctx, node, &step.absence, &mut applied).await?,
         NodeAction::Remove => remove(ctx, step, &mut applied).await?,
-        // No write, or the patch above.
-        _ => {}
+        action => debug_assert!(action.only_waits(), "{action:?} is carried out nowhere"),
     }
     Ok(applied)
 }

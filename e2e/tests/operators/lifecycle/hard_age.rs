@@ -136,7 +136,7 @@ async fn a_node_goes_at_its_hard_age_whatever_keeps_it_and_at_its_soft_age_only_
     let asked = evictions(&env.events().unwrap());
     assert!(asked.contains(&("job-hard-budget".to_owned(), 201)), "its pod was evicted: {asked:?}");
 
-    // By now the others have been too old for as long, or longer.
+    // The others have been too old for at least fifteen seconds.
     for (pool, reason) in [
         ("soft-budget", "WaitsForBudget"),
         ("soft-window", "WaitsForBudget"),

@@ -85,7 +85,15 @@ async fn an_unhealthy_node_is_left_to_the_health_check_that_selects_its_machine_
     env.set_silent(silent, true).await.unwrap();
     let said = format!("unhealthy node {silent} is left to its provider, which replaces it");
     mentions(&env, &capi, &said).await;
-    // For longer than the two seconds after which it would be replaced.
+    // For longer than the two seconds after which it would be replaced; and a pass sees it after them.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    let changed = env.patch_pool("racks", &json!({"maxReplicas": 32})).await.unwrap();
+    wait_for(&env, &capi, "a pass has seen the change", async || {
+        let seen = env.pool("racks").await?.status.unwrap_or_default().observed_generation;
+        ensure!(seen == changed.metadata.generation, "{seen:?}");
+        Ok(Some(()))
+    })
+    .await;
     stays("nothing is done to the node", async || check_untouched(&env, &before).await).await;
     assert!(!event_reasons(&env).await.unwrap().contains("NodeRepaired"));
 
@@ -107,7 +115,8 @@ async fn an_unhealthy_node_is_left_to_the_health_check_that_selects_its_machine_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_a_health_check_deletes_is_replaced_by_cluster_api_alone() {
     let (env, capi) = begin("capi-checked").await;
-    watch(&env, 1).await;
+    // Four times as long as after which Tandem would replace it.
+    watch(&env, 8).await;
     env.create(&repaired_pool()).await.unwrap();
     let before = names(&has(&env, &capi, 2).await);
     let (silent, other) = (before[0].as_str(), &before[1]);

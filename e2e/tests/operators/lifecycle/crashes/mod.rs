@@ -81,7 +81,6 @@ async fn ends_as_if_undisturbed(prefix: &str, maker: NodeMaker, work: Work) {
             let count = kills.get(write).copied().unwrap_or_default();
             assert!(count >= least, "killed {count} times after {write}, not {least}: {kills:#?}");
         }
-        assert!(kills.values().sum::<usize>() >= lives.writes() / writes, "{kills:#?}");
     }
     // None of the lives has touched it.
     test.state(undisturbed).await.unwrap().check(&expected).unwrap();
