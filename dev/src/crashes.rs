@@ -4,7 +4,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::ValueEnum;
 use testbed::crashes::{CrashOptions, NodeMaker, Work};
 
@@ -55,6 +55,9 @@ enum Provider {
     Simulated,
     /// A program makes machines, whose kubelets register their Nodes
     Exec,
+    /// Cluster API makes as many machines as the operator asks for. It does rollouts itself, so there is none to be killed in
+    #[value(name = "clusterApi")]
+    ClusterApi,
 }
 
 impl From<WorkName> for Work {
@@ -74,6 +77,7 @@ impl From<Provider> for NodeMaker {
         match provider {
             Provider::Simulated => Self::Operator,
             Provider::Exec => Self::Kubelets,
+            Provider::ClusterApi => Self::Set,
         }
     }
 }
@@ -88,13 +92,21 @@ fn options(args: Args) -> anyhow::Result<CrashOptions> {
     let Args { from, to, work, provider, limit_minutes } = args;
     ensure!(to.is_none_or(|to| from <= to), "--to is less than --from, so there is no k");
     let limit = Duration::from_secs(limit_minutes.saturating_mul(60));
-    Ok(CrashOptions {
-        from: from.get(),
-        to: to.map(NonZeroUsize::get),
-        works: chosen(work, &Work::ALL),
-        makers: chosen(provider, &NodeMaker::ALL),
-        limit,
-    })
+    let (works, makers) = (chosen(work, &Work::ALL), chosen(provider, &NodeMaker::ALL));
+    check_any_work(&works, &makers)?;
+    Ok(CrashOptions { from: from.get(), to: to.map(NonZeroUsize::get), works, makers, limit })
+}
+
+/// Checks that the operator has something to do.
+fn check_any_work(works: &[Work], makers: &[NodeMaker]) -> anyhow::Result<()> {
+    let mut left = Vec::new();
+    for work in works {
+        for maker in makers {
+            let Some(why) = work.left_to(*maker) else { return Ok(()) };
+            left.push(format!("the operator does no {} with {}: {why}", work.name(), maker.provider()));
+        }
+    }
+    bail!("{}", left.join("; "))
 }
 
 /// What was asked for, or all.
@@ -134,10 +146,21 @@ mod tests {
     #[test]
     fn every_name_that_a_report_prints_is_taken() {
         for work in Work::ALL {
-            for maker in NodeMaker::ALL {
+            for maker in NodeMaker::ALL.into_iter().filter(|maker| work.left_to(*maker).is_none()) {
                 let options = of(&["--work", work.name(), "--provider", maker.provider()]).unwrap();
                 assert_eq!((options.works, options.makers), (vec![work], vec![maker]));
             }
         }
+    }
+
+    #[test]
+    fn a_rollout_that_is_cluster_apis_is_refused_alone_and_left_out_beside_others() {
+        let refused = of(&["--work", "rollout", "--provider", "clusterApi"]).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("the operator does no rollout with clusterApi: Cluster API"),
+            "{refused}"
+        );
+        let all = of(&["--work", "rollout"]).unwrap();
+        assert_eq!((all.works, all.makers), (vec![Work::Rollout], NodeMaker::ALL.to_vec()));
     }
 }

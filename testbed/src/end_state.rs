@@ -11,14 +11,42 @@ use serde_json::{Map, Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::machine_of;
 
+use crate::cluster_api::{OWNER_NAME, SetState};
 use crate::machines::{Machines, host_name};
 use crate::test_env::{TestEnv, is_ready};
 
 /// Fields of metadata that tell one object or one write from another.
 const IDENTITY: [&str; 5] = ["uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink"];
 
-/// The fields of a pool that is gone with its nodes and machines.
-const GONE: [(&str, &str); 3] = [("pool", "null"), ("nodes", "[]"), ("machines", "[]")];
+/// The fields of a pool that is gone with its nodes and machines. The set of the machines may be there: it is not the operator's.
+const GONE: [(&str, &[&str]); 4] =
+    [("pool", &["null"]), ("nodes", &["[]"]), ("machines", &["[]"]), ("size", &["null", "0"])];
+
+/// Where the machines of a pool are.
+#[derive(Clone, Copy)]
+pub enum MachinesOf<'a> {
+    /// Nowhere: there are Nodes alone.
+    Nothing,
+    /// A program has them.
+    Program(&'a Machines),
+    /// They are those of the `MachineDeployment` that is called like the pool.
+    Set,
+}
+
+/// What there is of a pool.
+#[derive(Default)]
+struct Found<'a> {
+    /// Its name.
+    pool: &'a str,
+    /// The object; `null` when it is not there.
+    object: Value,
+    nodes: Vec<Node>,
+    pods: Vec<Pod>,
+    /// The name of each machine, or its state where names are random.
+    machines: Vec<Value>,
+    /// The number that the set of the machines keeps.
+    size: Option<i64>,
+}
 
 /// Each field and its value. Names, times and texts for people are not in it. A pool that is not there is `null`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +57,7 @@ impl EndState {
     ///
     /// # Errors
     /// When they cannot be read.
-    pub async fn read(env: &TestEnv, pool: &str, machines: Option<&Machines>) -> Result<Self> {
+    pub async fn read(env: &TestEnv, pool: &str, machines: MachinesOf<'_>) -> Result<Self> {
         let object = serde_json::to_value(env.api::<NodePool>().get_opt(pool).await?)?;
         // Also those that were never made nodes of the pool.
         let is_of_pool =
@@ -37,35 +65,44 @@ impl EndState {
         let all = Api::<Node>::all(env.client.clone()).list(&ListParams::default()).await?.items;
         let nodes: Vec<Node> = all.into_iter().filter(|node| is_of_pool(&node.name_any())).collect();
         let pods = env.api::<Pod>().list(&ListParams::default().labels(&format!("app={pool}"))).await?.items;
-        let machines = machines.map_or_else(|| Ok(Vec::new()), Machines::names)?;
-        let machines: Vec<String> = machines.into_iter().filter(|name| is_of_pool(name)).collect();
-        Ok(Self::of((pool, object), &nodes, &pods, &machines))
+        let set = match machines {
+            MachinesOf::Nothing => SetState::default(),
+            MachinesOf::Program(program) => {
+                let names = program.names()?.into_iter().filter(|name| is_of_pool(name));
+                SetState { size: None, machines: names.map(Value::from).collect() }
+            }
+            MachinesOf::Set => SetState::read(&env.client, env.namespace(), pool).await?,
+        };
+        let SetState { size, machines } = set;
+        Ok(Self::of(Found { pool, object, nodes, pods, machines, size }))
     }
 
     /// That of work that leaves nothing: no pool, no nodes, no machines, and no pods.
     pub fn nothing() -> Self {
-        Self::of(("none", Value::Null), &[], &[], &[])
+        Self::of(Found { pool: "none", ..Found::default() })
     }
 
-    fn of((pool, object): (&str, Value), nodes: &[Node], pods: &[Pod], machines: &[String]) -> Self {
+    fn of(found: Found<'_>) -> Self {
+        let Found { pool, object, nodes, pods, machines, size } = found;
         let hosts = nodes.iter().map(|node| (node.name_any(), "NODE"));
         let owners =
             nodes.iter().filter_map(|node| Some((machine_of(&node.metadata)?.to_owned(), "MACHINE")));
-        let mut names: Vec<(String, &str)> = hosts.chain(owners).collect();
+        let sets = nodes.iter().filter_map(|node| Some((node.annotations().get(OWNER_NAME)?.clone(), "SET")));
+        let mut names: Vec<(String, &str)> = hosts.chain(owners).chain(sets).collect();
         names.push((pool.to_owned(), "POOL"));
         // A machine is part of the name of its host, and the pool of both.
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        let mut nodes: Vec<Value> =
-            nodes.iter().map(|node| without_names(node_state(node), &names)).collect();
-        let mut pods: Vec<Value> = pods.iter().map(|pod| without_names(pod_state(pod), &names)).collect();
-        let mut machines: Vec<Value> =
-            machines.iter().map(|name| without_names(json!(name), &names)).collect();
-        for all in [&mut nodes, &mut pods, &mut machines] {
+        let sorted = |all: Vec<Value>| {
+            let mut all: Vec<Value> = all.into_iter().map(|it| without_names(it, &names)).collect();
             all.sort_by_key(ToString::to_string);
-        }
+            all
+        };
+        let nodes = sorted(nodes.iter().map(node_state).collect());
+        let pods = sorted(pods.iter().map(pod_state).collect());
+        let machines = sorted(machines);
         let object = without_names(without_identity(object), &names);
         let mut fields = BTreeMap::new();
-        let all = json!({"pool": object, "nodes": nodes, "pods": pods, "machines": machines});
+        let all = json!({"pool": object, "nodes": nodes, "pods": pods, "machines": machines, "size": size});
         flatten(String::new(), &all, &mut fields);
         Self(fields)
     }
@@ -77,7 +114,7 @@ impl EndState {
     pub fn check_gone(&self) -> Result<()> {
         let is_left = |field: &str, value: &str| {
             let part = field.split(' ').next().unwrap_or_default();
-            GONE.iter().any(|(of, nothing)| *of == part && *nothing != value)
+            GONE.iter().any(|(of, nothing)| *of == part && !nothing.contains(&value))
         };
         let left = self.0.iter().filter(|(field, value)| is_left(field, value));
         let left: Vec<String> = left.map(|(field, value)| format!("{field}: {value}")).collect();
@@ -195,7 +232,8 @@ mod tests {
             "metadata": {"name": pool, "resourceVersion": format!("{slot}")},
             "status": {"conditions": [{"type": "Ready", "status": "True", "message": format!("{machine} is")}]},
         });
-        EndState::of((pool, object), &[node], &[], &[machine])
+        let (nodes, machines) = (vec![node], vec![Value::from(machine)]);
+        EndState::of(Found { pool, object, nodes, machines, ..Found::default() })
     }
 
     #[test]
@@ -211,15 +249,38 @@ mod tests {
     #[test]
     fn a_pool_is_gone_when_its_nodes_and_machines_are_whatever_became_of_its_pods() {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"labels": {"app": "p"}}})).unwrap();
-        let waits = EndState::of(("p", Value::Null), &[], &[pod], &[]);
+        let of = |found: Found<'_>| EndState::of(Found { pool: "p", ..found });
+        let waits = of(Found { pods: vec![pod], ..Found::default() });
         waits.check_gone().unwrap();
         assert!(waits.check(&EndState::nothing()).is_err(), "there is a pod");
-        EndState::of(("other", Value::Null), &[], &[], &[]).check(&EndState::nothing()).unwrap();
+        of(Found::default()).check(&EndState::nothing()).unwrap();
 
-        let error = EndState::of(("p", Value::Null), &[], &[], &["p-abc-0".to_owned()]).check_gone();
-        assert_eq!(error.unwrap_err().to_string(), "machines 0: \"POOL-abc-0\"");
-        let error = EndState::of(("p", json!({"kind": "NodePool"})), &[], &[], &[]).check_gone();
-        assert_eq!(error.unwrap_err().to_string(), "pool kind: \"NodePool\"");
+        let left = |found: Found<'_>| of(found).check_gone().unwrap_err().to_string();
+        let machine = Found { machines: vec![json!("p-abc-0")], ..Found::default() };
+        assert_eq!(left(machine), "machines 0: \"POOL-abc-0\"");
+        let pool = Found { object: json!({"kind": "NodePool"}), ..Found::default() };
+        assert_eq!(left(pool), "pool kind: \"NodePool\"");
         assert!(state("killed", 3, None).check_gone().is_err());
+    }
+
+    #[test]
+    fn the_machines_of_a_set_compare_by_what_they_are_and_the_set_may_stay_without_any() {
+        let with_set = |pool: &str, random: &str| {
+            let machine = format!("{pool}-{random}-{random}");
+            let node: Node = serde_json::from_value(json!({"metadata": {
+                "name": machine, "annotations": {OWNER_NAME: format!("{pool}-{random}")},
+            }}))
+            .unwrap();
+            let machines = vec![json!({"phase": "Running", "node": machine})];
+            EndState::of(Found { pool, nodes: vec![node], machines, size: Some(1), ..Found::default() })
+        };
+        let expected = with_set("calm", "x7kfd");
+        assert_eq!(expected.0["machines 0 node"], "\"NODE\"");
+        with_set("killed", "2m9qz").check(&expected).unwrap();
+
+        let of_size = |size: Option<i64>| EndState::of(Found { pool: "p", size, ..Found::default() });
+        of_size(Some(0)).check_gone().unwrap();
+        assert!(of_size(Some(0)).check(&EndState::nothing()).is_err(), "the set is there");
+        assert_eq!(of_size(Some(1)).check_gone().unwrap_err().to_string(), "size: 1");
     }
 }

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use toolbox::programs;
 
+use crate::audit::Event;
 use crate::cluster::Cluster;
 use crate::control_plane::ready;
 use crate::frozen;
@@ -35,6 +36,11 @@ impl OperatorKind {
             Self::NodePool => "nodepool-operator",
             Self::Autoscaler => "autoscaler-operator",
         }
+    }
+
+    /// Whether this `replica` of it sent the request, before or after a restart.
+    pub fn has_sent(self, event: &Event, replica: usize) -> bool {
+        event.user_agent.contains(&format!("({}-{replica})", self.name()))
     }
 
     /// The binary, built once per process, in the profile of the calling binary.

@@ -6,6 +6,7 @@ mod broken;
 mod kubelets;
 mod moved;
 mod objects;
+mod set_state;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +22,8 @@ use toolbox::workspace::target_directory;
 use self::broken::Broken;
 use self::kubelets::Kubelets;
 pub use self::moved::move_away;
-pub use self::objects::{CLUSTER, create, create_for};
+pub use self::objects::{CLUSTER, create, create_cluster, create_deployment, create_for};
+pub use self::set_state::SetState;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::control_plane::go_program::GoProgram;
 use crate::control_plane::ports::free_port;
@@ -53,6 +55,9 @@ pub const CORE_ACCOUNT: (&str, &str) = ("capi-system", "capi-manager");
 
 /// The annotation by which a machine goes first.
 pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
+
+/// The annotation that Cluster API puts on a Node: the name of the `MachineSet` of its machine, of which a part is random.
+pub const OWNER_NAME: &str = "cluster.x-k8s.io/owner-name";
 
 /// Control planes with Cluster API's definitions.
 pub static WITH_CLUSTER_API: Places = Places::one_beside(ClusterOptions::private);

@@ -1,4 +1,4 @@
-//! The objects of a `Cluster` with one `MachineDeployment`.
+//! The objects of a `Cluster` with its `MachineDeployment`s.
 
 use anyhow::{Context as _, Result};
 use kube::Api;
@@ -27,9 +27,17 @@ pub async fn create(cluster: &Cluster, namespace: &str, name: &str) -> Result<()
 /// # Errors
 /// Same as [`create`].
 pub async fn create_for(cluster: &Cluster, workload: &Cluster, namespace: &str, name: &str) -> Result<()> {
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects(&kubeconfig(workload)?, name)});
-    let apply = ["--namespace", namespace, "apply", "--server-side", "--filename", "-"];
-    cluster.kubectl_with_input(&apply, &list.to_string()).await?;
+    create_cluster(cluster, workload, namespace).await?;
+    create_deployment(cluster, namespace, name).await
+}
+
+/// Creates a `Cluster` in the namespace of `cluster`, for nodes in `workload`, without any `MachineDeployment`.
+///
+/// # Errors
+/// Same as [`create`].
+pub async fn create_cluster(cluster: &Cluster, workload: &Cluster, namespace: &str) -> Result<()> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects(&kubeconfig(workload)?)});
+    apply(cluster, namespace, &list).await?;
     let status = json!({"status": {
         "externalManagedControlPlane": true, "initialized": true, "ready": true,
         "initialization": {"controlPlaneInitialized": true},
@@ -50,6 +58,20 @@ pub async fn create_for(cluster: &Cluster, workload: &Cluster, namespace: &str, 
     .await
 }
 
+/// Creates a `MachineDeployment` `name` without machines in the namespace, of the `Cluster` that is there.
+///
+/// # Errors
+/// When the API server rejects it.
+pub async fn create_deployment(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
+    apply(cluster, namespace, &deployment(name)).await
+}
+
+async fn apply(cluster: &Cluster, namespace: &str, object: &Value) -> Result<()> {
+    let apply = ["--namespace", namespace, "apply", "--server-side", "--filename", "-"];
+    cluster.kubectl_with_input(&apply, &object.to_string()).await?;
+    Ok(())
+}
+
 /// The kubeconfig with which Cluster API finds the Nodes of `workload`.
 fn kubeconfig(workload: &Cluster) -> Result<Value> {
     let admin = Kubeconfig::read_from(workload.kubeconfig_path())?;
@@ -67,8 +89,8 @@ fn kubeconfig(workload: &Cluster) -> Result<Value> {
     }))
 }
 
-/// All objects, in an order in which they may be created.
-fn objects(kubeconfig: &Value, name: &str) -> Vec<Value> {
+/// The `Cluster` and what it needs, in an order in which they may be created.
+fn objects(kubeconfig: &Value) -> Vec<Value> {
     let labels = json!({"cluster.x-k8s.io/cluster-name": CLUSTER});
     let infrastructure = INFRASTRUCTURE_GROUP;
     let control_plane = "controlplane.cluster.x-k8s.io";
@@ -89,26 +111,30 @@ fn objects(kubeconfig: &Value, name: &str) -> Vec<Value> {
         }}),
         template("small"),
         template("small-2"),
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {
-            "name": name,
-            // They look at the version of the control plane, and the stand-in has none.
-            "annotations": {"machineset.cluster.x-k8s.io/skip-preflight-checks": "All"},
-        }, "spec": {
-            "clusterName": CLUSTER,
-            "replicas": 0,
-            "selector": {"matchLabels": {"cluster.x-k8s.io/cluster-name": CLUSTER, "set": name}},
-            "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
-            "template": {
-                "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": CLUSTER, "set": name}},
-                "spec": {
-                    "clusterName": CLUSTER,
-                    "version": VERSION,
-                    "bootstrap": {"dataSecretName": "boot"},
-                    "infrastructureRef": {"apiGroup": infrastructure, "kind": "DevMachineTemplate", "name": "small"},
-                },
-            },
-        }}),
     ]
+}
+
+/// A `MachineDeployment` without machines.
+fn deployment(name: &str) -> Value {
+    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "metadata": {
+        "name": name,
+        // They look at the version of the control plane, and the stand-in has none.
+        "annotations": {"machineset.cluster.x-k8s.io/skip-preflight-checks": "All"},
+    }, "spec": {
+        "clusterName": CLUSTER,
+        "replicas": 0,
+        "selector": {"matchLabels": {"cluster.x-k8s.io/cluster-name": CLUSTER, "set": name}},
+        "rollout": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}},
+        "template": {
+            "metadata": {"labels": {"cluster.x-k8s.io/cluster-name": CLUSTER, "set": name}},
+            "spec": {
+                "clusterName": CLUSTER,
+                "version": VERSION,
+                "bootstrap": {"dataSecretName": "boot"},
+                "infrastructureRef": {"apiGroup": INFRASTRUCTURE_GROUP, "kind": "DevMachineTemplate", "name": "small"},
+            },
+        },
+    }})
 }
 
 /// A machine that starts in a second.

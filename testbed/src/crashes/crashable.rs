@@ -4,16 +4,18 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
-use shared_crds::v1alpha1::{ExecProvider, ProviderSpec};
+use shared_crds::v1alpha1::{ClusterApiProvider, ExecProvider, MachineDeploymentReference, ProviderSpec};
 
-use crate::end_state::EndState;
+use super::maker::NodeMaker;
+use crate::cluster_api::{self, ClusterApi, SetState, WITH_CLUSTER_API};
+use crate::end_state::{EndState, MachinesOf};
 use crate::fault_proxy::FaultProxy;
 use crate::machines::{Machines, PROGRAM};
 use crate::objects;
@@ -24,28 +26,6 @@ use crate::wait::eventually;
 /// For how long nothing is written when the work is done.
 const AT_REST: Duration = Duration::from_secs(3);
 
-/// Who makes the Nodes: the two shapes of provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeMaker {
-    /// The operator.
-    Operator,
-    /// Kubelets, on machines that a program makes.
-    Kubelets,
-}
-
-impl NodeMaker {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Operator, Self::Kubelets];
-
-    /// The provider that is like this, as in `spec.provider`.
-    pub const fn provider(self) -> &'static str {
-        match self {
-            Self::Operator => "simulated",
-            Self::Kubelets => "exec",
-        }
-    }
-}
-
 /// The operators, of which one may be killed.
 pub struct Crashable {
     /// Where they run. The requests of the `NodePool` operator go through `proxy`.
@@ -54,6 +34,8 @@ pub struct Crashable {
     pub proxy: FaultProxy,
     /// The machines, where a program makes them.
     pub machines: Option<Machines>,
+    /// The controllers of the sets of machines, where those make them.
+    cluster_api: Option<ClusterApi>,
 }
 
 impl Crashable {
@@ -65,8 +47,13 @@ impl Crashable {
         let mut machines = if maker == NodeMaker::Kubelets { Some(Machines::new()?) } else { None };
         let mut values = machines.as_ref().map(Machines::values).unwrap_or_default();
         values.push("nodepoolOperator.extraArgs[0]=--leader-elect=false".to_owned());
-        let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        let mut env = TestEnv::begin(prefix, &values).await?;
+        let (mut env, cluster_api) = if maker == NodeMaker::Set {
+            let (env, controllers) = begin_with_sets(prefix, values).await?;
+            (env, Some(controllers))
+        } else {
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            (TestEnv::begin(prefix, &values).await?, None)
+        };
         if let Some(machines) = &mut machines {
             machines.start_kubelets(env.cluster).await?;
         }
@@ -74,15 +61,32 @@ impl Crashable {
         env.operators.node_pool.stop(EXITS).await?;
         let pod = env.release.pod(env.cluster, OperatorKind::NodePool).await?;
         env.operators.node_pool = pod.start_through(env.cluster, &proxy).await?;
-        Ok(Self { env, proxy, machines })
+        Ok(Self { env, proxy, machines, cluster_api })
+    }
+
+    fn machines_of(&self) -> MachinesOf<'_> {
+        match (&self.machines, &self.cluster_api) {
+            (Some(program), _) => MachinesOf::Program(program),
+            (None, Some(_)) => MachinesOf::Set,
+            (None, None) => MachinesOf::Nothing,
+        }
     }
 
     /// Creates a pool whose spec has these fields, too.
     pub(super) async fn pool(&self, name: &str, spec: &Value) -> Result<()> {
         let mut pool = objects::pool(name, 0, 9);
-        if self.machines.is_some() {
-            let exec = ExecProvider { name: PROGRAM.to_owned(), ..ExecProvider::default() };
-            pool.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };
+        match self.machines_of() {
+            MachinesOf::Nothing => {}
+            MachinesOf::Program(_) => {
+                let exec = ExecProvider { name: PROGRAM.to_owned(), ..ExecProvider::default() };
+                pool.spec.provider = ProviderSpec { exec: Some(exec), ..ProviderSpec::default() };
+            }
+            MachinesOf::Set => {
+                cluster_api::create_deployment(self.env.cluster, self.env.namespace(), name).await?;
+                let machine_deployment_ref = MachineDeploymentReference { name: name.to_owned() };
+                let cluster_api = Some(ClusterApiProvider { machine_deployment_ref });
+                pool.spec.provider = ProviderSpec { cluster_api, ..ProviderSpec::default() };
+            }
         }
         let mut pool = serde_json::to_value(pool)?;
         pool["spec"]["template"]["metadata"]["annotations"] = json!({"example.com/note": "x"});
@@ -130,7 +134,15 @@ impl Crashable {
     /// # Errors
     /// When it cannot be read.
     pub async fn state(&self, pool: &str) -> Result<EndState> {
-        EndState::read(&self.env, pool, self.machines.as_ref()).await
+        EndState::read(&self.env, pool, self.machines_of()).await
+    }
+
+    /// Checks that Cluster API has nothing more to do for `pool`: it goes on when the operator has ended.
+    async fn check_settled(&self, pool: &str) -> Result<()> {
+        if self.cluster_api.is_none() {
+            return Ok(());
+        }
+        SetState::read(&self.env.client, self.env.namespace(), pool).await?.check_settled()
     }
 
     /// Waits until nothing has been written for a while.
@@ -144,6 +156,7 @@ impl Crashable {
     /// When it is not, with every difference.
     pub async fn at_rest(&self, pool: &str, expected: Option<&EndState>) -> Result<EndState> {
         eventually(PATIENCE, &format!("{pool} is at rest"), async || {
+            self.check_settled(pool).await?;
             let before = self.state(pool).await?;
             before.check(expected.unwrap_or(&before))?;
             self.quiet().await;
@@ -165,11 +178,27 @@ impl Crashable {
             self.env.api::<Pod>().patch(&pod.name_any(), &patches, &released).await?;
         }
         self.env.kubectl(&["delete", "npool", pool, "--ignore-not-found", "--wait=false"]).await?;
+        if self.cluster_api.is_some() {
+            self.delete_set(pool).await?;
+        }
         eventually(PATIENCE, &format!("nothing of {pool} is left"), async || {
             self.state(pool).await?.check(&EndState::nothing())?;
             Ok(Some(()))
         })
         .await
+    }
+
+    /// Deletes the `MachineDeployment` of a pool that goes, after it: without the set the operator would not know that the machines
+    /// of the nodes are gone.
+    async fn delete_set(&self, pool: &str) -> Result<()> {
+        eventually(PATIENCE, &format!("{pool} is gone with its machines"), async || {
+            self.state(pool).await?.check_gone()?;
+            Ok(Some(()))
+        })
+        .await?;
+        let delete = ["delete", "machinedeployments", pool, "--ignore-not-found", "--wait=false"];
+        self.env.kubectl(&delete).await?;
+        Ok(())
     }
 
     /// Deletes the pools and what would hold their nodes, and ends the test.
@@ -189,6 +218,32 @@ impl Crashable {
         .await?;
         let machines = self.machines.as_ref().map_or_else(|| Ok(Vec::new()), Machines::names)?;
         ensure!(machines.is_empty(), "machines are left: {machines:?}");
-        self.env.end().await
+        let Some(controllers) = self.cluster_api else { return self.env.end().await };
+        let machines = cluster_api::machines(self.env.client.clone(), self.env.namespace());
+        let left = machines.list(&all).await?.items.len();
+        ensure!(left == 0, "{left} Machines are left");
+        // Their controllers have to take their finalizers off before the namespace can go.
+        for kind in ["machinedeployments", "clusters.cluster.x-k8s.io"] {
+            self.env.kubectl(&["delete", kind, "--all", "--timeout=120s"]).await?;
+        }
+        self.env.end().await?;
+        controllers.stop(PATIENCE).await
     }
+}
+
+/// Both operators, and Cluster API with a `Cluster` whose sets of machines come with the pools.
+async fn begin_with_sets(prefix: &str, mut values: Vec<String>) -> Result<(TestEnv, ClusterApi)> {
+    values.push("providers.clusterApi.enabled=true".to_owned());
+    let env = TestEnv::begin_with(&WITH_CLUSTER_API, prefix, async |cluster| {
+        cluster_api::install(cluster).await?;
+        Ok(values)
+    });
+    let env = env.await?;
+    let controllers = cluster_api::start(env.cluster).await?;
+    let created = cluster_api::create_cluster(env.cluster, env.cluster, env.namespace()).await;
+    created.with_context(|| {
+        let (core, infrastructure) = (controllers.core.log_tail(), controllers.infrastructure.log_tail());
+        format!("the logs of Cluster API end with\n{core}\n{infrastructure}")
+    })?;
+    Ok((env, controllers))
 }

@@ -1,5 +1,5 @@
-//! Many runs, each with one kill: after the first write, after the second one, and so on, for every kind of work and both shapes
-//! of provider. What each leaves is compared with what an undisturbed run leaves.
+//! Many runs, each with one kill: after the first write, after the second one, and so on, for every kind of work and every
+//! shape of provider. What each leaves is compared with what an undisturbed run leaves.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,9 +9,10 @@ use futures::future::join_all;
 use tokio::time::Instant;
 use toolbox::tools::{Tool, Toolbox};
 
-use super::crashable::NodeMaker;
 use super::lane::{Lane, LaneProgress};
+use super::maker::NodeMaker;
 use super::work::Work;
+use crate::cluster_api;
 use crate::operators::OperatorKind;
 
 /// Which runs are made.
@@ -45,8 +46,12 @@ pub async fn run(options: CrashOptions, line: impl Fn(&str)) -> Result<CrashRepo
     // For minutes, the first time.
     Toolbox::from_environment().find(&Tool::ORDINARY).await?;
     OperatorKind::NodePool.binary().await?;
+    if makers.contains(&NodeMaker::Set) {
+        cluster_api::build().await?;
+    }
     let deadline = Instant::now() + limit;
     let pairs = works.iter().flat_map(|&work| makers.iter().map(move |&maker| (work, maker)));
+    let pairs = pairs.filter(|(work, maker)| work.left_to(*maker).is_none());
     let lanes: Vec<Lane> = pairs.map(|(work, maker)| Lane { work, maker, from, to }).collect();
     let progress = join_all(lanes.iter().map(|lane| lane.run(deadline, &line))).await;
     Ok(CrashReport { lanes: lanes.into_iter().zip(progress).collect(), limit })

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tokio::time::{Instant, timeout_at};
 
-use super::crashable::{Crashable, NodeMaker};
+use super::crashable::Crashable;
+use super::maker::NodeMaker;
 use super::point::{KillPoint, killed_once};
 use super::work::Work;
 use crate::end_state::EndState;
@@ -80,17 +81,18 @@ impl Lane {
         test.end().await
     }
 
-    /// What is counted, each by itself: writes, and what a program does with machines.
+    /// What is counted, each by itself: writes, and what a program does with machines. The number of a set is a write.
     fn counted(&self) -> Vec<Counted> {
         match self.maker {
-            NodeMaker::Operator => vec![KillPoint::Write as Counted],
+            NodeMaker::Operator | NodeMaker::Set => vec![KillPoint::Write as Counted],
             NodeMaker::Kubelets => vec![KillPoint::Write as Counted, KillPoint::Machine as Counted],
         }
     }
 
     /// The beginning of the names of its pools: long enough to be a part of no other text that is compared.
     fn called(&self) -> String {
-        format!("crash-{}-{}", self.work.name(), self.maker.provider())
+        // Objects have no capital letters in their names.
+        format!("crash-{}-{}", self.work.name(), self.maker.provider().to_lowercase())
     }
 
     async fn undisturbed(&self, test: &Crashable, pool: &str) -> Result<EndState> {
@@ -175,6 +177,8 @@ mod tests {
         assert_eq!(told(Err(anyhow!("a taint"))), "drain exec write 3: NOT as undisturbed, 2.0 s: a taint");
         assert_eq!(lane.called(), "crash-drain-exec");
         assert_eq!(lane.counted().len(), 2);
+        let of_set = Lane { maker: NodeMaker::Set, ..lane };
+        assert_eq!((of_set.called().as_str(), of_set.counted().len()), ("crash-drain-clusterapi", 1));
     }
 
     #[tokio::test(start_paused = true)]

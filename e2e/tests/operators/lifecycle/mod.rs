@@ -98,7 +98,7 @@ fn cordon_of<'a>(events: &'a [Event], node: &str) -> Option<&'a Event> {
 
 /// Whether a replica of an operator sent the request, before or after a restart.
 fn sent_by(event: &Event, operator: OperatorKind, replica: usize) -> bool {
-    event.user_agent.contains(&format!("({}-{replica})", operator.name()))
+    operator.has_sent(event, replica)
 }
 
 /// The node counts that the Autoscaler wrote to `pool`, in order.

@@ -29,7 +29,7 @@ const QUICK_LEASE: [&str; 3] = [
 ];
 
 /// Provider, what is shown, the file below the root, and the test in it.
-const ELSEWHERE: [(&str, &str, &str, &str); 7] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 8] = [
     (
         "`exec`, `karpenter`",
         "a machine that is deleted is gone, and so is one that never was",
@@ -39,7 +39,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 7] = [
     (
         "`exec`",
         "a deletion that is killed after every write ends like any other, and no machine is left",
-        "e2e/tests/operators/lifecycle/crashes/mod.rs",
+        "e2e/tests/operators/lifecycle/crashes.rs",
         "a_deletion_of_machines_that_is_killed_after_every_write_ends_as_if_undisturbed",
     ),
     (
@@ -53,6 +53,12 @@ const ELSEWHERE: [(&str, &str, &str, &str); 7] = [
         "exactly the deleted machine goes, however often that is asked",
         "machine-providers/src/sized_contract_tests.rs",
         "exactly_the_deleted_machine_goes_however_often_that_is_asked",
+    ),
+    (
+        "`clusterApi`",
+        "a deletion that is killed after every write ends like any other, and no machine is left",
+        "e2e/tests/providers/cluster_api/crashes.rs",
+        "a_deletion_of_a_set_that_is_killed_after_every_write_ends_as_if_undisturbed",
     ),
     (
         "`clusterApi`",

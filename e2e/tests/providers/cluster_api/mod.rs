@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
 mod by_itself;
+mod crashes;
 mod health_check;
 mod held;
 mod two_control_planes;

@@ -9,6 +9,7 @@ mod scale_up;
 use anyhow::Result;
 
 use super::crashable::Crashable;
+use super::maker::NodeMaker;
 
 /// Work on a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,14 @@ impl Work {
             Self::Rollout => "rollout",
             Self::Deletion => "deletion",
         }
+    }
+
+    /// Why this is not the operator's work with such nodes; `None` where it is.
+    pub const fn left_to(self, maker: NodeMaker) -> Option<&'static str> {
+        // `ProviderSpec::replaces_machines`: another template of the pool changes no machine of the set, and another one of the set
+        // is rolled out by Cluster API, which drains the nodes itself.
+        let is_left = matches!((self, maker), (Self::Rollout, NodeMaker::Set));
+        if is_left { Some("Cluster API itself replaces the machines of another template") } else { None }
     }
 
     /// Makes what is there before the operator is killed.

@@ -1,6 +1,7 @@
 //! The writes that work consists of, after each of which the operator has to have been killed.
 
-use testbed::crashes::{NodeMaker, Work};
+use super::maker::NodeMaker;
+use super::work::Work;
 
 const STATUS: &str = "PATCH nodepools/status";
 /// Also takes the finalizer off a pool.
@@ -18,6 +19,10 @@ const EVICT: &str = "POST pods/eviction";
 const DELETE: &str = "DELETE nodes";
 /// Takes the finalizer off a Node.
 const RELEASE: &str = "PATCH nodes finalizers";
+/// Marks a machine of a set as the one that goes next. Such a machine has no annotations before, so they come as one field.
+const MARK: &str = "PATCH machines annotations";
+/// Asks a set for more machines, or for fewer.
+const RESIZE: &str = "PUT machinedeployments/scale";
 
 /// The writes that `work` takes, and how many of each at least.
 pub(super) fn of(work: Work, maker: NodeMaker) -> Vec<(&'static str, usize)> {
@@ -45,6 +50,8 @@ fn comes(maker: NodeMaker, nodes: usize) -> Vec<(&'static str, usize)> {
     match maker {
         NodeMaker::Operator => vec![("POST nodes", nodes), (READY, nodes)],
         NodeMaker::Kubelets => vec![("machine create", nodes), (JOIN, nodes), (READY, nodes)],
+        // Any number of machines may be asked for at once.
+        NodeMaker::Set => vec![(RESIZE, 1), (JOIN, nodes), (READY, nodes)],
     }
 }
 
@@ -56,6 +63,11 @@ fn goes(maker: NodeMaker, nodes: usize) -> Vec<(&'static str, usize)> {
 /// The same without the first one.
 fn goes_on(maker: NodeMaker, nodes: usize) -> Vec<(&'static str, usize)> {
     let mut writes = vec![(EVICT, nodes), (DELETE, nodes), (RELEASE, nodes)];
-    writes.extend((maker == NodeMaker::Kubelets).then_some(("machine delete", nodes)));
+    match maker {
+        NodeMaker::Operator => {}
+        NodeMaker::Kubelets => writes.push(("machine delete", nodes)),
+        // One after the other: each time exactly the marked machine goes.
+        NodeMaker::Set => writes.extend([(MARK, nodes), (RESIZE, nodes)]),
+    }
     writes
 }
