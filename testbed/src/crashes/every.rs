@@ -13,6 +13,7 @@ use super::writes;
 use crate::audit::Event;
 use crate::end_state::EndState;
 use crate::operators::OperatorKind;
+use crate::waiting;
 
 /// What work did to Nodes and pods, as the audit log has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,7 @@ pub async fn ends_as_if_undisturbed(prefix: &str, maker: NodeMaker, work: Work) 
 
     for (name, writes) in [("every-write", 1), ("every-other", 2)] {
         undisturbed.compare(&test, &format!("{prefix}-{name}"), writes).await?;
+        waiting::gets_on();
     }
     // None of the lives has touched it.
     test.state(calm).await?.check(state)?;
