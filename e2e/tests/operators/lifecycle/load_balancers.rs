@@ -9,7 +9,6 @@ use serde_json::json;
 use shared_crds::names::{DRAIN_WAITS_ANNOTATION, EXCLUDE_FROM_LOAD_BALANCERS_LABEL};
 use shared_crds::v1alpha1::DrainSpec;
 use testbed::audit::Event;
-use testbed::objects;
 use testbed::test_env::{PATIENCE, TestEnv, is_ready};
 use testbed::wait::eventually;
 
