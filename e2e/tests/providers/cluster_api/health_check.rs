@@ -46,8 +46,8 @@ async fn check_untouched(env: &TestEnv, before: &[String]) -> Result<()> {
     ensure!(there.len() == before.len() && before.iter().all(|name| there.contains(name)), "{there:?}");
     for node in &nodes {
         let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-        let notes = [DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION];
-        let is_drained = notes.iter().any(|note| node.annotations().contains_key(*note));
+        let marks = [DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION];
+        let is_drained = marks.iter().any(|mark| node.annotations().contains_key(*mark));
         let is_touched = is_cordoned || is_drained || node.metadata.deletion_timestamp.is_some();
         ensure!(!is_touched, "{:?} {:?}", node.metadata, node.spec);
     }
