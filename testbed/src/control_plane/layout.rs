@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result};
 use toolbox::tools::Tool;
 
 /// The behaviour of our simulated nodes and pods.
-const STAGES: [&str; 3] = [
+const STAGES: [&str; 4] = [
+    include_str!("../../control-plane/stages/kwok.yaml"),
     include_str!("../../control-plane/stages/node.yaml"),
     include_str!("../../control-plane/stages/pod.yaml"),
     include_str!("../../../docs/providers/simulated/node-dies.yaml"),

@@ -19,8 +19,8 @@ const EVICT: &str = "POST pods/eviction";
 const DELETE: &str = "DELETE nodes";
 /// Takes the finalizer off a Node.
 const RELEASE: &str = "PATCH nodes finalizers";
-/// Marks a machine of a set as the one that goes next. Such a machine has no annotations before, so they come as one field.
-const MARK: &str = "PATCH machines annotations";
+/// Marks a machine of a set as the one that goes next.
+const MARK: &str = "PATCH machines delete-machine exclude-node-draining";
 /// Asks a set for more machines, or for fewer.
 const RESIZE: &str = "PUT machinedeployments/scale";
 
