@@ -19,8 +19,8 @@ use testbed::objects;
 use testbed::test_env::{PATIENCE, TestEnv};
 use testbed::wait::eventually;
 
-use super::scale;
 use super::silent::{deleted_pod, frozen_kwok, guarded_pod};
+use super::{is_untouched, scale};
 
 /// A pool of one node whose pods leave as `drain` says.
 pub(super) async fn one_node(env: &TestEnv, pool: &str, drain: DrainSpec) {
@@ -135,8 +135,7 @@ async fn a_drain_that_takes_too_long_is_given_back_and_tried_again() {
     })
     .await
     .unwrap();
-    let after = env.api::<Pod>().get("db").await.unwrap();
-    assert_eq!((after.uid(), after.metadata.deletion_timestamp), (before.uid(), None));
+    is_untouched(&env, &before).await;
 
     env.kubectl(&["delete", "pdb", "db"]).await.unwrap();
     env.settles("patient", 0).await.unwrap();

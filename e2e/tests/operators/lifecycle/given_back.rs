@@ -19,8 +19,8 @@ use testbed::test_env::{PATIENCE, TestEnv};
 use testbed::wait::eventually;
 
 use super::drains::{cordoned, one_node, tainted};
-use super::scale;
 use super::silent::{frozen_kwok, guarded_pod, not_ready, silenced};
+use super::{is_untouched, scale};
 
 /// How soon a node is given back that has to be. From a minute after the beginning of its drain on, pods that come to it do not keep
 /// it: were they waited for until then, it would be removed and not given back.
@@ -150,8 +150,7 @@ async fn a_node_that_recovers_while_it_is_drained_to_be_repaired_is_in_use_again
     })
     .await
     .unwrap();
-    let after = env.api::<Pod>().get("db").await.unwrap();
-    assert_eq!((after.uid(), after.metadata.deletion_timestamp), (before.uid(), None));
+    is_untouched(&env, &before).await;
 
     // The one that was made in its place is too many, and the younger one.
     env.kubectl(&["delete", "deployment", "web"]).await.unwrap();

@@ -14,9 +14,9 @@ use testbed::objects;
 use testbed::test_env::{PATIENCE, TestEnv};
 use testbed::wait::eventually;
 
-use super::cordon_of;
 use super::drains::{cordoned, evictions};
 use super::silent::guarded_pod;
+use super::{cordon_of, is_untouched};
 
 /// The least that the schema allows.
 const SOFT_AGE: i64 = 60;
@@ -176,8 +176,7 @@ async fn the_budget_of_a_pod_holds_its_node_beyond_the_hard_age_and_its_annotati
     })
     .await
     .unwrap();
-    let after = env.api::<Pod>().get("db").await.unwrap();
-    assert_eq!((after.uid(), after.metadata.deletion_timestamp), (before.uid(), None));
+    is_untouched(&env, &before).await;
 
     env.kubectl(&["delete", "pdb", "db"]).await.unwrap();
     is_replaced(&env, "guarded", &first).await;

@@ -32,8 +32,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use shared_crds::conditions::ConditionType;
 use shared_crds::names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL;
@@ -129,6 +129,12 @@ async fn unschedulable(env: &TestEnv, app: &str, wanted: usize) -> Vec<String> {
     })
     .await
     .unwrap()
+}
+
+/// Checks that the pod is the one that it was `before`, and is not being deleted.
+async fn is_untouched(env: &TestEnv, before: &Pod) {
+    let after = env.api::<Pod>().get(&before.name_any()).await.unwrap();
+    assert_eq!((after.uid(), after.metadata.deletion_timestamp), (before.uid(), None));
 }
 
 /// Changes the spec of `pool` without an effect on its nodes, and waits until the `NodePool` operator has observed the
