@@ -78,7 +78,10 @@ impl Draining {
                 Some(Blocker::Machine) => &mut all.machines,
                 Some(Blocker::Finalizers(_)) => &mut all.finalizers,
                 Some(Blocker::Unread(_)) => &mut all.lists,
-                Some(Blocker::Provider(_) | Blocker::LoadBalancers | Blocker::Place) | None => &mut all.other,
+                Some(
+                    Blocker::Provider(_) | Blocker::LeftToProvider | Blocker::LoadBalancers | Blocker::Place,
+                )
+                | None => &mut all.other,
             };
             *count += 1;
         }

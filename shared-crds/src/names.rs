@@ -59,6 +59,8 @@ pub const WAS_CORDONED_ANNOTATION: &str = "tandem.dev/was-cordoned";
 /// Annotation on a Node that is drained, by the operator or by its provider: what its drain waits for. Absent while the drain goes on
 /// by itself, and on every Node that stays.
 pub const DRAIN_WAITS_ANNOTATION: &str = "tandem.dev/drain-waits-for";
+/// Annotation on a Node that its provider drains, with the value `true`: it is left to that also while the provider does not answer.
+pub const DRAINED_BY_PROVIDER_ANNOTATION: &str = "tandem.dev/drained-by-provider";
 /// Annotation on a Node whose drain took longer than `spec.drain.timeoutSeconds` and was cancelled: when, RFC 3339. It is
 /// not drained again for as long.
 pub const GIVEN_BACK_ANNOTATION: &str = "tandem.dev/drain-given-back-time";

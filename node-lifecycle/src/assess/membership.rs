@@ -167,7 +167,9 @@ impl Member {
             template_hash,
             cause: cause.filter(|_| leaving.is_some()).and_then(|it| reason_of(it)),
             has_stale_cause: leaving.is_none()
-                && (cause.is_some() || annotation(names::DRAIN_WAITS_ANNOTATION).is_some()),
+                && (cause.is_some()
+                    || annotation(names::DRAIN_WAITS_ANNOTATION).is_some()
+                    || annotation(names::DRAINED_BY_PROVIDER_ANNOTATION).is_some()),
             cordoned,
             tainted,
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),

@@ -18,6 +18,8 @@ pub enum Blocker {
     Finalizers(Vec<String>),
     /// The provider, which may remove no machine now, and why.
     Provider(String),
+    /// The provider, which is deleting its machine, and drains it by its own rules.
+    LeftToProvider,
     /// External load balancers, which take a while until they send nothing more to the node.
     LoadBalancers,
     /// Nothing but that as many other nodes are being drained as may be at a time.
@@ -49,6 +51,9 @@ impl std::fmt::Display for Blocker {
                 )
             }
             Self::Provider(why) => write!(f, "waits: {why}"),
+            Self::LeftToProvider => {
+                f.write_str("waits: its provider is deleting its machine, and drains it by its own rules")
+            }
             Self::LoadBalancers => f.write_str(
                 "waits until external load balancers have let it go (spec.drain.loadBalancerDrainSeconds)",
             ),

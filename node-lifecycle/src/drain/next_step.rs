@@ -34,15 +34,9 @@ const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// highest that users may define.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// What a node waits for that its provider drains.
-const LEFT_TO_PROVIDER: &str = "its provider is deleting its machine, and drains it by its own rules";
-
-/// Whether the Node says that it was left to its provider. That is noted when nothing else was in the last minute, and it is all that is
-/// known of it while its provider does not answer.
+/// Whether the Node says that it was left to its provider, which is all that is known of it while its provider does not answer.
 pub(crate) fn was_left_to_provider(node: &Node) -> bool {
-    let annotations = node.metadata.annotations.as_ref();
-    let noted = annotations.and_then(|all| all.get(names::DRAIN_WAITS_ANNOTATION));
-    noted.is_some_and(|noted| *noted == Blocker::Provider(LEFT_TO_PROVIDER.to_owned()).to_string())
+    names::asks_for(names::DRAINED_BY_PROVIDER_ANNOTATION, &node.metadata)
 }
 
 /// The next step of a leaving node: what its pods allow, and then its volumes.
@@ -67,7 +61,7 @@ pub(crate) fn without_volumes(
         return NodeAction::Keep;
     };
     if member.provider_duty == ProviderDuty::Drains {
-        return NodeAction::Drain(DrainStep::waits(Blocker::Provider(LEFT_TO_PROVIDER.to_owned()), true));
+        return NodeAction::Drain(DrainStep::waits(Blocker::LeftToProvider, true));
     }
     // A Node that is being deleted cannot come back. Its pods wait for a kubelet that is dead or may be, and a budget has nothing
     // to keep: Kubernetes counts pods on such a node as not ready, and deletes them after a time without asking budgets.

@@ -33,11 +33,8 @@ fn ending(nodes: Vec<Node>) -> Observed {
     observed
 }
 
-/// What such a node waits for.
-const WHY: &str = "its provider is deleting its machine, and drains it by its own rules";
-
 fn left_alone() -> NodeAction {
-    NodeAction::Drain(DrainStep::waits(Blocker::Provider(WHY.to_owned()), true))
+    NodeAction::Drain(DrainStep::waits(Blocker::LeftToProvider, true))
 }
 
 #[test]
@@ -83,14 +80,14 @@ fn a_node_whose_node_object_is_deleted_is_kept_by_the_finalizer_until_nothing_ru
 #[test]
 fn what_a_node_waited_for_that_stays_after_all_is_taken_off_it_once_the_provider_says_so() {
     let mut noted = node(0);
-    annotate(&mut noted, names::DRAIN_WAITS_ANNOTATION, &format!("waits: {WHY}"));
+    annotate(&mut noted, names::DRAINED_BY_PROVIDER_ANNOTATION, "true");
     let mut seen = ending(vec![noted.clone(), node(1), node(2)]);
     assert_eq!(with_action(&plan(&seen), &left_alone()), ["n-000"]);
     seen.supply.duties = ProviderDuties::default();
     seen.supply.machines = (0..3).map(|it| machine(&format!("n-00{it}"), MachineState::Running)).collect();
     assert_eq!(with_action(&plan(&seen), &NodeAction::Tidy), ["n-000"]);
     let tidied = patched(&noted, &patches::uncordon(&noted)).unwrap();
-    assert!(!tidied.metadata.annotations.unwrap().contains_key(names::DRAIN_WAITS_ANNOTATION));
+    assert!(!tidied.metadata.annotations.unwrap().contains_key(names::DRAINED_BY_PROVIDER_ANNOTATION));
     seen.supply.is_unknown = true;
     assert!(actions(&plan(&seen)).is_empty(), "without a list nothing is known");
 }
@@ -112,7 +109,7 @@ fn what_was_left_to_a_provider_that_does_not_answer_is_neither_drained_here_nor_
     let pods = pods([("n-000", vec![pod("p")])]);
     for first in [node(0), draining(0, 10)] {
         let mut noted = first.clone();
-        annotate(&mut noted, names::DRAIN_WAITS_ANNOTATION, &format!("waits: {WHY}"));
+        annotate(&mut noted, names::DRAINED_BY_PROVIDER_ANNOTATION, "true");
         let seen = unlisted(ending(vec![noted, node(1), node(2)]));
         let plan = plan_with(&seen, &pods);
         assert_eq!(with_action(&plan, &left_alone()), ["n-000"]);

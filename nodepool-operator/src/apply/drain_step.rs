@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Blocked};
+use node_lifecycle::patches::DrainNote;
 use node_lifecycle::{Blocker, DrainStep, PodName, patches};
-use shared_crds::names;
 use shared_runtime::error::chain;
 use shared_runtime::write::{DeleteOutcome, EvictOutcome};
 
@@ -15,9 +15,6 @@ use super::node_write::{is_over, patch};
 use crate::context::Context;
 use crate::error::{Error, Write};
 use crate::memory::drains::{PodRemoval, RemovalResult};
-
-/// Longest text in the annotation that says what a drain waits for: what a condition's message is cut to.
-const MAX_REASON_CHARS: usize = 1024;
 
 /// Evicts and deletes pods, and notes on the node what its drain waits for. What has not started when the clock's monotonic
 /// time reaches `deadline` is left for the next pass.
@@ -49,31 +46,28 @@ pub(super) async fn carry_out(
         }
     }
     let waits_for = applied.blocked().map(|(_, by)| by).min().or(step.awaited.as_ref());
-    let waits_for = waits_for.map(ToString::to_string);
-    note(ctx, node, waits_for.as_deref(), &mut applied).await?;
+    let waits_for = DrainNote::of(waits_for);
+    note(ctx, node, &waits_for, &mut applied).await?;
     failed.map_or(Ok(applied), Err)
 }
 
 /// Annotates what the drain of `node` waits for, where that has changed; not more than once a minute where only the text
-/// has: budgets and webhooks answer with numbers that change.
+/// has.
 pub(super) async fn note(
     ctx: &Context,
     node: &Node,
-    reason: Option<&str>,
+    waits_for: &DrainNote,
     applied: &mut Applied,
 ) -> Result<(), Error> {
-    let reason = reason.map(|reason| reason.chars().take(MAX_REASON_CHARS).collect::<String>());
-    let annotations = node.metadata.annotations.as_ref();
-    let noted = annotations.and_then(|all| all.get(names::DRAIN_WAITS_ANNOTATION));
-    if noted == reason.as_ref() {
+    let noted = DrainNote::on(node);
+    if noted == *waits_for {
         return Ok(());
     }
     let name = node.metadata.name.as_deref().unwrap_or_default();
-    let is_rewritten = noted.is_some() && reason.is_some();
-    if is_rewritten && !ctx.drains.may_note_again(name) {
+    if noted.differs_in_words(waits_for) && !ctx.drains.may_note_again(name) {
         return Ok(());
     }
-    if patch(ctx, node, patches::drain_waits(node, reason.as_deref()), applied).await? {
+    if patch(ctx, node, patches::drain_waits(node, waits_for), applied).await? {
         ctx.drains.noted(name);
     }
     Ok(())

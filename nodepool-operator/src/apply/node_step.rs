@@ -8,6 +8,7 @@ use kube::Api;
 use kube::runtime::reflector::ObjectRef;
 use machine_providers::{Deletion, ProviderError};
 use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
+use node_lifecycle::patches::DrainNote;
 use node_lifecycle::{Absence, Blocker, NodeAction, NodeStep, PoolKey, patches};
 use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
@@ -115,7 +116,7 @@ async fn machine_is_ending(ctx: &Context, node: &Node, applied: &mut Applied) ->
     if late.is_some_and(|late| late < ctx.clock.now()) {
         applied.record(name, AppliedAction::EndMachine, ActionOutcome::Blocked(Blocker::Machine));
     }
-    drain_step::note(ctx, node, Some(&Blocker::Machine.to_string()), applied).await
+    drain_step::note(ctx, node, &DrainNote::of(Some(&Blocker::Machine)), applied).await
 }
 
 /// Whether the kubelet of `node` is silent in the API server's own view, too, and has been since the same time: what is done

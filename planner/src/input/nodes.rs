@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::names::{
-    DISRUPTION_REASON_ANNOTATION, DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION, GIVEN_BACK_ANNOTATION,
-    READY_TIME_ANNOTATION, TEMPLATE_HASH_ANNOTATION, pool_of_member,
+    DISRUPTION_REASON_ANNOTATION, DRAIN_STARTED_ANNOTATION, DRAINED_BY_PROVIDER_ANNOTATION,
+    GIVEN_BACK_ANNOTATION, READY_TIME_ANNOTATION, TEMPLATE_HASH_ANNOTATION, pool_of_member,
 };
 use shared_crds::v1alpha1::{DisruptionReason, ReplacementState};
 use shared_crds::{NodePool, protection};
@@ -42,10 +42,9 @@ pub(crate) fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true))
 }
 
-/// Whether the node is being drained by the `NodePool` operator, or deleted, or that operator says what its end waits for: then its
-/// provider drains it.
+/// Whether the node is being deleted, or drained: by the `NodePool` operator, or by its provider, as that operator has noted.
 pub fn is_leaving(node: &Node) -> bool {
-    let noted = [DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION];
+    let noted = [DRAIN_STARTED_ANNOTATION, DRAINED_BY_PROVIDER_ANNOTATION];
     node.metadata.deletion_timestamp.is_some() || noted.iter().any(|it| annotation(node, it).is_some())
 }
 
@@ -231,11 +230,7 @@ mod tests {
             (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }), true, true),
             (json!({ "annotations": { DRAIN_STARTED_ANNOTATION: "2026-01-01T00:00:00Z" } }), true, true),
             // When that began is not noted, so no pod waits for it.
-            (
-                json!({ "annotations": { DRAIN_WAITS_ANNOTATION: "waits: its provider drains it" } }),
-                true,
-                false,
-            ),
+            (json!({ "annotations": { DRAINED_BY_PROVIDER_ANNOTATION: "true" } }), true, false),
         ] {
             let node: Node = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             assert_eq!(is_leaving(&node), leaving);

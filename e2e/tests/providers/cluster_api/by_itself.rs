@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use shared_crds::names::{DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION};
+use shared_crds::names::{
+    DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION, DRAINED_BY_PROVIDER_ANNOTATION, asks_for,
+};
 use testbed::audit::Event;
 use testbed::cluster_api::{self, ClusterApi};
 use testbed::objects;
@@ -59,7 +61,9 @@ async fn is_left(env: &TestEnv, capi: &ClusterApi, name: &str) {
         let node = node(env, name).await?;
         let noted = node.annotations().get(DRAIN_WAITS_ANNOTATION).context("no annotation")?;
         let nodes = env.pool("racks").await?.status.unwrap_or_default().nodes.unwrap_or_default();
-        let is_so = noted.contains("its provider is deleting its machine") && nodes.draining == 1;
+        let is_so = noted.contains("its provider is deleting its machine")
+            && asks_for(DRAINED_BY_PROVIDER_ANNOTATION, &node.metadata)
+            && nodes.draining == 1;
         ensure!(is_so, "{noted}, {nodes:?}");
         Ok(Some(()))
     })

@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde_json::json;
 use shared_crds::NodePool;
-use shared_crds::names::{DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION};
+use shared_crds::names::{DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION, DRAINED_BY_PROVIDER_ANNOTATION};
 use shared_crds::v1alpha1::{ConditionStatus, RepairCondition, RepairSpec};
 use testbed::cluster_api::{self, CLUSTER, ClusterApi};
 use testbed::test_env::TestEnv;
@@ -46,7 +46,7 @@ async fn check_untouched(env: &TestEnv, before: &[String]) -> Result<()> {
     ensure!(there.len() == before.len() && before.iter().all(|name| there.contains(name)), "{there:?}");
     for node in &nodes {
         let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-        let marks = [DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION];
+        let marks = [DRAIN_STARTED_ANNOTATION, DRAIN_WAITS_ANNOTATION, DRAINED_BY_PROVIDER_ANNOTATION];
         let is_drained = marks.iter().any(|mark| node.annotations().contains_key(*mark));
         let is_touched = is_cordoned || is_drained || node.metadata.deletion_timestamp.is_some();
         ensure!(!is_touched, "{:?} {:?}", node.metadata, node.spec);

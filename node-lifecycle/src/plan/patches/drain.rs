@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 
+use crate::Blocker;
+use crate::drain::was_left_to_provider;
+
 use super::operations::{
     add_label, add_taints, annotate, annotation, is_same_object, label, label_path, later_second,
     remove_annotation,
@@ -71,6 +74,7 @@ fn cancelled(node: &Node) -> Vec<Value> {
         names::WAS_CORDONED_ANNOTATION,
         names::WAS_EXCLUDED_ANNOTATION,
         names::DRAIN_WAITS_ANNOTATION,
+        names::DRAINED_BY_PROVIDER_ANNOTATION,
         names::DISRUPTION_REASON_ANNOTATION,
     ];
     patch.extend(notes.into_iter().filter(has).flat_map(|note| remove_annotation(metadata, note)));
@@ -97,16 +101,55 @@ pub fn give_back(node: &Node, now: Timestamp) -> Value {
     Value::Array(patch)
 }
 
-/// Annotates what the drain waits for; `None` for a drain that goes on by itself.
-pub fn drain_waits(node: &Node, reason: Option<&str>) -> Value {
+/// Longest text in the annotation that says what a drain waits for: what a condition's message is cut to.
+const MAX_REASON_CHARS: usize = 1024;
+
+/// What a Node says of its drain: what it waits for, and who drains it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainNote {
+    reason: Option<String>,
+    by_provider: bool,
+}
+
+impl DrainNote {
+    /// What a drain that waits for this says; `None` for one that goes on by itself.
+    pub fn of(waits_for: Option<&Blocker>) -> Self {
+        Self {
+            reason: waits_for.map(|by| by.to_string().chars().take(MAX_REASON_CHARS).collect()),
+            by_provider: waits_for == Some(&Blocker::LeftToProvider),
+        }
+    }
+
+    /// What the Node says now.
+    pub fn on(node: &Node) -> Self {
+        Self {
+            reason: annotation(&node.metadata, names::DRAIN_WAITS_ANNOTATION).cloned(),
+            by_provider: was_left_to_provider(node),
+        }
+    }
+
+    /// Whether it and `other` both give a reason, and only the words of that differ: budgets and webhooks answer with numbers that change.
+    pub fn differs_in_words(&self, other: &Self) -> bool {
+        self.reason.is_some() && other.reason.is_some() && self.by_provider == other.by_provider
+    }
+}
+
+/// Annotates what the drain waits for, and whether the provider drains the node.
+pub fn drain_waits(node: &Node, note: &DrainNote) -> Value {
     let metadata = &node.metadata;
     let mut patch = is_same_object(metadata);
-    match reason {
-        Some(reason) => {
-            patch.extend(annotate(metadata, &[(names::DRAIN_WAITS_ANNOTATION, reason.to_owned())]));
-        }
-        None => patch.extend(remove_annotation(metadata, names::DRAIN_WAITS_ANNOTATION)),
+    let by_provider = note.by_provider.then(|| "true".to_owned());
+    let wanted = [
+        (names::DRAIN_WAITS_ANNOTATION, note.reason.clone()),
+        (names::DRAINED_BY_PROVIDER_ANNOTATION, by_provider),
+    ];
+    let (set, unset): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, value)| value.is_some());
+    let set: Vec<_> = set.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    if !set.is_empty() {
+        patch.extend(annotate(metadata, &set));
     }
+    let there = unset.into_iter().filter(|(name, _)| annotation(metadata, name).is_some());
+    patch.extend(there.flat_map(|(name, _)| remove_annotation(metadata, name)));
     Value::Array(patch)
 }
 
@@ -283,14 +326,45 @@ mod tests {
         assert!(label(&after.metadata, names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL).is_some());
     }
 
+    fn waits_for(why: &str) -> DrainNote {
+        DrainNote::of(Some(&Blocker::Provider(why.to_owned())))
+    }
+
+    #[test]
+    fn that_a_provider_drains_a_node_is_noted_apart_from_the_words() {
+        let left = patched(&node(0), drain_waits(&node(0), &DrainNote::of(Some(&Blocker::LeftToProvider))));
+        assert!(was_left_to_provider(&left));
+        assert_eq!(DrainNote::on(&left), DrainNote::of(Some(&Blocker::LeftToProvider)));
+        let other = waits_for("another");
+        assert!(!DrainNote::on(&left).differs_in_words(&other), "more than words");
+        let changed = patched(&left, drain_waits(&left, &other));
+        assert_eq!(DrainNote::on(&changed), other);
+        assert!(
+            other.differs_in_words(&waits_for("a third")) && !other.differs_in_words(&DrainNote::of(None))
+        );
+        for after in
+            [patched(&left, uncordon(&left)), patched(&left, drain_waits(&left, &DrainNote::of(None)))]
+        {
+            assert_eq!(DrainNote::on(&after), DrainNote::of(None));
+        }
+        // What another version has written in other words is still known.
+        let mut reworded = left;
+        let annotations = reworded.metadata.annotations.as_mut().unwrap();
+        annotations.insert(names::DRAIN_WAITS_ANNOTATION.to_owned(), "waits: in other words".to_owned());
+        assert!(was_left_to_provider(&reworded));
+    }
+
     #[test]
     fn what_a_drain_waits_for_is_noted_changed_and_taken_off() {
         let draining = patched(&node(0), cordon(&node(0), at(5), None));
         let waits = |node: &Node| annotation(&node.metadata, names::DRAIN_WAITS_ANNOTATION).cloned();
-        let noted = patched(&draining, drain_waits(&draining, Some("a pod")));
-        let changed = patched(&noted, drain_waits(&noted, Some("another")));
-        assert_eq!((waits(&noted).as_deref(), waits(&changed).as_deref()), (Some("a pod"), Some("another")));
-        assert_eq!(waits(&patched(&changed, drain_waits(&changed, None))), None);
+        let noted = patched(&draining, drain_waits(&draining, &waits_for("a pod")));
+        let changed = patched(&noted, drain_waits(&noted, &waits_for("another")));
+        assert_eq!(
+            (waits(&noted).as_deref(), waits(&changed).as_deref()),
+            (Some("waits: a pod"), Some("waits: another"))
+        );
+        assert_eq!(waits(&patched(&changed, drain_waits(&changed, &DrainNote::of(None)))), None);
         let given_back = patched(&changed, give_back(&changed, at(7)));
         let time = |node: &Node| annotation(&node.metadata, names::GIVEN_BACK_ANNOTATION).cloned();
         assert_eq!((waits(&given_back), cordoned(&given_back)), (None, false));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use shared_crds::{NodePool, names};
 
 use self::drain::undone;
-pub use self::drain::{cordon, drain_waits, give_back, note_cause, out_of_service, uncordon};
+pub use self::drain::{DrainNote, cordon, drain_waits, give_back, note_cause, out_of_service, uncordon};
 use self::operations::{add_taints, annotate, annotation, second};
 pub(crate) use self::operations::{annotation_path, is_same_object, label_path};
 use crate::template::NodeMetadata;
