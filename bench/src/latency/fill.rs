@@ -15,9 +15,7 @@ use toolbox::messages::inform;
 
 use super::deal::{Deal, SPREAD};
 use super::objects::{NAMESPACE, Owner, TEAMS, ZONES, autoscaler, daemon_set, pool, pool_name};
-use crate::filling::{
-    AHEAD, CATCH_UP, CONCURRENCY, LOOK, PATIENCE, TELL, count, create, grows_to, namespaced, none_waits,
-};
+use crate::filling::{CONCURRENCY, LOOK, PATIENCE, TELL, count, create, grows_to, namespaced, none_waits};
 
 /// Nodes of a pool that are made at a time. An API server on two cores that 5,000 nodes register with at once answers no request for
 /// more than ten seconds, and the operators lose their leases.
@@ -108,9 +106,6 @@ pub(crate) async fn pods(client: &Client, deal: &Deal) -> Result<()> {
                 })
                 .await?;
             made += places.len();
-            if made / AHEAD != (made - places.len()) / AHEAD {
-                none_waits(client, CATCH_UP).await?;
-            }
             if made / TELL != (made - places.len()) / TELL {
                 inform(&format!("  {made} pods made"));
             }
@@ -143,7 +138,10 @@ async fn pod(client: &Client, owner: &Owner, uid: &str, ordinal: usize, place: &
         create(&namespaced::<PersistentVolumeClaim>(client, owner.namespace), claim).await?;
     }
     let object = owner.pod(uid, ordinal, Some(&place.node));
-    create(&namespaced::<Pod>(client, owner.namespace), object).await?;
+    let pods = namespaced::<Pod>(client, owner.namespace);
+    let made = create(&pods, object).await?.name_any();
+    let running = Patch::Strategic(owner.running());
+    pods.patch_status(&made, &PatchParams::default(), &running).await.context("a pod does not run")?;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The objects of a large cluster as they are applied. What the API server adds by itself (the service account's volume,
 //! default tolerations, the priority) is left to it.
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::deal::{ALLOCATABLE, DAEMON, Deal, NEWCOMER};
@@ -15,6 +16,8 @@ pub(crate) const ZONES: [&str; 4] = ["zone-a", "zone-b", "zone-c", "zone-d"];
 /// Owner of the samples' pods.
 pub(crate) const NEWCOMERS: &str = "report";
 const ZONE: &str = "topology.kubernetes.io/zone";
+/// Annotation of a pod whose status the bench writes itself: kwok leaves it alone (its stages, `testbed/control-plane`).
+const RUN_BY: &str = "testbed.tandem.dev/run-by";
 /// What the kubelet and the system have of a node.
 const RESERVED: usize = 100;
 
@@ -235,6 +238,7 @@ impl Owner {
         });
         if let Some(node) = node {
             pod["spec"]["nodeName"] = json!(node);
+            pod["metadata"]["annotations"][RUN_BY] = json!("bench");
         }
         if *stateful {
             let own = format!("{name}-{ordinal}");
@@ -247,6 +251,34 @@ impl Owner {
             pod["metadata"]["generateName"] = json!(format!("{name}-7d4c9f6b58-"));
         }
         pod
+    }
+
+    /// The status of one of its pods that runs, as a kubelet writes it.
+    pub(crate) fn running(&self) -> Value {
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let conditions =
+            ["PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"];
+        let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
+        let container = |of: &Value| {
+            json!({
+                "name": of["name"],
+                "image": of["image"],
+                "imageID": "",
+                "ready": true,
+                "started": true,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": now}},
+                "resources": of["resources"],
+                "allocatedResources": of["resources"]["requests"],
+            })
+        };
+        let containers = containers(&self.name, self.cpu);
+        json!({"status": {
+            "phase": "Running",
+            "startTime": now,
+            "conditions": conditions.map(condition),
+            "containerStatuses": containers.as_array().into_iter().flatten().map(container).collect::<Vec<_>>(),
+        }})
     }
 
     /// The claim of a pod with a name of its own, and the volume that it gets, which is in `zone`.
@@ -311,6 +343,21 @@ mod tests {
         let volumes = pod.spec.unwrap().volumes.unwrap();
         let claimed = volumes[1].persistent_volume_claim.clone().unwrap();
         assert_eq!(Some(claimed.claim_name), claim.metadata.name);
+    }
+
+    #[test]
+    fn a_pod_that_the_bench_runs_says_what_a_kubelet_would_and_is_left_alone_by_kwok() {
+        let owner = Owner::of_newcomers(1);
+        let mut pod = owner.pod("u", 0, Some("n"));
+        pod["status"] = owner.running()["status"].clone();
+        assert!(testbed::control_plane::layout::stages().contains(RUN_BY));
+        assert!(pod["metadata"]["annotations"][RUN_BY].is_string());
+        assert!(owner.pod("u", 0, None)["metadata"]["annotations"][RUN_BY].is_null(), "kwok runs it");
+        let status = read::<Pod>(pod).status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Running"));
+        let containers = status.container_statuses.unwrap();
+        assert!(containers.iter().all(|it| it.ready && it.allocated_resources.is_some()), "{containers:?}");
+        assert_eq!(containers.len(), 2);
     }
 
     #[test]
