@@ -51,9 +51,20 @@ impl<'a> OutdatedCriteria<'a> {
         let is_other = NodePoolSpec::knows_template_hash(hash)
             && self.hash.as_deref().is_some_and(|own| own != hash)
             && !self.is_by_earlier_version(member, hash);
+        if is_other { Some(DisruptionReason::Rollout) } else { self.wish(member) }
+    }
+
+    /// Whether the node is one that a user wants replaced, and that only its provider replaces.
+    pub(crate) fn is_left_to_provider(&self, member: &Member) -> bool {
+        let is_of_pool = member.template_hash.is_some();
+        is_of_pool && self.pool.spec.provider.replaces_machines() && self.wish(member).is_some()
+    }
+
+    /// Why the node is to be replaced whatever it was made from.
+    fn wish(&self, member: &Member) -> Option<DisruptionReason> {
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
         let is_asked_for = member.asks_replacement || member.has_outdated_machine;
-        if is_other || is_asked_for || after.is_some_and(|after| member.created < after) {
+        if is_asked_for || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)
