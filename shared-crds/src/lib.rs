@@ -10,6 +10,7 @@ pub mod firewall;
 pub mod names;
 mod owner;
 pub mod ownership;
+pub mod places;
 pub mod protection;
 mod qualified_name;
 pub mod quantity;

@@ -229,3 +229,20 @@ fn drop_nullable(value: &mut Value) {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::places::is_place;
+
+    #[test]
+    fn every_label_that_planning_from_zero_needs_says_where_or_what_a_machine_is() {
+        let (_, list) = RESERVED_LABEL.split_once("key in [").unwrap();
+        let keys: Vec<&str> = list.split('\'').skip(1).step_by(2).collect();
+        assert_eq!(keys.len(), 10, "{keys:?}");
+        // Which machine it is, its kubelet says: the template's value reaches no node.
+        for key in keys.into_iter().filter(|key| *key != "kubernetes.io/hostname") {
+            assert!(is_place(key), "{key}");
+        }
+    }
+}

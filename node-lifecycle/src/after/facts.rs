@@ -79,6 +79,8 @@ pub struct Facts {
     pub rollout: Option<RolloutFacts>,
     /// How the provider says that it replaces machines of an earlier template of its own; `None` when it does not.
     pub rolling: Option<String>,
+    /// Names of the staying nodes that a user wants replaced, by an annotation or by their age, and that only their provider replaces.
+    pub left_to_provider: Vec<String>,
     /// Nodes that are too many and not drained again for a while, because their last drain took too long.
     pub given_back: Vec<String>,
     /// What to say about an installed definition that lacks fields; `None` when it has all.
@@ -158,6 +160,16 @@ fn given_back(pool: &NodePool, staying: &[&Member], applied: &Applied, now: Time
     let resting = resting.into_iter().map(|(node, _)| node.to_owned());
     let in_this_pass = applied.names(|action| action == AppliedAction::GiveBack);
     resting.chain(in_this_pass.map(ToOwned::to_owned)).collect()
+}
+
+/// Those of the `staying` nodes that a user wants replaced, and that only their provider replaces.
+fn left_to_provider(pool: &NodePool, staying: &[&Member], now: Timestamp) -> Vec<String> {
+    if !pool.spec.provider.replaces_machines() {
+        return Vec::new();
+    }
+    let criteria = OutdatedCriteria::of(pool, now);
+    let left = staying.iter().filter(|member| criteria.is_left_to_provider(member));
+    left.map(|member| member.name().to_owned()).collect()
 }
 
 fn waits_for_place(step: &NodeStep) -> bool {
@@ -251,6 +263,7 @@ impl Facts {
             is_sized: pool.spec.provider.replaces_machines(),
             rollout,
             rolling: observed.supply.rolling.clone(),
+            left_to_provider: left_to_provider(pool, &all, observed.now),
             repair_waits: repair_waits(plan, &staying),
             given_back: if staying.len() + joined.len() + created > plan.wanted {
                 given_back(pool, &staying, applied, observed.now)

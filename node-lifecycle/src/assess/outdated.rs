@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::quantity::Exact;
-use shared_crds::v1alpha1::{DisruptionReason, NodePoolSpec, RolloutSpec, RolloutType};
+use shared_crds::v1alpha1::{DisruptionReason, EarlierHash, NodePoolSpec, RolloutSpec, RolloutType};
 use shared_crds::{NodePool, names};
 
 use crate::assess::membership::{Member, NodeReadiness};
@@ -18,8 +18,8 @@ pub(crate) struct OutdatedCriteria<'a> {
     pub(crate) spec: RolloutSpec,
     /// `None` where the template cannot be hashed.
     hash: Option<String>,
-    /// That of the same template by versions that hashed less of it.
-    earlier_hash: Option<String>,
+    /// Those of the same template by versions that hashed less of it.
+    earlier_hashes: Vec<EarlierHash<'a>>,
     now: Timestamp,
 }
 
@@ -27,8 +27,8 @@ impl<'a> OutdatedCriteria<'a> {
     /// Those of `pool` at `now`.
     pub(crate) fn of(pool: &'a NodePool, now: Timestamp) -> Self {
         let spec = pool.spec.rollout.clone().unwrap_or_default();
-        let (hash, earlier_hash) = (pool.spec.template_hash(), pool.spec.earlier_template_hash());
-        Self { pool, spec, hash, earlier_hash, now }
+        let (hash, earlier_hashes) = (pool.spec.template_hash(), pool.spec.earlier_template_hashes());
+        Self { pool, spec, hash, earlier_hashes, now }
     }
 
     /// Notes on each of the nodes whether it is out of date, and so old that it goes whatever it asks for. What their pods show may
@@ -51,9 +51,20 @@ impl<'a> OutdatedCriteria<'a> {
         let is_other = NodePoolSpec::knows_template_hash(hash)
             && self.hash.as_deref().is_some_and(|own| own != hash)
             && !self.is_by_earlier_version(member, hash);
+        if is_other { Some(DisruptionReason::Rollout) } else { self.wish(member) }
+    }
+
+    /// Whether the node is one that a user wants replaced, and that only its provider replaces.
+    pub(crate) fn is_left_to_provider(&self, member: &Member) -> bool {
+        let is_of_pool = member.template_hash.is_some();
+        is_of_pool && self.pool.spec.provider.replaces_machines() && self.wish(member).is_some()
+    }
+
+    /// Why the node is to be replaced whatever it was made from.
+    fn wish(&self, member: &Member) -> Option<DisruptionReason> {
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
         let is_asked_for = member.asks_replacement || member.has_outdated_machine;
-        if is_other || is_asked_for || after.is_some_and(|after| member.created < after) {
+        if is_asked_for || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }
         self.expires(member).filter(|at| *at <= self.now).map(|_| DisruptionReason::Expiry)
@@ -61,8 +72,8 @@ impl<'a> OutdatedCriteria<'a> {
 
     /// Whether a version that hashed less made the node from the present template. It gets the present hash in place.
     fn is_by_earlier_version(&self, member: &Member, hash: &str) -> bool {
-        self.earlier_hash.as_deref() == Some(hash)
-            && earlier::is_of_present_template(&member.node, &self.pool.spec)
+        let mut of_hash = self.earlier_hashes.iter().filter(|earlier| earlier.hash == hash);
+        of_hash.any(|earlier| earlier::is_of_present_template(&member.node, earlier))
     }
 
     /// The node as one that is out of date; `None` when it is not.

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
+use shared_crds::places::is_place;
 use shared_crds::v1alpha1::{NodePoolSpec, NodeTaint};
 use shared_crds::{NodePool, names};
 
 use crate::assess::membership::Member;
 use crate::plan::patches;
 use crate::template::NodeMetadata;
-use crate::template::applied_template::{AppliedTemplate, hashed, is_place};
+use crate::template::applied_template::{AppliedTemplate, hashed};
 use crate::template::earlier::is_same;
 
 /// What the nodes of a pool should have from its template.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
-use shared_crds::v1alpha1::PLACE_LABELS;
 
 use super::*;
 use crate::template::Blueprint;
-use crate::template::earlier::tests::of_earlier_version;
-use crate::testing::{ALWAYS, SOURCE, annotate, key, pool};
+use crate::template::earlier::tests::{of_version_2, of_version_3};
+use crate::testing::{ALWAYS, PLACES, SOURCE, annotate, key, pool};
 
 fn pool_with(labels: &Value, annotations: &Value, taints: &Value) -> NodePool {
     let mut pool = pool(1);
@@ -138,7 +137,7 @@ fn a_node_that_is_replaced_keeps_its_hash_and_one_that_was_not_made_for_the_pool
     // The provider replaces its machines itself, so the node is not out of date.
     assert!(update_of(&other, &first(), false).unwrap().to_string().contains("template-hash"));
     // That of a version which this one does not know may be of a rollout that runs.
-    annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, "v4-other");
+    annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, "v5-other");
     assert_eq!(update_of(&other, &first(), false), None);
     other.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_HASH_ANNOTATION);
     assert_eq!(update_of(&other, &second(), false), None);
@@ -146,7 +145,7 @@ fn a_node_that_is_replaced_keeps_its_hash_and_one_that_was_not_made_for_the_pool
 
 #[test]
 fn where_and_what_a_machine_is_is_not_written_to_a_live_node() {
-    for label in PLACE_LABELS {
+    for label in PLACES {
         let at = |place: &str| pool_with(&json!({ label: place }), &json!({}), &json!([]));
         let node = made(&at("x"));
         for (what, then) in [("changed", at("y")), ("taken off", empty())] {
@@ -158,20 +157,20 @@ fn where_and_what_a_machine_is_is_not_written_to_a_live_node() {
 
 #[test]
 fn the_note_of_an_earlier_version_changes_no_place() {
-    for label in PLACE_LABELS {
+    for label in PLACES {
         let at = |place: &str| pool_with(&json!({ label: place, "a": "1" }), &json!({}), &json!([]));
-        let node = of_earlier_version(&at("x"));
-        for (what, pool, is_outdated) in
-            [("the same", at("x"), false), ("changed", at("y"), true), ("taken off", first(), true)]
+        let nodes = [of_version_2(&at("x")), of_version_3(&at("x"))];
+        let pools = [("the same", at("x"), false), ("changed", at("y"), true), ("taken off", first(), true)];
+        for (node, (what, pool, is_outdated)) in
+            nodes.iter().flat_map(|node| pools.iter().map(move |it| (node, it)))
         {
-            let labels = |node: &Node| node.metadata.labels.clone().unwrap();
             let written =
-                update_of(&node, &pool, is_outdated).map_or(String::new(), |patch| patch.to_string());
+                update_of(node, pool, *is_outdated).map_or(String::new(), |patch| patch.to_string());
             let path = patches::label_path(label);
             assert!(!written.contains(&path), "{label} {what}: {written}");
             if !is_outdated {
-                let after = updated(&node, &pool);
-                assert_eq!(labels(&after), labels(&node), "{label}");
+                let after = updated(node, pool);
+                assert_eq!(after.metadata.labels, node.metadata.labels, "{label}");
                 let annotations = after.metadata.annotations.unwrap();
                 let hash = annotations.get(names::TEMPLATE_HASH_ANNOTATION);
                 assert_eq!(hash, pool.spec.template_hash().as_ref(), "{label}");
@@ -217,7 +216,7 @@ fn a_node_keeps_the_taint_in_whose_place_one_that_ends_pods_comes() {
 #[test]
 fn the_note_of_an_earlier_version_takes_no_taint_off_that_the_template_still_has() {
     let pool = tainted(&[("e", "1", "NoExecute"), ("t", "1", "NoSchedule")]);
-    let node = of_earlier_version(&pool);
+    let node = of_version_2(&pool);
     let after = updated(&node, &pool);
     assert_eq!(after.spec, node.spec);
     assert_eq!(
@@ -225,6 +224,6 @@ fn the_note_of_an_earlier_version_takes_no_taint_off_that_the_template_still_has
         pool.spec.template_hash().unwrap()
     );
     // A node that nothing else can free of it.
-    let freed = updated(&of_earlier_version(&tainted(&[("e", "1", "NoExecute")])), &empty());
+    let freed = updated(&of_version_2(&tainted(&[("e", "1", "NoExecute")])), &empty());
     assert!(of(&freed).2.is_empty());
 }

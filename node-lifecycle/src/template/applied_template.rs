@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
 use shared_crds::names;
-use shared_crds::v1alpha1::{NodePoolSpec, NodeTaint, PLACE_LABELS, TaintEffect};
+use shared_crds::places::is_place;
+use shared_crds::v1alpha1::{NodePoolSpec, NodeTaint, TaintEffect};
 
 use crate::input::hash;
 
 /// The labels that a kubelet sets on its own Node, again and again: what the template says of them is for planning only.
 pub const KUBELETS_LABELS: [&str; 3] = ["kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"];
-
-/// Labels that say where a Node is, where a cloud or a user has set them.
-pub(crate) const LOCATION_LABELS: [&str; 2] =
-    ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
 /// What the names of the operator's own labels and annotations begin with.
 const OWN_PREFIX: &str = "tandem.dev/";
@@ -71,11 +68,6 @@ impl AppliedTemplate {
     pub fn text(&self) -> Option<String> {
         serde_json::to_string(self).ok().filter(|_| *self != Self::default())
     }
-}
-
-/// Whether the label says where or what a machine is.
-pub(crate) fn is_place(label: &str) -> bool {
-    PLACE_LABELS.contains(&label)
 }
 
 /// The hash of an annotation's value.

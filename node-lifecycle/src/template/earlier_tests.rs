@@ -10,7 +10,7 @@ use crate::assess::membership::Member;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::template::Blueprint;
 use crate::template::applied_template::KUBELETS_LABELS;
-use crate::testing::{ALWAYS, SOURCE, annotate, at, key};
+use crate::testing::{ALWAYS, PLACES, SOURCE, annotate, at, key};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const TYPE: &str = "node.kubernetes.io/instance-type";
@@ -21,24 +21,36 @@ fn made(pool: &NodePool) -> Node {
     Blueprint::of(&key(), pool, &SOURCE).unwrap().node("n-0", None).unwrap()
 }
 
-/// A node of the pool as a version made it that hashed less and noted more.
-pub(crate) fn of_earlier_version(pool: &NodePool) -> Node {
-    let template = &pool.spec.template;
-    let mut labels = template.metadata.clone().unwrap_or_default().labels;
-    labels.retain(|key, _| !KUBELETS_LABELS.contains(&key.as_str()));
-    let mut taints = template.spec.taints.clone();
+/// A node of the pool as version 2 made it, which hashed no places and no taints that end pods, and noted them.
+pub(crate) fn of_version_2(pool: &NodePool) -> Node {
+    let mut taints = pool.spec.template.spec.taints.clone();
     taints.sort();
-    let noted = AppliedTemplate { labels, taints, ..AppliedTemplate::of(&pool.spec) };
+    of_version(pool, 1, &AppliedTemplate { taints, ..noted(pool, &KUBELETS_LABELS) })
+}
+
+/// A node of the pool as version 3 made it, which knew fewer labels as places, and noted the others.
+pub(crate) fn of_version_3(pool: &NodePool) -> Node {
+    let known = [ZONE, "topology.kubernetes.io/region", TYPE];
+    of_version(pool, 0, &noted(pool, &[&KUBELETS_LABELS[..], &known].concat()))
+}
+
+/// What of the template such versions noted, with all labels but `without`.
+fn noted(pool: &NodePool, without: &[&str]) -> AppliedTemplate {
+    let mut labels = pool.spec.template.metadata.clone().unwrap_or_default().labels;
+    labels.retain(|key, _| !without.contains(&key.as_str()));
+    AppliedTemplate { labels, ..AppliedTemplate::of(&pool.spec) }
+}
+
+/// A node with this note and that of the earlier hashes.
+fn of_version(pool: &NodePool, earlier: usize, noted: &AppliedTemplate) -> Node {
     let mut node = made(pool);
     node.metadata.uid = Some("uid".into());
-    for (name, value) in [
-        (names::TEMPLATE_APPLIED_ANNOTATION, noted.text()),
-        (names::TEMPLATE_HASH_ANNOTATION, pool.spec.earlier_template_hash()),
-    ] {
-        if let Some(value) = value {
-            annotate(&mut node, name, &value);
-        }
+    node.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_APPLIED_ANNOTATION);
+    if let Some(text) = noted.text() {
+        annotate(&mut node, names::TEMPLATE_APPLIED_ANNOTATION, &text);
     }
+    let hash = pool.spec.earlier_template_hashes()[earlier].hash.clone();
+    annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &hash);
     node
 }
 
@@ -93,7 +105,7 @@ fn a_node_of_an_earlier_version_is_up_to_date_while_its_template_is_the_same() {
     let of = |zone: &str, kind: &str, arch: &str, taints: Value| {
         pool_with(&json!({ ZONE: zone, TYPE: kind, ARCH: arch, "a": "1" }), &taints)
     };
-    let node = of_earlier_version(&of("a", "large", "arm64", json!([ends_pods("e", "1")])));
+    let node = of_version_2(&of("a", "large", "arm64", json!([ends_pods("e", "1")])));
     let same = || json!([ends_pods("e", "1")]);
     let mut larger = of("a", "large", "arm64", same());
     larger.spec.template.spec.capacity.insert("cpu".to_owned(), serde_json::from_value(json!("8")).unwrap());
@@ -121,11 +133,53 @@ fn what_a_node_of_an_earlier_version_was_made_with_or_has_now_is_enough() {
     let without_note = |node: &mut Node| {
         node.metadata.annotations.as_mut().unwrap().remove(names::TEMPLATE_APPLIED_ANNOTATION);
     };
-    let [mut noted, mut has, mut neither] = [(); 3].map(|()| of_earlier_version(&pool));
+    let [mut noted, mut has, mut neither] = [(); 3].map(|()| of_version_2(&pool));
     corrected(&mut noted);
     without_note(&mut has);
     corrected(&mut neither);
     without_note(&mut neither);
     let found = [&noted, &has, &neither].map(|node| is_outdated(node, &pool));
     assert_eq!(found, [false, false, true]);
+}
+
+#[test]
+fn an_upgrade_from_version_3_makes_no_node_outdated_and_another_place_does() {
+    let set = |node: &mut Node, label: &str, value: &str| {
+        node.metadata.labels.as_mut().unwrap().insert(label.to_owned(), value.to_owned());
+    };
+    for label in PLACES.into_iter().filter(|label| *label != ZONE) {
+        let of = |place: &str| {
+            let taints = json!([ends_pods("e", "1"), { "key": "t", "effect": "NoSchedule" }]);
+            pool_with(&json!({ ZONE: "a", label: place, "a": "1" }), &taints)
+        };
+        let node = of_version_3(&of("x"));
+        let (mut elsewhere, mut corrected) = (node.clone(), node.clone());
+        // It kept the zone that it brought when it joined.
+        set(&mut elsewhere, ZONE, "b");
+        set(&mut corrected, label, "y");
+        for (what, node) in [("made", &node), ("elsewhere", &elsewhere), ("corrected", &corrected)] {
+            assert!(!is_outdated(node, &of("x")), "{label} {what}");
+        }
+        assert!(is_outdated(&node, &of("z")), "{label} changed");
+        // With no other place, version 3 made the hash of version 2.
+        let alone = |place: &str| pool_with(&json!({ label: place }), &json!([]));
+        let node = of_version_3(&alone("x"));
+        assert!(!is_outdated(&node, &alone("x")) && is_outdated(&node, &alone("z")), "{label} alone");
+    }
+}
+
+#[test]
+fn a_template_without_labels_of_the_next_version_keeps_the_hash_that_its_nodes_have() {
+    for (labels, taints) in [
+        (json!({}), json!([])),
+        (json!({ "tier": "gpu", "kubernetes.io/hostname": "h" }), json!([])),
+        (json!({ ZONE: "a", TYPE: "large", ARCH: "arm64" }), json!([ends_pods("e", "1")])),
+    ] {
+        let pool = pool_with(&labels, &taints);
+        let (before, now) = (of_version_3(&pool), made(&pool));
+        let hash = |node: &Node| {
+            node.metadata.annotations.as_ref().unwrap()[names::TEMPLATE_HASH_ANNOTATION].clone()
+        };
+        assert_eq!(hash(&before), hash(&now), "{labels}");
+    }
 }

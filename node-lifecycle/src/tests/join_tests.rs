@@ -15,6 +15,7 @@ use super::*;
 use crate::after::outcome::{ActionOutcome, AppliedAction};
 use crate::input::observed_time::{MachineTimes, NodeTime, NodeTimes};
 use crate::input::supply::{KnownAs, Machine, MachineState, NodeSource, Size};
+use crate::template::applied_template::KUBELETS_LABELS;
 use crate::testing::{self, at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
 
 /// A pool of `replicas` whose machines register themselves, with these machines running under IDs `x://NAME`.
@@ -351,17 +352,25 @@ fn the_node_of_a_machine_of_an_earlier_template_is_out_of_date() {
 }
 
 #[test]
-fn a_node_that_says_where_it_is_keeps_that_when_it_joins() {
-    let zone = "topology.kubernetes.io/zone";
-    for (own, expected) in [(Some("b"), "b"), (None, "a")] {
+fn a_node_that_says_where_or_what_its_machine_is_keeps_that_when_it_joins() {
+    let labels = testing::PLACES.into_iter().chain(["kubernetes.io/hostname", "tier"]);
+    for (label, own) in labels.flat_map(|label| [(label, Some("b")), (label, None)]) {
         let mut observed = pool_of(1, &["m"]);
         let pool = Arc::make_mut(observed.pool.as_mut().unwrap());
         let labels = &mut pool.spec.template.metadata.get_or_insert_default().labels;
-        labels.insert(zone.to_owned(), "a".to_owned());
+        labels.insert(label.to_owned(), "a".to_owned());
         let mut node = registered("host-7", "m");
         let labels = Arc::make_mut(&mut node).metadata.labels.as_mut().unwrap();
-        labels.extend(own.map(|own| (zone.to_owned(), own.to_owned())));
+        labels.extend(own.map(|own| (label.to_owned(), own.to_owned())));
+        let before = labels.get(label).cloned();
         observed.registered = vec![node];
-        assert_eq!(joined(&plan(&observed)).metadata.labels.unwrap()[zone], expected);
+        let of_template = Some("a".to_owned());
+        let expected = match label {
+            "tier" => of_template,
+            _ if KUBELETS_LABELS.contains(&label) => before,
+            _ => before.or(of_template),
+        };
+        let joined = joined(&plan(&observed)).metadata.labels.unwrap();
+        assert_eq!(joined.get(label), expected.as_ref(), "{label} {own:?}");
     }
 }

@@ -539,7 +539,7 @@ fn a_failure_that_is_over_holds_up_nothing() {
 
 #[test]
 fn nodes_whose_hash_says_nothing_about_the_present_template_are_not_replaced() {
-    for hash in ["0123456789abcdef", "v4-0123456789abcdef"] {
+    for hash in ["0123456789abcdef", "v5-0123456789abcdef"] {
         let mut other = node(0);
         annotate(&mut other, names::TEMPLATE_HASH_ANNOTATION, hash);
         let plan = testing_plan(changed(1, surge(1, 0)), [other]);

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
+use shared_crds::v1alpha1::{ClusterApiProvider, ProviderSpec};
 
 use super::*;
 use crate::input::observed_time::MachineTimes;
 use crate::input::supply::{MachineState, NodeSource, Size};
 use crate::testing::{
-    SOON, actions, annotate, at, draining, machine, node, observed, plan, plan_with, pods, pool, with_action,
+    SOON, actions, annotate, at, draining, facts, machine, node, observed, plan, plan_with, pods, pool,
+    with_action,
 };
 
 const ROLLING: &str = "it rolls out";
@@ -92,4 +94,35 @@ fn a_node_whose_machine_another_client_deletes_is_drained_at_once() {
     let mut lowered = observed.clone();
     lowered.pool = Some(Arc::new(pool(1)));
     assert_eq!(actions(&plan(&lowered)), [("n-001".to_owned(), NodeAction::ReplaceLost)]);
+}
+
+#[test]
+fn what_a_user_wants_replaced_is_said_where_only_the_provider_replaces_it() {
+    let cluster_api =
+        ProviderSpec { cluster_api: Some(ClusterApiProvider::default()), ..ProviderSpec::default() };
+    let left = |provider: &ProviderSpec, rollout: RolloutSpec, asks: bool| {
+        let mut nodes = vec![node(0), node(1)];
+        for node in &mut nodes {
+            let labels = node.metadata.labels.get_or_insert_default();
+            labels.insert(names::PROVIDER_LABEL.to_owned(), provider.reference().unwrap());
+        }
+        if asks {
+            annotate(&mut nodes[1], names::REPLACE_ANNOTATION, "true");
+        }
+        let mut observed = sized(2, nodes, &[]);
+        let spec = &mut Arc::make_mut(observed.pool.as_mut().unwrap()).spec;
+        spec.provider = provider.clone();
+        spec.rollout = Some(rollout);
+        (facts(&observed).left_to_provider, with_action(&plan(&observed), &NodeAction::Cordon).len())
+    };
+    let aged = |hard_max_age_seconds: i32| RolloutSpec {
+        hard_max_age_seconds: Some(hard_max_age_seconds),
+        ..RolloutSpec::default()
+    };
+    assert_eq!(left(&cluster_api, RolloutSpec::default(), false).0, Vec::<String>::new());
+    assert_eq!(left(&cluster_api, RolloutSpec::default(), true), (vec!["n-001".to_owned()], 0));
+    assert_eq!(left(&cluster_api, aged(101), false).0, Vec::<String>::new());
+    assert_eq!(left(&cluster_api, aged(100), false), (vec!["n-000".to_owned(), "n-001".to_owned()], 0));
+    let simulated = pool(2).spec.provider;
+    assert_eq!(left(&simulated, aged(100), true).0, Vec::<String>::new(), "it goes");
 }

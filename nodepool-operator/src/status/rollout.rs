@@ -32,7 +32,8 @@ pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
         return Statement::new(ConditionType::RollingOut, None, Reason::ProviderUnreachable, message);
     }
     let Some(rollout) = &facts.rollout else {
-        return say(false, Reason::UpToDate, "no node is out of date".to_owned());
+        let message = left_to_provider(facts).unwrap_or_else(|| "no node is out of date".to_owned());
+        return say(false, Reason::UpToDate, message);
     };
     let outdated = number_of(rollout);
     if pool.spec.paused {
@@ -50,6 +51,18 @@ pub(super) fn rolling_out(pool: &NodePool, facts: &Facts) -> Statement {
     } else {
         say(true, Reason::RollingOut, outdated)
     }
+}
+
+/// What to say about nodes that a user wants replaced, and that only their provider replaces; `None` when there are none.
+fn left_to_provider(facts: &Facts) -> Option<String> {
+    let first = facts.left_to_provider.iter().min()?;
+    let which = match facts.left_to_provider.len() {
+        1 => format!("node {first} stays, although it is"),
+        all => format!("node {first} and {} more stay, although they are", nodes(all - 1)),
+    };
+    let asked = "to be replaced by the annotation tandem.dev/replace or by spec.rollout";
+    let instead = "with clusterApi only Cluster API replaces machines: delete the Machine";
+    Some(format!("{which} {asked}; {instead}"))
 }
 
 /// How many nodes are out of date; `None` when none is.
@@ -198,6 +211,23 @@ mod tests {
         assert_eq!(replaced(&pool(2), of_provider).state, Active);
         let without_list = |facts: &mut Facts| (facts.is_sized, facts.is_unknown) = (true, true);
         assert_eq!(replaced(&pool(2), without_list).state, Unknown);
+    }
+
+    #[test]
+    fn a_wish_that_only_the_provider_can_meet_is_said() {
+        let said = |names: &[&str]| {
+            let mut facts = testing::facts(&observed(pool(2), [node(0), node(1)]));
+            facts.left_to_provider = names.iter().map(|name| (*name).to_owned()).collect();
+            let said = rolling_out(&pool(2), &facts);
+            assert_eq!((said.status, said.reason), (Some(false), Reason::UpToDate));
+            said.message
+        };
+        assert_eq!(said(&[]), "no node is out of date");
+        let one = said(&["n-1"]);
+        assert!(one.starts_with("node n-1 stays, although it is to be replaced by"), "{one}");
+        assert!(one.ends_with("only Cluster API replaces machines: delete the Machine"), "{one}");
+        let three = said(&["n-2", "n-1", "n-3"]);
+        assert!(three.starts_with("node n-1 and 2 nodes more stay, although they are"), "{three}");
     }
 
     /// `node` with an annotation that protects it.

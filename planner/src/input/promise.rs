@@ -12,9 +12,9 @@ use super::nodes;
 pub(crate) struct Promise {
     /// The hash of the template; `None` if it has none.
     pub template_hash: Option<String>,
-    /// That of the same template by operators that hashed less of it: until its nodes and what is remembered have the present one,
+    /// Those of the same template by operators that hashed less of it: until its nodes and what is remembered have the present one,
     /// they count as of this template.
-    pub earlier_hash: Option<String>,
+    pub earlier_hashes: Vec<String>,
     /// Extended resources and huge pages: device plugins and the kubelet report them later, or as zero at first.
     pub resources: Vec<String>,
     /// Keys of labels that the pool declares or that its nodes have shown to have.
@@ -24,7 +24,7 @@ pub(crate) struct Promise {
 impl Promise {
     /// Whether this is the hash of the template.
     pub(crate) fn is_of(&self, hash: &str) -> bool {
-        [&self.template_hash, &self.earlier_hash].into_iter().any(|own| own.as_deref() == Some(hash))
+        self.template_hash.iter().chain(&self.earlier_hashes).any(|own| own == hash)
     }
 
     /// Whether the node has everything. A node of another template has been promised something else: it always does.
@@ -66,7 +66,7 @@ mod tests {
     fn a_node_keeps_the_promise_of_its_own_template_with_all_devices_and_labels() {
         let promise = Promise {
             template_hash: Some("ours".to_owned()),
-            earlier_hash: Some("earlier".to_owned()),
+            earlier_hashes: vec!["before".to_owned(), "earlier".to_owned()],
             resources: vec!["example.com/gpu".to_owned(), "hugepages-2Mi".to_owned()],
             labels: vec!["disk".to_owned()],
         };
@@ -83,6 +83,7 @@ mod tests {
             ("no huge pages", node(&labels, &json!({ "example.com/gpu": "1" }), "ours"), false),
             ("no label", node(&json!({}), &gpu, "ours"), false),
             ("no label, of an earlier operator", node(&json!({}), &gpu, "earlier"), false),
+            ("no label, of the operator before", node(&json!({}), &gpu, "before"), false),
             ("another template", node(&json!({}), &json!({}), "theirs"), true),
         ] {
             assert_eq!(promise.is_kept_by(&node), keeps, "{what}");

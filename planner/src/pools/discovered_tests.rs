@@ -16,6 +16,11 @@ fn pool(capacity: &Value) -> NodePool {
     .unwrap()
 }
 
+/// What operators made of the pool's template that hashed less of it.
+fn earlier_hashes(pool: &NodePool) -> Vec<String> {
+    pool.spec.earlier_template_hashes().into_iter().map(|earlier| earlier.hash).collect()
+}
+
 /// A node of the pool's template, with these allocatable resources.
 fn node(pool: &NodePool, allocatable: &Value) -> Node {
     let hash = pool.spec.template_hash();
@@ -103,7 +108,7 @@ fn only_nodes_of_the_template_show_anything_and_those_that_are_starting_are_apar
     ];
     let promise = Promise {
         template_hash: pool.spec.template_hash(),
-        earlier_hash: pool.spec.earlier_template_hash(),
+        earlier_hashes: earlier_hashes(&pool),
         resources: vec!["example.com/gpu".to_owned()],
         labels: Vec::new(),
     };
@@ -118,14 +123,17 @@ fn only_nodes_of_the_template_show_anything_and_those_that_are_starting_are_apar
 fn nodes_of_an_operator_that_hashed_less_of_the_template_show_what_a_new_one_has() {
     let mut pool = pool(&json!({ "cpu": "8" }));
     let metadata = pool.spec.template.metadata.get_or_insert_default();
-    metadata.labels.insert("topology.kubernetes.io/zone".to_owned(), "a".to_owned());
+    for label in ["topology.kubernetes.io/zone", "topology.ebs.csi.aws.com/zone"] {
+        metadata.labels.insert(label.to_owned(), "a".to_owned());
+    }
+    let (own, earlier) = (pool.spec.template_hash().unwrap(), earlier_hashes(&pool));
     let promise = Promise {
         template_hash: pool.spec.template_hash(),
-        earlier_hash: pool.spec.earlier_template_hash(),
+        earlier_hashes: earlier_hashes(&pool),
         resources: Vec::new(),
         labels: Vec::new(),
     };
-    let of = |hash: Option<String>| -> Arc<Node> {
+    let of = |hash: &str| -> Arc<Node> {
         let object = json!({
             "metadata": { "name": "n", "creationTimestamp": "2026-01-01T11:00:00Z",
                 "annotations": { TEMPLATE_HASH_ANNOTATION: hash } },
@@ -133,11 +141,11 @@ fn nodes_of_an_operator_that_hashed_less_of_the_template_show_what_a_new_one_has
         });
         Arc::new(serde_json::from_value(object).unwrap())
     };
-    let nodes = [pool.spec.earlier_template_hash(), pool.spec.template_hash(), Some("v2-other".to_owned())];
+    let nodes = [earlier[0].as_str(), earlier[1].as_str(), own.as_str(), "v2-other"];
     let nodes = PassNodes::from_iter(nodes.map(of));
     let all: Vec<_> = nodes.indexes().collect();
     let teachers = Teachers::of(&pool, &promise, &all, &nodes, NOW.parse().unwrap());
-    assert_eq!(teachers, Teachers { settled: all[..2].to_vec(), ..Teachers::default() });
+    assert_eq!(teachers, Teachers { settled: all[..3].to_vec(), ..Teachers::default() });
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Node;
 use shared_crds::NodePool;
 use shared_crds::names::EXCLUDE_FROM_LOAD_BALANCERS_LABEL;
+use shared_crds::places::tells_where;
 use shared_crds::v1alpha1::DiscoveredResources;
 
 use crate::requirements::node_profile::NodeProfile;
-use crate::requirements::places::tells_where;
 use crate::steps;
 
 /// `maxProperties` of `status.autoscaling.discovered.labels`, and `maxItems` of `varying`.

@@ -88,9 +88,10 @@ impl Template {
         let mut profile = NodeProfile::of_template(pool);
         let declared_labels = profile.labels.clone();
         let declared = pool.spec.template.metadata.iter().flat_map(|metadata| metadata.labels.keys());
+        let earlier = pool.spec.earlier_template_hashes();
         let mut promise = Promise {
             template_hash: pool.spec.template_hash(),
-            earlier_hash: pool.spec.earlier_template_hash(),
+            earlier_hashes: earlier.into_iter().map(|earlier| earlier.hash).collect(),
             resources: Vec::new(),
             labels: declared.cloned().collect(),
         };

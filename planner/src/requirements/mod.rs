@@ -2,7 +2,6 @@
 
 pub(crate) mod constraints;
 pub(crate) mod node_profile;
-pub(crate) mod places;
 pub(crate) mod pod_class;
 pub(crate) mod predicates;
 pub(crate) mod requests;

@@ -2,12 +2,12 @@
 //! nodes have shown makes no difference: kernels report a few KiB more or less, and a pool without nodes has shown nothing.
 
 use shared_crds::names::names_a_pool;
+use shared_crds::places::tells_zone;
 use shared_crds::v1alpha1::Expander;
 
 use crate::index::{Indexed, PoolIndex, index_type};
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::{Pool, Pools, Template};
-use crate::requirements::places::names_a_place;
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
 use crate::snapshot::ClusterSnapshot;
@@ -54,7 +54,7 @@ fn alike(a: &Pool, b: &Pool) -> bool {
 }
 
 fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
-    template.declared_labels.iter().filter(|(key, _)| !names_a_place(key) && !names_a_pool(key))
+    template.declared_labels.iter().filter(|(key, _)| !tells_zone(key) && !names_a_pool(key))
 }
 
 /// What the expander `Priority` compares.

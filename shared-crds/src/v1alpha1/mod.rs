@@ -36,4 +36,4 @@ pub use status::{
     DisruptedNodes, NodePoolStatus, NodesSummary, Recommendation, ScaleEvent, UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};
-pub use template_hash::PLACE_LABELS;
+pub use template_hash::EarlierHash;

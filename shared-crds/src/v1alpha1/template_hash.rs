@@ -10,24 +10,37 @@ use serde::Serialize;
 use super::node_pool::NodePoolSpec;
 use super::provider::{KarpenterProvider, ProviderSpec};
 use super::template::{NodeTaint, TaintEffect};
+use crate::places::is_place;
 use crate::quantity::Exact;
 
 /// Comes before the hash and says what is in it. One that is unknown says nothing about the present template: nodes are not replaced
 /// because another version of the operator counts other fields in.
-const VERSION: &str = "v3-";
-/// That of a template with nothing in it that version 3 hashes and version 2 does not, so that its nodes keep their hash. The version
+const VERSION: &str = "v4-";
+/// That of a template with nothing in it that version 4 hashes and version 3 does not, so that its nodes keep their hash. The version
 /// is another one where a difference is possible: an operator that is rolled back does not know that, and so replaces no nodes.
-const EARLIER_VERSION: &str = "v2-";
+const VERSION_3: &str = "v3-";
+/// The same for what version 3 hashes and version 2 does not.
+const VERSION_2: &str = "v2-";
 
-/// The well-known labels that say where a machine is and what it is: <https://kubernetes.io/docs/reference/labels-annotations-taints/>.
-/// Another value is another machine, so nodes are replaced for it, and it is not written to a node that exists.
-pub const PLACE_LABELS: [&str; 5] = [
+/// The labels that version 3 hashes, of those that say where and what a machine is.
+const PLACES_OF_VERSION_3: [&str; 5] = [
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
     "node.kubernetes.io/instance-type",
     "kubernetes.io/os",
     "kubernetes.io/arch",
 ];
+
+/// The hash of a template by versions of the operator that left a part of it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierHash<'a> {
+    /// The hash.
+    pub hash: String,
+    /// What is left out of where and what the template says that machines are.
+    pub places: BTreeMap<&'a str, &'a str>,
+    /// What is left out of the taints that end pods.
+    pub no_execute: Vec<&'a NodeTaint>,
+}
 
 /// What a node gets when it is made and cannot get later. Maps are sorted and absent fields are left out, so that a new optional
 /// field of a later version does not make every node look out of date.
@@ -54,35 +67,58 @@ impl NodePoolSpec {
     /// and what the machine is, and taints that end pods. The same amount written in another way, and another order of taints
     /// or requirements, make no difference. `None` when the spec cannot be written as JSON.
     pub fn template_hash(&self) -> Option<String> {
+        if self.places().all(|(key, _)| is_of_version_3(key)) {
+            self.hash_of_version_3()
+        } else {
+            versioned(VERSION, &self.all(|_| true))
+        }
+    }
+
+    /// The hashes of the same template by versions that left something of it out: some of the [`places`](Self::places), or all of
+    /// them and the taints that end pods. A node that has one and what that leaves out is of the present template.
+    pub fn earlier_template_hashes(&self) -> Vec<EarlierHash<'_>> {
+        let before = self.hash_of_version_3().map(|hash| {
+            let places = self.places().filter(|(key, _)| !is_of_version_3(key)).collect();
+            EarlierHash { hash, places, no_execute: Vec::new() }
+        });
+        let oldest = versioned(VERSION_2, &self.unchangeable()).map(|hash| EarlierHash {
+            hash,
+            places: self.places().collect(),
+            no_execute: self.no_execute().collect(),
+        });
+        before.into_iter().chain(oldest).collect()
+    }
+
+    /// Where and what the template says that machines are: those of its labels that are a [place](is_place).
+    pub fn places(&self) -> impl Iterator<Item = (&str, &str)> {
+        let labels = self.template.metadata.iter().flat_map(|metadata| &metadata.labels);
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+        labels.filter(|(key, _)| is_place(key))
+    }
+
+    /// The template's taints that end pods which do not tolerate them, past every budget.
+    pub fn no_execute(&self) -> impl Iterator<Item = &NodeTaint> {
+        self.template.spec.taints.iter().filter(|taint| taint.effect == TaintEffect::NoExecute)
+    }
+
+    fn hash_of_version_3(&self) -> Option<String> {
+        let all = self.all(is_of_version_3);
+        let has_order = self.provider.karpenter.as_ref().is_some_and(has_order);
+        let is_more = has_order || !all.places.is_empty() || !all.no_execute.is_empty();
+        versioned(if is_more { VERSION_3 } else { VERSION_2 }, &all)
+    }
+
+    /// All of it, with those places whose label `counts`.
+    fn all(&self, counts: impl Fn(&str) -> bool) -> Unchangeable<'_> {
         let mut no_execute: Vec<NodeTaint> = self.no_execute().cloned().collect();
         for taint in &mut no_execute {
             taint.value = taint.value.take().filter(|value| !value.is_empty());
         }
         no_execute.sort();
         let earlier = self.unchangeable();
-        let has_order = earlier.karpenter.as_ref().is_some_and(has_order);
         let karpenter = earlier.karpenter.map(sorted);
-        let all = Unchangeable { karpenter, places: self.places().collect(), no_execute, ..earlier };
-        let is_more = has_order || !all.places.is_empty() || !all.no_execute.is_empty();
-        versioned(if is_more { VERSION } else { EARLIER_VERSION }, &all)
-    }
-
-    /// The hash of the same template by versions that left out places and taints that end pods, and took requirements in their
-    /// order. A node that has it and [`places`](Self::places) and [`no_execute`](Self::no_execute) is of the present template.
-    pub fn earlier_template_hash(&self) -> Option<String> {
-        versioned(EARLIER_VERSION, &self.unchangeable())
-    }
-
-    /// Where and what the template says that machines are: those of [`PLACE_LABELS`] that it has.
-    pub fn places(&self) -> impl Iterator<Item = (&str, &str)> {
-        let labels = self.template.metadata.iter().flat_map(|metadata| &metadata.labels);
-        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
-        labels.filter(|(key, _)| PLACE_LABELS.contains(key))
-    }
-
-    /// The template's taints that end pods which do not tolerate them, past every budget.
-    pub fn no_execute(&self) -> impl Iterator<Item = &NodeTaint> {
-        self.template.spec.taints.iter().filter(|taint| taint.effect == TaintEffect::NoExecute)
+        let places = self.places().filter(|(key, _)| counts(key)).collect();
+        Unchangeable { karpenter, places, no_execute, ..earlier }
     }
 
     fn unchangeable(&self) -> Unchangeable<'_> {
@@ -104,8 +140,13 @@ impl NodePoolSpec {
     /// Whether the hash can be compared with [`template_hash`](Self::template_hash): another version of the operator may have
     /// hashed other fields, and then a difference means nothing.
     pub fn knows_template_hash(hash: &str) -> bool {
-        [VERSION, EARLIER_VERSION].iter().any(|version| hash.starts_with(version))
+        [VERSION, VERSION_3, VERSION_2].iter().any(|version| hash.starts_with(version))
     }
+}
+
+/// Whether version 3 hashes the label.
+fn is_of_version_3(key: &str) -> bool {
+    PLACES_OF_VERSION_3.contains(&key)
 }
 
 /// With its requirements in one order: all of them have to be met, and any of their values will do.
@@ -149,6 +190,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::places::tests::EXAMPLES;
 
     fn spec(change: impl FnOnce(&mut serde_json::Value)) -> NodePoolSpec {
         let mut spec = json!({
@@ -171,9 +213,10 @@ mod tests {
     #[test]
     fn the_hash_covers_what_a_node_cannot_get_later_and_nothing_else() {
         let own = spec(|_| {}).template_hash();
-        let same: [fn(&mut serde_json::Value); 7] = [
+        let same: [fn(&mut serde_json::Value); 8] = [
             |it| it["maxReplicas"] = json!(9),
             |it| it["template"]["metadata"]["labels"]["a"] = json!("2"),
+            |it| it["template"]["metadata"]["labels"]["kubernetes.io/hostname"] = json!("h"),
             |it| it["template"]["metadata"]["annotations"] = json!({}),
             |it| it["template"]["spec"]["taints"] = json!([]),
             |it| it["template"]["spec"]["capacity"]["cpu"] = json!("4000m"),
@@ -183,12 +226,7 @@ mod tests {
         for (number, change) in same.into_iter().enumerate() {
             assert_eq!(spec(change).template_hash(), own, "{number}");
         }
-        let other: [fn(&mut serde_json::Value); 11] = [
-            |it| it["template"]["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("z"),
-            |it| it["template"]["metadata"]["labels"]["topology.kubernetes.io/region"] = json!("r"),
-            |it| it["template"]["metadata"]["labels"]["node.kubernetes.io/instance-type"] = json!("large"),
-            |it| it["template"]["metadata"]["labels"]["kubernetes.io/os"] = json!("linux"),
-            |it| it["template"]["metadata"]["labels"]["kubernetes.io/arch"] = json!("arm64"),
+        let other: [fn(&mut serde_json::Value); 6] = [
             |it| it["template"]["spec"]["taints"][0]["effect"] = json!("NoExecute"),
             |it| it["template"]["spec"]["capacity"]["cpu"] = json!("5"),
             |it| it["template"]["spec"]["reserved"] = json!({}),
@@ -201,6 +239,40 @@ mod tests {
         ];
         for (number, change) in other.into_iter().enumerate() {
             assert_ne!(spec(change).template_hash(), own, "{number}");
+        }
+    }
+
+    #[test]
+    fn the_hash_covers_every_label_that_says_where_or_what_a_machine_is() {
+        let at = |label: &str, value: &str| {
+            spec(|it| it["template"]["metadata"]["labels"][label] = json!(value)).template_hash()
+        };
+        for label in EXAMPLES {
+            assert_ne!(at(label, "x"), spec(|_| {}).template_hash(), "{label} added");
+            assert_ne!(at(label, "x"), at(label, "y"), "{label} changed");
+        }
+    }
+
+    #[test]
+    fn a_template_with_more_places_is_known_by_the_hashes_that_earlier_versions_made_of_it() {
+        // A node of theirs is replaced unless its hash is one of these, and unless it has what they leave out.
+        let (zone, csi) = ("topology.kubernetes.io/zone", "topology.ebs.csi.aws.com/zone");
+        let of = |labels: serde_json::Value| spec(|it| it["template"]["metadata"]["labels"] = labels);
+        let [without, old] =
+            [json!({}), json!({ zone: "a" })].map(|labels| of(labels).template_hash().unwrap());
+        for (labels, version_3, left_out) in [
+            (json!({ csi: "a" }), &without, [vec![csi], vec![csi]]),
+            (json!({ zone: "a", csi: "a" }), &old, [vec![csi], vec![csi, zone]]),
+            (json!({ zone: "a" }), &old, [vec![], vec![zone]]),
+        ] {
+            let spec = of(labels);
+            let own = spec.template_hash().unwrap();
+            assert_eq!(own.starts_with("v4-"), !left_out[0].is_empty(), "{own}");
+            let all = spec.earlier_template_hashes();
+            let hashes: Vec<&String> = all.iter().map(|earlier| &earlier.hash).collect();
+            assert_eq!(hashes, [version_3, &without]);
+            let places = all.iter().map(|earlier| earlier.places.keys().copied().collect::<Vec<_>>());
+            assert_eq!(places.collect::<Vec<_>>(), left_out);
         }
     }
 
@@ -251,16 +323,20 @@ mod tests {
         ] {
             let spec = read(full(&provider));
             assert_eq!(spec.template_hash().as_deref(), Some(hash), "{provider}");
-            assert_eq!(spec.earlier_template_hash().as_deref(), Some(earlier), "{provider}");
+            let all = spec.earlier_template_hashes();
+            let all: Vec<&str> = all.iter().map(|earlier| earlier.hash.as_str()).collect();
+            assert_eq!(all, [hash, earlier], "{provider}");
         }
     }
 
     #[test]
     fn a_template_without_places_and_taints_that_end_pods_has_the_hash_of_earlier_versions() {
         let spec = spec(|_| {});
-        assert_eq!(spec.template_hash(), spec.earlier_template_hash());
-        assert!(["v2-0", "v3-0"].into_iter().all(NodePoolSpec::knows_template_hash));
-        assert!(!["v1-0", "v4-0", "0"].into_iter().any(NodePoolSpec::knows_template_hash));
+        for earlier in spec.earlier_template_hashes() {
+            assert_eq!(spec.template_hash().as_ref(), Some(&earlier.hash));
+        }
+        assert!(["v2-0", "v3-0", "v4-0"].into_iter().all(NodePoolSpec::knows_template_hash));
+        assert!(!["v1-0", "v5-0", "0"].into_iter().any(NodePoolSpec::knows_template_hash));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use shared_crds::places::is_place;
 use shared_crds::{NodePool, names};
 
 use self::drain::undone;
@@ -20,7 +21,7 @@ pub use self::drain::{DrainNote, cordon, drain_waits, give_back, note_cause, out
 use self::operations::{add_taints, annotate, annotation, second};
 pub(crate) use self::operations::{annotation_path, is_same_object, label_path};
 use crate::template::NodeMetadata;
-use crate::template::applied_template::{KUBELETS_LABELS, LOCATION_LABELS};
+use crate::template::applied_template::KUBELETS_LABELS;
 
 /// Adds the pool's finalizer.
 pub fn add_pool_finalizer(pool: &NodePool) -> Value {
@@ -84,11 +85,9 @@ pub(crate) fn join(node: &Node, machine: &str, wanted: &NodeMetadata) -> Value {
     let mut patch = is_same_object(metadata);
     patch.push(json!({ "op": "test", "path": "/spec/providerID", "value": id }));
     patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
-    // Where the node is, its own label says: the machine may have been requested with another template.
-    let is_known = |key: &str| {
-        LOCATION_LABELS.contains(&key)
-            && metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key))
-    };
+    // Where and what the machine is, its Node's own label says: it may have been requested with another template.
+    let is_known =
+        |key: &str| is_place(key) && metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key));
     let own =
         |(key, _): &(&String, &String)| !KUBELETS_LABELS.contains(&key.as_str()) && !is_known(key.as_str());
     let mut labels: BTreeMap<&str, &str> =
