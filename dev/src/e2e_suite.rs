@@ -60,7 +60,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 fn tests(only: Option<String>, kubeconfig: Option<&Path>, registry: Option<String>) -> Command {
     let mut command = Command::from(workspace::cargo());
     command
-        .args(["test", "--package", "e2e", "--test", "kind", "--"])
+        .args(["test", "--locked", "--package", "e2e", "--test", "kind", "--"])
         .args(only)
         .current_dir(workspace::root())
         .kill_on_drop(true);

@@ -9,6 +9,10 @@ use toolbox::tools::{Tool, Toolbox};
 use crate::control_plane::layout;
 use crate::process_supervisor::{ProcessSupervisor, ProgramSpec, Running};
 
+/// Which nodes kwok plays beside real ones: those that ask for it by an annotation. And how long their heartbeats count.
+const PLAYED: [&str; 2] =
+    ["--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--node-lease-duration-seconds=40"];
+
 /// kwok, until it is dropped.
 pub struct PlayedKubelets {
     _kwok: Running,
@@ -33,12 +37,9 @@ impl PlayedKubelets {
         let directory = tempfile::Builder::new().prefix("tandem-kwok-").tempdir()?;
         let stages = directory.path().join("stages.yaml");
         std::fs::write(&stages, layout::stages())?;
-        let args = vec![
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--config={}", stages.display()),
-            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake".to_owned(),
-            "--node-lease-duration-seconds=40".to_owned(),
-        ];
+        let files =
+            [format!("--kubeconfig={}", kubeconfig.display()), format!("--config={}", stages.display())];
+        let args = files.into_iter().chain(PLAYED.map(str::to_owned)).collect();
         let supervisor = ProcessSupervisor::spawn(Some(directory.path()))?;
         let kwok = supervisor.start(ProgramSpec {
             name: "kwok".to_owned(),
@@ -50,5 +51,54 @@ impl PlayedKubelets {
             memory_limit: None,
         });
         Ok(Self { _kwok: kwok.await?, _supervisor: supervisor, directory })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const DEMO: &str = include_str!("../manifests/demo.yaml");
+    const QUICKSTART: &str = include_str!("../../docs/guides/quickstart.yaml");
+    const MODULE: &str = include_str!("../control-plane/go.mod");
+    const STAGES: [&str; 3] = [
+        include_str!("../control-plane/stages/kwok.yaml"),
+        include_str!("../control-plane/stages/node.yaml"),
+        include_str!("../control-plane/stages/pod.yaml"),
+    ];
+
+    fn objects(manifest: &str) -> Vec<Value> {
+        manifest.split("\n---\n").map(|object| serde_saphyr::from_str(object).unwrap()).collect()
+    }
+
+    fn named(objects: &[Value], kind: &str, name: &str) -> Value {
+        let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        objects.iter().find(is_it).unwrap().clone()
+    }
+
+    /// No test runs kwok as a Pod: that needs a registry. What it does is what kwok does in the tests on kind.
+    #[test]
+    fn the_quickstart_has_the_demos_pool_and_the_kwok_of_the_tests() {
+        let (demo, quickstart) = (objects(DEMO), objects(QUICKSTART));
+        for (kind, name) in [("NodePool", "workers"), ("NodePoolAutoscaler", "all"), ("Deployment", "web")] {
+            let mut object = named(&quickstart, kind, name);
+            if kind == "Deployment" {
+                // It begins with load, where the demo makes it later.
+                assert_eq!(object["spec"]["replicas"].take(), json!(7));
+                object["spec"]["replicas"] = json!(0);
+            }
+            assert_eq!(object, named(&demo, kind, name), "{kind} {name}");
+        }
+        let container =
+            &named(&quickstart, "Deployment", "kwok")["spec"]["template"]["spec"]["containers"][0];
+        let version = MODULE.lines().find_map(|line| line.trim().strip_prefix("sigs.k8s.io/kwok ")).unwrap();
+        let version = version.split(' ').next().unwrap();
+        assert_eq!(container["image"], format!("registry.k8s.io/kwok/kwok:{version}"));
+        let args: Vec<&str> = [&["--config=/etc/kwok/stages.yaml"][..], &PLAYED].concat();
+        assert_eq!(container["args"], json!(args));
+        let stages = named(&quickstart, "ConfigMap", "kwok")["data"]["stages.yaml"].take();
+        assert_eq!(stages, STAGES.join("---\n"));
     }
 }

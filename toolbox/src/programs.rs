@@ -34,7 +34,7 @@ pub async fn build(what: &str, args: &[&str]) -> Result<PathBuf> {
     let mut command = Command::from(cargo());
     inform(&format!("building {what}"));
     let output = command
-        .args(["build", "--profile", profile, "--target-dir"])
+        .args(["build", "--locked", "--profile", profile, "--target-dir"])
         .arg(&target)
         .args(args)
         .current_dir(root())

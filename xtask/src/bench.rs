@@ -22,7 +22,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let Args { rest } = args;
     // Runs in the user's directory, so that a relative path in `--json FILE` is the user's.
     let status = workspace::cargo()
-        .args(["run", "--quiet", "--release", "--manifest-path"])
+        .args(["run", "--locked", "--quiet", "--release", "--manifest-path"])
         .arg(workspace::root().join("bench").join("Cargo.toml"))
         .arg("--")
         .args(rest)

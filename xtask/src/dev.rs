@@ -51,7 +51,7 @@ pub(crate) async fn built() -> anyhow::Result<OsString> {
 fn command(task: &str, rest: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = workspace::cargo();
     command
-        .args(["run", "--quiet", "--manifest-path"])
+        .args(["run", "--locked", "--quiet", "--manifest-path"])
         .arg(workspace::root().join("dev").join("Cargo.toml"))
         .args(["--", task])
         .args(rest);

@@ -26,7 +26,15 @@ pub(crate) fn run() -> anyhow::Result<()> {
     for selection in selections(&features) {
         let done = Command::new("cargo")
             .current_dir(workspace::root())
-            .args(["clippy", "--quiet", "--package", CRATE, "--all-targets", "--no-default-features"])
+            .args([
+                "clippy",
+                "--locked",
+                "--quiet",
+                "--package",
+                CRATE,
+                "--all-targets",
+                "--no-default-features",
+            ])
             .args(["--features", &selection, "--", "-D", "warnings"])
             .status()
             .context("cannot run cargo clippy")?;

@@ -11,6 +11,7 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let mut command = Command::new("cargo");
     command.current_dir(workspace::root()).args([
         "test",
+        "--locked",
         "--quiet",
         "--package",
         "autoscaler-operator",

@@ -4,6 +4,8 @@
 mod api;
 mod bench;
 mod chart;
+#[cfg(test)]
+mod commands_tests;
 mod crds;
 mod deny;
 mod dependencies;

@@ -17,7 +17,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let installed = Command::new("rustup").args(install).status().is_ok_and(|status| status.success());
     // The package is checked in any case; the supported version can only be checked with that Rust.
     let toolchain = if installed { format!("+{rust}") } else { String::new() };
-    let files = cargo(&toolchain, &["package", "--package", CRATE, "--allow-dirty", "--list"]).output()?;
+    let files = cargo(&toolchain, &["package", "--locked", "--package", CRATE, "--allow-dirty", "--list"])
+        .output()?;
     let files = String::from_utf8_lossy(&files.stdout).into_owned();
     for wanted in
         ["README.md", "CHANGELOG.md", "LICENSE", "Cargo.toml", "src/lib.rs", "examples/controller.rs"]
@@ -30,7 +31,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let target = workspace::root().join("target").join("package-check");
     let target = target.to_str().context("the path of the target directory is not text")?;
     for features in [&["--no-default-features"][..], &["--all-features"]] {
-        let package = ["package", "--package", CRATE, "--allow-dirty", "--target-dir", target];
+        let package = ["package", "--locked", "--package", CRATE, "--allow-dirty", "--target-dir", target];
         let built = cargo(&toolchain, &[&package, features].concat()).status().context("cannot run cargo")?;
         if !built.success() {
             bail!("{CRATE} does not build from its package with {}", features.join(" "));

@@ -25,10 +25,14 @@ pub(crate) struct Args {
     /// Also from files that are not committed, for a try
     #[arg(long)]
     allow_dirty: bool,
+
+    /// Only install.yaml, without building images: it names them by tag and not by digest
+    #[arg(long)]
+    manifest_only: bool,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { directory, allow_dirty } = args;
+    let Args { directory, allow_dirty, manifest_only } = args;
     let (root, target) = (workspace::root(), target_directory());
     if !allow_dirty {
         clean(&root)?;
@@ -39,6 +43,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             .with_context(|| format!("cannot remove {}", directory.display()))?;
     }
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let (source, created) = (root.join("charts/tandem"), about(&root)?.created);
+    if manifest_only {
+        manifest(&chart(&source, &[])?, created, &directory).await?;
+        println!("{}", directory.join("install.yaml").display());
+        return Ok(());
+    }
     let images = build(Build {
         cargo: workspace::cargo(),
         workspace: &root,
@@ -51,9 +61,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     for image in &images {
         std::fs::remove_dir_all(&image.layout)?;
     }
-    let created = about(&root)?.created;
     let version = env!("CARGO_PKG_VERSION");
-    let chart = chart(&root.join("charts/tandem"), &images)?;
+    let chart = chart(&source, &images)?;
     std::fs::write(directory.join(format!("tandem-{version}.tgz")), compress(&pack(&chart, created)?)?)?;
     manifest(&chart, created, &directory).await?;
     package(&root, &target, &directory)?;
@@ -196,7 +205,9 @@ mod tests {
         let images =
             [image("nodepool-operator", '1'), image("autoscaler-operator", '2'), image("tandem-exec", '3')];
         let source = workspace::root().join("charts/tandem/values.yaml");
-        let values = with_digests(&std::fs::read_to_string(source).unwrap(), &images).unwrap();
+        let text = std::fs::read_to_string(source).unwrap();
+        assert_eq!(with_digests(&text, &[]).unwrap(), text);
+        let values = with_digests(&text, &images).unwrap();
         let values: serde_json::Value = serde_saphyr::from_str(&values).unwrap();
         let at = |pointer: &str| values.pointer(pointer).and_then(|value| value.as_str()).unwrap().to_owned();
         assert_eq!(at("/nodepoolOperator/image/digest"), images[0].digest);

@@ -1,3 +1,8 @@
+{{/* What an uninstall does while there are pools. Takes the root. */}}
+{{- define "tandem.leftBehind.mode" -}}
+{{- .Values.uninstall.whilePoolsExist | default (and .Values.crds.enabled (not .Values.crds.keep) | ternary "Refuse" "Ignore") -}}
+{{- end -}}
+
 {{/*
 The spec of a Pod that Helm runs: a command of the NodePool operator's program. Takes a dict of `root`, `account` (its ServiceAccount), `name` (of
 the container) and `args`.

@@ -352,6 +352,31 @@ async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
     cluster.helm(&["template", "good", chart, "--namespace", "good"]).await.unwrap();
 }
 
+/// The words that `docs/guides/troubleshooting.md` quotes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_rights_in_the_whole_cluster_is_told_which_one_and_leaves_nothing() {
+    let cluster = &PLACES.take().await.unwrap();
+    let namespace = cluster.namespace("tenant").await.unwrap();
+    let user = NamespaceUser::with_role(cluster, "admin", namespace.name()).await;
+    user.has_current_roles(cluster).await;
+    let chart = chart();
+    let as_user = format!("--kube-as-user=admin-of-{}", namespace.name());
+    for (value, refused) in
+        [("crds.enabled=true", "customresourcedefinitions"), ("crds.enabled=false", "clusterroles")]
+    {
+        let args = ["install", "tenant", chart.to_str().unwrap(), "--namespace", namespace.name()];
+        let refusal =
+            cluster.helm(&[&args[..], &["--set", value, as_user.as_str()]].concat()).await.unwrap_err();
+        let refusal = format!("{refusal:#}");
+        for words in ["could not get information about the resource", refused, "is forbidden: User"] {
+            assert!(refusal.contains(words), "{value}, no {words}: {refusal}");
+        }
+    }
+    let kinds = "deployments,services,serviceaccounts,roles,secrets";
+    let left = cluster.kubectl(&["get", kinds, "--namespace", namespace.name(), "-o", "name"]).await.unwrap();
+    assert!(!left.contains("tandem") && !left.contains("tenant"), "{left}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn definitions_and_pools_outlive_the_release() {
     let cluster = &PLACES.take().await.unwrap();

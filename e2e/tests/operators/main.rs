@@ -4,6 +4,7 @@
 //! CPU-bound tests, and tests of the harness's processes, are in separate binaries.
 
 mod admission;
+mod adopted;
 mod conflicts;
 mod demo;
 mod firewall;

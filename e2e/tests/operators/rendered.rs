@@ -9,6 +9,8 @@ use testbed::cluster::Cluster;
 use testbed::prometheus_operator;
 use testbed::tandem::{Release, chart};
 use testbed::test_env::RELEASE_NAMESPACE;
+use tokio::process::Command;
+use toolbox::programs;
 
 use super::install::PLACES;
 
@@ -78,6 +80,43 @@ async fn what_the_chart_renders_passes_strict_validation() {
         assert!(format!("{refusal:#}").contains("readOnlyRotFilesystem"), "{refusal:#}");
     }
     assert_eq!(goldens, 3);
+}
+
+/// Of the whole release, what needs no build.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifest_of_a_release_passes_strict_validation() {
+    let cluster = &PLACES.take().await.unwrap();
+    // The definitions and the namespace stay.
+    let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    release.uninstall(cluster).await.unwrap();
+    let xtask = programs::build("the task runner", &["--package", "xtask"]).await.unwrap().join("xtask");
+    let directory = tempfile::tempdir().unwrap();
+    let made = directory.path().join("dist");
+    let mut command = Command::new(xtask);
+    command.args(["release", "--manifest-only", "--allow-dirty", "--directory"]).arg(&made);
+    let output = command.kill_on_drop(true).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let manifest = made.join("install.yaml");
+    let said = is_strictly_valid(cluster, &manifest).await.unwrap();
+    for name in [
+        "namespace/tandem-system",
+        "customresourcedefinition.apiextensions.k8s.io/nodepools.tandem.dev",
+        "deployment.apps/tandem-nodepool-operator",
+        "deployment.apps/tandem-autoscaler-operator",
+    ] {
+        assert!(said.lines().any(|line| line.starts_with(&format!("{name} "))), "no {name}: {said}");
+    }
+    // What Helm runs at its own moments is no part of it.
+    assert!(!std::fs::read_to_string(manifest).unwrap().contains("helm.sh/hook"));
+}
+
+/// What `docs/guides/quickstart.yaml` has a user apply, in the cluster of the quickstart.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manifest_of_the_quickstart_passes_strict_validation() {
+    let cluster = &PLACES.take().await.unwrap();
+    let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    is_strictly_valid(cluster, &chart().join("../../docs/guides/quickstart.yaml")).await.unwrap();
+    release.uninstall(cluster).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,7 +27,7 @@ pub(super) async fn everything() -> anyhow::Result<Vec<Program>> {
 
 async fn rust() -> anyhow::Result<Vec<Program>> {
     let mut cargo = Command::from(workspace::cargo())
-        .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(["test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
         .current_dir(workspace::root())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -87,7 +87,7 @@ impl Program {
         } else {
             let mut command = Command::from(workspace::cargo());
             // Not quiet: cargo would have the tests be quiet too, with a dot for each.
-            command.args(["test", "--workspace", "--doc", "--"]);
+            command.args(["test", "--locked", "--workspace", "--doc", "--"]);
             command
         };
         command.current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
