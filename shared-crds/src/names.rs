@@ -33,6 +33,8 @@ pub const PROVIDER_LABEL: &str = "tandem.node-restriction.kubernetes.io/provider
 pub const TEMPLATE_HASH_ANNOTATION: &str = "tandem.dev/template-hash";
 /// Annotation on Karpenter's `NodeClaim`s, and by these on Nodes: the cluster that the machine was made for.
 pub const CLUSTER_ANNOTATION: &str = "tandem.dev/cluster";
+/// Annotation on Karpenter's `NodeClaim`s, and by these on Nodes: what the `NodeClass` said when the claim was made.
+pub const NODE_CLASS_HASH_ANNOTATION: &str = "tandem.dev/node-class-hash";
 /// Annotation on a Node: what of its labels, annotations and taints is from the pool's template, as JSON, so that a later template
 /// can take it off again. What another writer has changed since stays.
 pub const TEMPLATE_APPLIED_ANNOTATION: &str = "tandem.dev/template-applied";

@@ -2,14 +2,18 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail, ensure};
-use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::{Event, Node};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use shared_crds::NodePool;
-use shared_crds::names::{MACHINE_LABEL, NODE_FINALIZER, PROVIDER_LABEL};
+use shared_crds::names::{MACHINE_LABEL, NODE_CLASS_HASH_ANNOTATION, NODE_FINALIZER, PROVIDER_LABEL};
 use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference, ProviderSpec};
 use testbed::karpenter::{self, NODE_CLASS, WITH_KARPENTER};
+use testbed::nodes_over_time::NodesOverTime;
 use testbed::objects;
 use testbed::operators::OperatorProcess;
 use testbed::test_env::TestEnv;
@@ -80,6 +84,64 @@ async fn has(env: &TestEnv, karpenter: &OperatorProcess, pool: &str, wanted: usi
         Ok(Some(nodes))
     })
     .await
+}
+
+/// Applies a `NodeClass` of this name, whose machines register so many seconds after their launch.
+async fn apply_class(env: &TestEnv, name: &str, seconds: u32) {
+    let (group, kind, _) = NODE_CLASS;
+    let class = json!({
+        "apiVersion": format!("{group}/v1alpha1"), "kind": kind, "metadata": { "name": name },
+        "spec": { "nodeRegistrationDelay": format!("{seconds}s") },
+    });
+    let apply = ["apply", "--server-side", "--filename", "-"];
+    env.cluster.kubectl_with_input(&apply, &class.to_string()).await.unwrap();
+}
+
+/// What the claims carry of their `NodeClass`.
+async fn class_hashes(env: &TestEnv) -> BTreeSet<Option<String>> {
+    let all = karpenter::claims(env.client.clone()).list(&ListParams::default()).await.unwrap();
+    all.iter().map(|claim| claim.annotations().get(NODE_CLASS_HASH_ANNOTATION).cloned()).collect()
+}
+
+async fn uids(env: &TestEnv, pool: &str) -> Result<BTreeSet<String>> {
+    Ok(env.nodes(pool).await?.iter().filter_map(Node::uid).collect())
+}
+
+/// Waits until none of the nodes in `before` is left.
+async fn all_replaced(env: &TestEnv, karpenter: &OperatorProcess, pool: &str, before: &BTreeSet<String>) {
+    wait_for(env, karpenter, "every node is replaced", async || {
+        let now = uids(env, pool).await?;
+        ensure!(now.is_disjoint(before), "{} are left", now.intersection(before).count());
+        Ok(Some(()))
+    })
+    .await;
+}
+
+fn is_leaving(node: &Node) -> bool {
+    let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    is_cordoned || node.metadata.deletion_timestamp.is_some()
+}
+
+/// Gives up every claim without a machine, and says so, as Karpenter does when its cloud has no capacity.
+async fn refuse_new_claims(env: &TestEnv) -> Result<()> {
+    let claims = karpenter::claims(env.client.clone());
+    let events = Api::<Event>::namespaced(env.client.clone(), "default");
+    for claim in claims.list(&ListParams::default()).await?.items {
+        if claim.data["status"]["providerID"].is_string() {
+            continue;
+        }
+        let name = claim.name_any();
+        let event: Event = serde_json::from_value(json!({
+            "metadata": { "generateName": "refused-", "namespace": "default" },
+            "involvedObject": {
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": name, "uid": claim.uid(),
+            },
+            "type": "Warning", "reason": "InsufficientCapacityError", "message": "no host is free",
+        }))?;
+        events.create(&PostParams::default(), &event).await?;
+        claims.delete(&name, &DeleteParams::default()).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,5 +230,71 @@ async fn a_node_class_that_is_missing_is_said_in_karpenters_words_and_no_claim_s
     env.patch_pool("racks", &json!({"replicas": 0})).await.unwrap();
     has(&env, &karpenter, "racks", 0).await;
     env.end().await.unwrap();
+    karpenter.stop(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_node_class_replaces_one_node_after_another() {
+    let (env, karpenter) = begin("karpenter-rolls").await;
+    apply_class(&env, "rolled", 1).await;
+    env.create(&pool_of("racks", "rolled", 3)).await.unwrap();
+    has(&env, &karpenter, "racks", 3).await;
+    let (before, old) = (uids(&env, "racks").await.unwrap(), class_hashes(&env).await);
+    assert!(old.len() == 1 && old.iter().all(Option::is_some), "{old:?}");
+
+    let recording = NodesOverTime::begin(&env, "racks").await.unwrap();
+    apply_class(&env, "rolled", 2).await;
+    env.says("racks", "RollingOut", ("True", "RollingOut", "out of date")).await.unwrap();
+    all_replaced(&env, &karpenter, "racks", &before).await;
+    has(&env, &karpenter, "racks", 3).await;
+    let counts = recording.end().await.unwrap();
+    let (most, least) =
+        (counts.iter().map(|count| count.all).max(), counts.iter().map(|count| count.ready).min());
+    assert_eq!((most, least), (Some(4), Some(3)), "one more than wanted, and never one less: {counts:?}");
+    let new = class_hashes(&env).await;
+    assert!(new.len() == 1 && new.iter().all(Option::is_some) && new.is_disjoint(&old), "{old:?} {new:?}");
+    env.says("racks", "RollingOut", ("False", "UpToDate", "")).await.unwrap();
+
+    let cluster = env.cluster;
+    env.end().await.unwrap();
+    cluster.kubectl(&["delete", "kwoknodeclass/rolled"]).await.unwrap();
+    karpenter.stop(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_capacity_for_one_more_machine_one_node_goes_first_and_the_rollout_ends() {
+    let (env, mut karpenter) = begin("karpenter-scarce").await;
+    apply_class(&env, "scarce", 1).await;
+    env.create(&pool_of("racks", "scarce", 2)).await.unwrap();
+    has(&env, &karpenter, "racks", 2).await;
+    let before = uids(&env, "racks").await.unwrap();
+
+    // Karpenter's simulated cloud always has capacity, so the test says in its place that there is none.
+    karpenter.kill_9().await.unwrap();
+    let recording = NodesOverTime::begin(&env, "racks").await.unwrap();
+    apply_class(&env, "scarce", 2).await;
+    let leaving = eventually(PATIENCE, "a node goes before its successor comes", async || {
+        env.operators.check_alive()?;
+        refuse_new_claims(&env).await?;
+        let said = ("False", "QuotaExceeded", "no host is free");
+        env.said("racks", "ProvisioningHealthy", said).await?;
+        let leaving = env.nodes("racks").await?.iter().filter(|node| is_leaving(node)).count();
+        Ok((leaving > 0).then_some(leaving))
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{error:#}\n{}", env.operators.node_pool.log_tail()));
+    assert_eq!(leaving, 1);
+    assert_eq!(uids(&env, "racks").await.unwrap(), before, "no successor has come");
+
+    karpenter.start_again().await.unwrap();
+    all_replaced(&env, &karpenter, "racks", &before).await;
+    has(&env, &karpenter, "racks", 2).await;
+    let counts = recording.end().await.unwrap();
+    let (most, least) =
+        (counts.iter().map(|count| count.all).max(), counts.iter().map(|count| count.ready).min());
+    assert!(most <= Some(3) && least == Some(1), "one at a time: {counts:?}");
+    let cluster = env.cluster;
+    env.end().await.unwrap();
+    cluster.kubectl(&["delete", "kwoknodeclass/scarce"]).await.unwrap();
     karpenter.stop(PATIENCE).await.unwrap();
 }

@@ -1,10 +1,14 @@
 //! The provider for machines that Karpenter makes: each is a standalone `NodeClaim` with the name of the slot. Karpenter
 //! launches and registers it; how many there are, and which go, is decided here.
 
+mod class_digest;
+#[cfg(test)]
+mod class_tests;
 mod events;
 #[cfg(test)]
 pub(super) mod hands;
 mod node_claim;
+mod node_classes;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -24,7 +28,9 @@ use node_lifecycle::supply::{Completeness, NodeSource};
 use shared_crds::v1alpha1::{NodePoolSpec, ProviderSpec};
 use shared_runtime::write::{Created, DeleteOutcome, Writer};
 
+use self::class_digest::ClassDigest;
 use self::node_claim::NodeClaim;
+use self::node_classes::{KarpenterClasses, full_name};
 use super::api_errors::{Advice, whole};
 use super::{Deletion, Explanation, ListedMachine, MachineRequest, NamedProvider, ProviderError, origin};
 
@@ -38,6 +44,7 @@ const ADVICE: Advice = Advice {
 pub(crate) struct Karpenter {
     claims: Api<NodeClaim>,
     events: Api<Event>,
+    classes: KarpenterClasses,
     writer: Writer,
     cluster: ClusterId,
     /// By pool and name, what was last known of a claim whose Node is not there.
@@ -53,17 +60,17 @@ struct SeenClaim {
     node_class: String,
     /// What Karpenter said of it.
     words: Option<Explanation>,
-    /// Why Karpenter has not launched it, while the claim is listed.
+    /// Why Karpenter has not launched it, or what else is wrong with it, while the claim is listed.
     trouble: Option<String>,
 }
 
 impl SeenClaim {
-    fn of(claim: &NodeClaim) -> Self {
+    fn of(claim: &NodeClaim, classes: &KarpenterClasses) -> Self {
         Self {
             uid: claim.metadata.uid.clone(),
             node_class: claim.node_class().to_owned(),
             words: claim.words(),
-            trouble: claim.trouble(),
+            trouble: claim.trouble().or_else(|| classes.why_unread(claim.node_class_ref())),
         }
     }
 }
@@ -73,7 +80,8 @@ impl Karpenter {
     pub(crate) fn new(client: Client, writer: Writer, cluster: ClusterId) -> Self {
         // Events about objects without a namespace are in this one.
         let events = Api::namespaced(client.clone(), "default");
-        Self { claims: Api::all(client), events, writer, cluster, seen: Mutex::default() }
+        let classes = KarpenterClasses::new(client.clone());
+        Self { claims: Api::all(client), events, classes, writer, cluster, seen: Mutex::default() }
     }
 
     fn seen(&self) -> MutexGuard<'_, BTreeMap<PoolKey, BTreeMap<String, SeenClaim>>> {
@@ -93,14 +101,33 @@ impl Karpenter {
             if claim.is_registered() {
                 seen.remove(&name);
             } else {
-                seen.insert(name, SeenClaim::of(claim));
+                seen.insert(name, SeenClaim::of(claim, &self.classes));
             }
         }
     }
 
     /// Remembers a claim that has just been made.
     fn made(&self, pool: &PoolKey, name: &str, claim: &NodeClaim) {
-        self.seen().entry(pool.clone()).or_default().insert(name.to_owned(), SeenClaim::of(claim));
+        let claim = SeenClaim::of(claim, &self.classes);
+        self.seen().entry(pool.clone()).or_default().insert(name.to_owned(), claim);
+    }
+
+    /// What the `NodeClass`es of these claims say now, by name. They are read after the claims, so a claim never carries a later
+    /// answer. Those of claims that carry none, or are another cluster's, do not matter.
+    async fn classes_of(&self, claims: &[NodeClaim]) -> Result<BTreeMap<String, ClassDigest>, ProviderError> {
+        let compared = claims
+            .iter()
+            .filter(|claim| claim.class_hash().is_some() && claim.of_another(&self.cluster).is_none());
+        let wanted: BTreeMap<_, _> = compared
+            .map(|claim| (full_name(claim.node_class_ref()), claim.node_class_ref().clone()))
+            .collect();
+        let mut classes = BTreeMap::new();
+        for (name, reference) in wanted {
+            if let Some(class) = self.classes.digest(&reference, ADVICE).await? {
+                classes.insert(name, class);
+            }
+        }
+        Ok(classes)
     }
 
     /// The claim of this name; `None` when there is none. One that is not of this pool is an error: it may be another pool's,
@@ -174,6 +201,9 @@ impl NamedProvider for Karpenter {
             let provider = request.spec.provider.karpenter.clone().unwrap_or_default();
             let MachineRequest { pool, name, spec, existing: _ } = request;
             let claim = NodeClaim::of(&self.cluster, pool, name, spec, &provider, requests(spec)?);
+            // Read before the claim is made: what changes in between makes the machine look older than it is, never newer.
+            let class = self.classes.digest(&provider.node_class_ref, ADVICE).await?;
+            let claim = claim.of_class(class.as_ref());
             match self.writer.create(&self.claims, &claim).await {
                 Ok(Created::Created(claim)) => {
                     self.made(pool, name, &claim);
@@ -198,8 +228,13 @@ impl NamedProvider for Karpenter {
             let of_pool = ListParams::default().labels(&node_claim::selector(pool));
             let claims = self.claims.list(&of_pool).await.map_err(|error| ADVICE.of_read(&error))?;
             let claims = whole(claims)?;
+            let classes = self.classes_of(&claims).await?;
             self.remember(pool, &claims);
-            Ok(claims.into_iter().map(|claim| claim.listed(&self.cluster)).collect())
+            let listed = claims.into_iter().map(|claim| {
+                let class = classes.get(&full_name(claim.node_class_ref()));
+                claim.listed(&self.cluster, class)
+            });
+            Ok(listed.collect())
         }
         .boxed()
     }

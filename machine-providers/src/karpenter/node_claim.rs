@@ -11,11 +11,12 @@ use node_lifecycle::keys::{ClusterId, PoolKey};
 use node_lifecycle::supply::KnownAs;
 use serde::{Deserialize, Serialize};
 use shared_crds::names::{
-    CLUSTER_ANNOTATION, NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL, TEMPLATE_APPLIED_ANNOTATION,
-    TEMPLATE_HASH_ANNOTATION,
+    CLUSTER_ANNOTATION, NODE_CLASS_HASH_ANNOTATION, NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL,
+    TEMPLATE_APPLIED_ANNOTATION, TEMPLATE_HASH_ANNOTATION,
 };
 use shared_crds::v1alpha1::{KarpenterProvider, MachineRequirement, NodeClassReference, NodePoolSpec};
 
+use super::class_digest::ClassDigest;
 use crate::{Explanation, ListedMachine, Progress};
 
 /// What a machine should be.
@@ -136,6 +137,21 @@ impl NodeClaim {
         }
     }
 
+    /// The same, and it carries what its `NodeClass` says now, if that is known.
+    pub(super) fn of_class(mut self, class: Option<&ClassDigest>) -> Self {
+        if let Some(class) = class {
+            let annotations = self.metadata.annotations.get_or_insert_default();
+            annotations.insert(NODE_CLASS_HASH_ANNOTATION.to_owned(), class.to_string());
+        }
+        self
+    }
+
+    /// What its `NodeClass` said when it was made; `None` when that is not known, as of claims that earlier versions made.
+    pub(super) fn class_hash(&self) -> Option<&str> {
+        let carried = self.metadata.annotations.as_ref()?.get(NODE_CLASS_HASH_ANNOTATION)?;
+        Some(carried)
+    }
+
     /// Whether the claim is one of the pool.
     pub(super) fn is_of(&self, pool: &PoolKey) -> bool {
         let own = self.metadata.labels.as_ref();
@@ -185,8 +201,13 @@ impl NodeClaim {
         &self.spec.node_class_ref.name
     }
 
-    /// The claim as a machine, in `cluster`.
-    pub(super) fn listed(self, cluster: &ClusterId) -> ListedMachine {
+    /// Its `NodeClass`.
+    pub(super) const fn node_class_ref(&self) -> &NodeClassReference {
+        &self.spec.node_class_ref
+    }
+
+    /// The claim as a machine, in `cluster`. `class` is what its `NodeClass` says now; `None` says nothing.
+    pub(super) fn listed(self, cluster: &ClusterId, class: Option<&ClassDigest>) -> ListedMachine {
         let carried = Some(self.of_another(cluster).unwrap_or_else(|| cluster.as_str()).to_owned());
         let progress = if self.metadata.deletion_timestamp.is_some() {
             Progress::Deleting
@@ -195,7 +216,9 @@ impl NodeClaim {
         } else {
             Progress::Starting(None)
         };
-        let is_outdated = self.has(DRIFTED);
+        let is_of_another_class =
+            class.zip(self.class_hash()).is_some_and(|(current, own)| current.differs_from(own));
+        let is_outdated = is_of_another_class || self.has(DRIFTED);
         let (provider_id, node) =
             self.status.map(|status| (status.provider_id, status.node_name)).unwrap_or_default();
         let provider_id = provider_id.filter(|id| !id.is_empty());

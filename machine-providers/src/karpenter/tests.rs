@@ -112,7 +112,8 @@ pub(super) fn serve(
     }
 }
 
-fn spec() -> NodePoolSpec {
+/// A spec whose claims are of the `NodeClass` `small`, of the kind `Metal`.
+pub(super) fn spec() -> NodePoolSpec {
     let node_class_ref =
         NodeClassReference { group: "example.com".into(), kind: "Metal".into(), name: "small".into() };
     let requirements =
@@ -362,7 +363,7 @@ async fn a_claim_from_before_claims_carried_a_cluster_is_this_clusters() {
             "spec": { "nodeClassRef": { "group": "g", "kind": "k", "name": "n" } },
         }))
         .unwrap();
-        (claim.of_another(&cluster()).map(str::to_owned), claim.listed(&cluster()).cluster.unwrap())
+        (claim.of_another(&cluster()).map(str::to_owned), claim.listed(&cluster(), None).cluster.unwrap())
     };
     assert_eq!(claim(json!({})), (None, "here".to_owned()));
     assert_eq!(claim(json!({ "tandem.dev/cluster": "here" })), (None, "here".to_owned()));
