@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use testbed::audit::{Event, ObjectKey};
+use testbed::borrowed;
 use testbed::cluster::Cluster;
 use testbed::kind::Kind;
 use testbed::lost_update_check::LostUpdateCheck;
@@ -16,7 +17,7 @@ use toolbox::messages::inform;
 use crate::begin;
 use crate::real_node::install_with_machines;
 use crate::release::{
-    NAMESPACE, POOL, install, install_with, json, make_namespace, nodes_are_ready, scale, uninstall,
+    NAMESPACE, POOL, install, install_with, json, make, make_namespace, nodes_are_ready, scale, uninstall,
     what_runs,
 };
 
@@ -53,8 +54,7 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
     // Other tests have had a pool of this name.
     let audit = kind.audit_log();
     let mut log = audit.follow_from(audit.end().unwrap());
-    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], POOL).await.unwrap();
+    make(cluster, "kept", POOL).await;
     nodes_are_ready(cluster, 2).await;
     let mut events = Vec::new();
     for (nodes, fault) in [(3, Fault::Killed), (4, Fault::Frozen), (5, Fault::CutOff)] {
@@ -194,6 +194,7 @@ async fn a_drain_of_the_operators_node_never_takes_both_replicas() {
         assert!(nodes.len() == 2 && nodes[0] != nodes[1], "{operator} runs on {nodes:?}");
     }
     let node = "tandem-worker";
+    borrowed::cordon(cluster, &[node]).await.unwrap();
     let args = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s"];
     let mut drain = std::pin::pin!(cluster.kubectl(&args));
     let mut looks = 0;
@@ -211,7 +212,7 @@ async fn a_drain_of_the_operators_node_never_takes_both_replicas() {
     };
     drained.unwrap();
     assert!(looks > 1, "the drain was over before it was looked at");
-    cluster.kubectl(&["uncordon", node]).await.unwrap();
+    borrowed::uncordon(cluster).await.unwrap();
     let rolled_out = ["rollout", "status", "deployment", "--namespace", NAMESPACE, "--timeout=180s"];
     cluster.kubectl(&rolled_out).await.unwrap();
     uninstall(cluster).await;
@@ -237,8 +238,7 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
     let (cluster, Some(kind)) = (&turn.cluster, turn.kind()) else { return };
     let anywhere = ["--set-json", "nodepoolOperator.affinity.nodeAffinity=null"];
     let _machines = install_with_machines(cluster, kind, &anywhere).await;
-    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], REAL).await.unwrap();
+    make(cluster, "kept", REAL).await;
     nodes_are_ready(cluster, 1).await;
     let nodes = json(cluster, &["get", "nodes", "--selector", "tandem.dev/nodepool=kept"]).await;
     let own = nodes["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
@@ -254,11 +254,11 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
         .filter(|node| *node != own)
         .collect();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
-    cluster.kubectl(&[&["cordon"], &*others].concat()).await.unwrap();
+    borrowed::cordon(cluster, &others).await.unwrap();
     for (pod, _) in pods_of(cluster, "nodepool-operator").await {
         replaced(cluster, &pod).await;
     }
-    cluster.kubectl(&[&["uncordon"], &*others].concat()).await.unwrap();
+    borrowed::uncordon(cluster).await.unwrap();
     // The lease may still name a replica that is gone.
     let leads =
         eventually(TAKES_OVER, "one of them leads", || async { leader(cluster, kind).await.map(Some) });

@@ -9,8 +9,8 @@ use testbed::wait::{PATIENCE, eventually};
 use toolbox::tools::Tool;
 
 use crate::release::{
-    NAMESPACE, POOL, UNINSTALL, install, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
-    upgrade, what_runs,
+    NAMESPACE, POOL, UNINSTALL, install, json, make, make_namespace, node_uids, nodes_are_ready, scale,
+    uninstall, upgrade, what_runs,
 };
 use crate::{Turn, begin};
 
@@ -103,8 +103,7 @@ async fn pending_pods_get_nodes_and_the_nodes_go_again_with_the_operators_as_pod
     let Some(turn) = begin().await else { return };
     let cluster = &turn.cluster;
     install(cluster).await;
-    cluster.kubectl(&["create", "namespace", "demo"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "demo", "--filename", "-"], DEMO).await.unwrap();
+    make(cluster, "demo", DEMO).await;
     let has = async |deployment: u64, nodes: usize| {
         let replicas = format!("--replicas={deployment}");
         cluster.kubectl(&["scale", "--namespace", "demo", "deployment/web", &replicas]).await.unwrap();
@@ -142,8 +141,7 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     let Some(turn) = begin().await else { return };
     let cluster = &turn.cluster;
     install(cluster).await;
-    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], POOL).await.unwrap();
+    make(cluster, "kept", POOL).await;
     nodes_are_ready(cluster, 2).await;
     let before = node_uids(cluster).await;
 
