@@ -5,6 +5,7 @@
 
 mod available;
 mod installed;
+mod made;
 mod place;
 mod pulled;
 mod real_node;

@@ -40,6 +40,17 @@ pub struct Registry {
     _supervisor: ProcessSupervisor,
 }
 
+/// Has go-containerregistry compare every digest and size of an image's layout, and of its archive, and returns the layout's digest.
+///
+/// # Errors
+/// When one is wrong, the two are not the same image, or the program cannot be built.
+pub async fn validate(layout: &Path, archive: &Path) -> Result<String> {
+    let output = Command::new(REGISTRY.find().await?).arg("validate").arg(layout).arg(archive).output();
+    let output = output.await.context("cannot run the registry's program")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 impl Registry {
     /// Starts it at `gateway`, and tells the nodes that it speaks HTTP.
     pub(super) async fn start(engine: &Engine, gateway: &str) -> Result<Self> {
