@@ -7,6 +7,7 @@ use anyhow::ensure;
 use serde_json::Value;
 use testbed::borrowed;
 use testbed::cluster::Cluster;
+use testbed::operators::OperatorKind;
 use testbed::tandem::chart;
 use testbed::test_env::RELEASE_NAMESPACE;
 use testbed::wait::{PATIENCE, eventually};
@@ -79,6 +80,17 @@ pub(crate) async fn what_runs(cluster: &Cluster) -> String {
         text += "\n";
     }
     text
+}
+
+/// What the program of `helm test` says, when it runs on this machine: where Pods do not start, its own does not either.
+pub(crate) async fn checked(kubeconfig: &Path, seconds: u8) -> String {
+    let check = tokio::process::Command::new(OperatorKind::NodePool.binary().await.unwrap())
+        .args(["check", "--namespace", NAMESPACE, "--timeout-seconds", &seconds.to_string(), "--kubeconfig"])
+        .arg(kubeconfig)
+        .output()
+        .await
+        .unwrap();
+    String::from_utf8_lossy(&check.stdout).into_owned()
 }
 
 /// As a user types it.
