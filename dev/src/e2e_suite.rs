@@ -26,7 +26,7 @@ pub(crate) struct Args {
     own_engine: bool,
 
     /// Use this cluster: the tests install the chart and remove it again; its definitions stay. They refuse a cluster with a release
-    /// `tandem`, Tandem's Deployments or objects, nodes of a NodePool or of kwok, or one of the namespaces `tandem-system`, `kept`,
+    /// `tandem`, Tandem's Deployments or objects, nodes of a `NodePool` or of kwok, or one of the namespaces `tandem-system`, `kept`,
     /// `demo` and `real` that they have not made, and change nothing then. The nodes have the images of `cargo xtask image`, or pull
     /// them: see --registry
     #[arg(long, value_name = "FILE")]

@@ -45,8 +45,9 @@ pub struct Registry {
 /// # Errors
 /// When one is wrong, the two are not the same image, or the program cannot be built.
 pub async fn validate(layout: &Path, archive: &Path) -> Result<String> {
-    let output = Command::new(REGISTRY.find().await?).arg("validate").arg(layout).arg(archive).output();
-    let output = output.await.context("cannot run the registry's program")?;
+    let mut program = Command::new(REGISTRY.find().await?);
+    let output = program.arg("validate").arg(layout).arg(archive).output().await;
+    let output = output.context("cannot run the registry's program")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
