@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use anyhow::{Context as _, bail};
+use testbed::borrowed;
+use testbed::cluster::Cluster;
 use tokio::process::Command;
 use toolbox::process_group::ProcessGroup;
 use toolbox::workspace;
@@ -23,8 +25,10 @@ pub(crate) struct Args {
     #[arg(long, requires = "kind")]
     own_engine: bool,
 
-    /// Use this cluster, which must have no Tandem in it: the tests install the chart and remove it again; its definitions stay. The
-    /// nodes have the images of `cargo xtask image`, or pull them: see --registry
+    /// Use this cluster: the tests install the chart and remove it again; its definitions stay. They refuse a cluster with a release
+    /// `tandem`, Tandem's Deployments or objects, nodes of a `NodePool` or of kwok, or one of the namespaces `tandem-system`, `kept`,
+    /// `demo` and `real` that they have not made, and change nothing then. The nodes have the images of `cargo xtask image`, or pull
+    /// them: see --registry
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
@@ -42,6 +46,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     if let Some(kubeconfig) = kubeconfig {
         let path = std::fs::canonicalize(&kubeconfig);
         let path = path.with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
+        let directory = tempfile::tempdir()?;
+        // Each test would say so too.
+        borrowed::check(&Cluster::of(&path, directory.path()).await?).await?;
         return passed(tests(only, Some(&path), registry).status().await);
     }
     let ordinary = if own_engine { None } else { OrdinaryKind::find().await };

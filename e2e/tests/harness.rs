@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -15,12 +17,15 @@ use nix::sys::signal::{SIGINT, SIGKILL, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use shared_crds::NodePool;
+use shared_crds::names::{NODE_FINALIZER, POOL_FINALIZER, member_labels};
 use testbed::audit::{Event, ObjectKey};
+use testbed::borrowed;
 use testbed::cluster::{Cluster, ClusterOptions};
 use testbed::lost_update_check::LostUpdateCheck;
 use testbed::operators::OperatorProcess;
 use testbed::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
 use testbed::request_costs::RequestCosts;
+use testbed::tandem::install_definitions;
 use testbed::wait::{PATIENCE, eventually};
 use tokio::sync::OnceCell;
 use toolbox::go::KUBERNETES_VERSION;
@@ -394,6 +399,75 @@ async fn a_named_cluster_is_used_and_not_owned() {
     assert!(foreign.restart_api_server().await.is_err());
     foreign.stop().await.unwrap();
     cluster.check_alive().unwrap();
+}
+
+/// What `cargo e2e --kubeconfig` does on a cluster that is in use.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tests_of_the_chart_refuse_a_cluster_in_use_and_remove_only_what_they_have_made() {
+    let options = ClusterOptions { scheduler: false, kwok: false, ..ClusterOptions::private() };
+    let cluster = &Cluster::start(options).await.unwrap();
+    borrowed::check(cluster).await.unwrap();
+    let patience = Duration::from_secs(30);
+    let objects = r#"
+        {"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "demo"}},
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "closed"}, "spec": {"unschedulable": true}},
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "open"}}]}"#;
+    cluster.kubectl_with_input(&["create", "--filename", "-"], objects).await.unwrap();
+    let namespace = cluster.namespace_called("theirs", &[]).await.unwrap();
+    install_definitions(cluster).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let nodes = Api::<Node>::all(client.clone());
+    let pool = async |namespace: &str| {
+        let mut pool = testbed::objects::pool("pool", 0, 9);
+        // As if the operator had ended in the middle of its work.
+        pool.metadata.finalizers = Some(vec![POOL_FINALIZER.to_owned()]);
+        let pools = Api::<NodePool>::namespaced(client.clone(), namespace);
+        pools.create(&PostParams::default(), &pool).await.unwrap();
+        let labels = BTreeMap::from(member_labels(namespace, "pool"));
+        let name = format!("of-{namespace}");
+        let node = json!({"metadata": {"name": name, "labels": labels, "finalizers": [NODE_FINALIZER]}});
+        nodes.create(&PostParams::default(), &typed(node)).await.unwrap();
+    };
+    pool("theirs").await;
+
+    let refused = borrowed::check(cluster).await.unwrap_err().to_string();
+    for named in
+        ["the namespace demo", "the NodePool theirs/pool", "the node of-theirs, which is of a NodePool"]
+    {
+        assert!(refused.contains(named), "{named}: {refused}");
+    }
+    assert!(borrowed::make_namespace(cluster, "demo", &[]).await.is_err());
+
+    // A run that was killed while it had a node cordoned, and a pool that nothing finishes.
+    borrowed::cordon(cluster, &["closed", "open"]).await.unwrap();
+    borrowed::make_namespace(cluster, "kept", &[]).await.unwrap();
+    borrowed::make_namespace(cluster, "tandem-system", &[]).await.unwrap();
+    pool("kept").await;
+    let is_cordoned = async |name: &str| {
+        let node = nodes.get(name).await.unwrap();
+        let is_cordoned = node.spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+        (is_cordoned, node.metadata.labels.unwrap_or_default().contains_key("e2e.tandem.dev/cordoned"))
+    };
+    assert_eq!((is_cordoned("closed").await, is_cordoned("open").await), ((true, false), (true, true)));
+    borrowed::clean(cluster, patience).await.unwrap();
+    assert_eq!((is_cordoned("closed").await, is_cordoned("open").await), ((true, false), (false, false)));
+    let left = async |what: &str| {
+        let names = ["get", what, "--output", "jsonpath={range .items[*]}{.metadata.name} {end}"];
+        cluster.kubectl(&names).await.unwrap()
+    };
+    let namespaces = left("namespaces").await;
+    let namespaces: Vec<&str> = namespaces.split_whitespace().collect();
+    for (name, stays) in [("demo", true), ("theirs", true), ("kept", false), ("tandem-system", false)] {
+        assert_eq!(namespaces.contains(&name), stays, "{name}: {namespaces:?}");
+    }
+    assert_eq!(left("nodes").await, "closed of-theirs open ");
+    // None of this is on its way out, either.
+    let theirs = Api::<NodePool>::namespaced(client.clone(), namespace.name()).get("pool").await.unwrap();
+    let node = nodes.get("of-theirs").await.unwrap();
+    for metadata in [theirs.metadata, node.metadata] {
+        assert!(metadata.deletion_timestamp.is_none() && metadata.finalizers.is_some(), "{metadata:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -162,7 +162,7 @@ impl Files {
 }
 
 /// The loader and the libraries that a file names; none where it is not an ELF file, as a script is not.
-fn libraries(bytes: &[u8]) -> Result<Vec<String>> {
+pub(crate) fn libraries(bytes: &[u8]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     if !bytes.starts_with(b"\x7fELF") {
         return Ok(names);

@@ -2,6 +2,7 @@
 //! public certificate authorities, and a user who is not root. The same sources make the same digest.
 
 pub mod before;
+pub mod checks;
 pub mod debian;
 pub mod layout;
 pub mod programs;

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 
+use crate::checks::{MOST_BYTES, check};
 use crate::debian::{self, Taken};
 use crate::sbom::{self, Metadata};
 use crate::{About, Contents, WrittenImage};
@@ -15,6 +16,9 @@ pub const OPERATORS: [&str; 2] = ["nodepool-operator", "autoscaler-operator"];
 
 /// The registry and the account that the chart names.
 const REPOSITORY: &str = "ghcr.io/tandem-dev";
+
+/// Bytes of an operator's image that is published, at most.
+const MOST_RELEASED_BYTES: u64 = 20_000_000;
 
 /// The image of the first operator with what programs of the provider `exec` need.
 pub const WITH_TOOLS: &str = "tandem-exec";
@@ -65,10 +69,11 @@ impl<'a> Build<'a> {
 }
 
 /// Builds both operators and writes all images: those of [`build_operators`], and [`WITH_TOOLS`]. Beside each is what it is made of, as
-/// `NAME.cdx.json`.
+/// `NAME.cdx.json`. What is returned has been [checked](crate::checks).
 ///
 /// # Errors
-/// When Cargo cannot build them, with its output, a package of Debian cannot be had, or an image cannot be written.
+/// When Cargo cannot build them, with its output, a package of Debian cannot be had, or an image cannot be written or is not as it
+/// should be.
 pub fn build(build: Build<'_>) -> Result<Vec<WrittenImage>> {
     let Build { cargo, workspace, target, profile, directory, tag } = build;
     let about = about(workspace)?;
@@ -79,6 +84,9 @@ pub fn build(build: Build<'_>) -> Result<Vec<WrittenImage>> {
     let contents = Contents { program: &programs.join(OPERATORS[0]), init: &INIT, tools: tools.entries };
     written.push(crate::write(&reference(WITH_TOOLS, tag), contents, &about, &directory)?);
 
+    for image in &written {
+        check(image, most_bytes(profile, image))?;
+    }
     let crates = Metadata::read(Command::new(program), workspace, &platform())?;
     for (image, package, debian) in [
         (OPERATORS[0], OPERATORS[0], &[][..]),
@@ -102,6 +110,15 @@ pub fn build_operators(build: Build<'_>) -> Result<Vec<WrittenImage>> {
     let apart = if build.tag.is_some() { apart(build.workspace)? } else { Vec::new() };
     let programs = compile(build.cargo, build.workspace, build.target, build.profile, &apart)?;
     operators(&programs, &about, &build.directory, build.tag)
+}
+
+/// What an image may have. The README says it of those that are published.
+fn most_bytes(profile: Profile, image: &WrittenImage) -> u64 {
+    if profile == Profile::Release && !image.reference.contains(WITH_TOOLS) {
+        MOST_RELEASED_BYTES
+    } else {
+        MOST_BYTES
+    }
 }
 
 fn operators(

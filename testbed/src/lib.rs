@@ -8,6 +8,7 @@
 
 pub mod admission_webhook;
 pub mod audit;
+pub mod borrowed;
 pub mod cluster;
 pub mod cluster_api;
 pub mod concurrent_writer;

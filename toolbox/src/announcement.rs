@@ -1,6 +1,6 @@
-//! What a test tells the runner of all tests (`cargo suites`): when it waits for its share of the machine, and when a long one has
-//! done another part. The runner ends a test that takes too long, the time that it waits for others is not its own, and a test
-//! that gets on does not hang.
+//! What a test tells the runner of all tests (`cargo suites`): when it waits for its share of the machine, when a long one has
+//! done another part, and that it ends without having tested anything. The runner ends a test that takes too long, the time that it
+//! waits for others is not its own, a test that gets on does not hang, and one that tested nothing has not passed.
 //!
 //! The lines go to standard error itself: what a test prints is kept back by its harness until it ends.
 
@@ -27,9 +27,21 @@ pub enum Announcement {
     GetsOn(String),
     /// It works on the control plane whose files, logs among them, are in this directory.
     Uses(String, PathBuf),
+    /// It passes without having tested anything, for this reason: this machine lacks what it needs.
+    DoesNotRun(String, String),
 }
 
 impl Announcement {
+    /// The test that it is about.
+    pub fn test(&self) -> &str {
+        let (Self::Waits(test)
+        | Self::GoesOn(test)
+        | Self::GetsOn(test)
+        | Self::Uses(test, _)
+        | Self::DoesNotRun(test, _)) = self;
+        test
+    }
+
     /// The announcement that `line` ends with, and what stands before it: another thread may have begun a line.
     pub fn split(line: &str) -> Option<(&str, Self)> {
         let (before, announcement) = line.split_once(MARK)?;
@@ -67,6 +79,7 @@ mod tests {
             Announcement::GoesOn("src/lib.rs - a (line 3)".to_owned()),
             Announcement::GetsOn("a".to_owned()),
             Announcement::Uses("a\n\"b\"".to_owned(), PathBuf::from("/tmp/with space")),
+            Announcement::DoesNotRun("a".to_owned(), "this is not root".to_owned()),
         ] {
             let line = announcement.to_string();
             assert!(!line.contains('\n'), "{line}");

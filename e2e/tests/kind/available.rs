@@ -1,10 +1,14 @@
 //! Two replicas: one takes over from the other, and a drain of their nodes leaves one of them.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
+use serde_json::Value;
+use shared_runtime::leader::DEFAULT_TIMING;
 use testbed::audit::{Event, ObjectKey};
+use testbed::borrowed;
 use testbed::cluster::Cluster;
 use testbed::kind::Kind;
 use testbed::lost_update_check::LostUpdateCheck;
@@ -16,14 +20,17 @@ use toolbox::messages::inform;
 use crate::begin;
 use crate::real_node::install_with_machines;
 use crate::release::{
-    NAMESPACE, POOL, install, install_with, json, make_namespace, nodes_are_ready, scale, uninstall,
+    NAMESPACE, POOL, install, install_with, json, make, make_namespace, nodes_are_ready, scale, uninstall,
     what_runs,
 };
 
 const LEASE: &str = "leases/tandem-nodepool-operator";
 
-/// The chart's lease of 15 s and two of its retries, which are up to 2.4 s apart, with as much again for a busy machine.
-const TAKES_OVER: Duration = Duration::from_secs(40);
+/// What the requests of a takeover may take on a busy machine, beyond [`DEFAULT_TIMING`], which is the chart's too.
+const BUSY: Duration = Duration::from_secs(4);
+
+/// When a test gives up to wait for another leader.
+const GIVES_UP: Duration = Duration::from_secs(60);
 
 /// How a leader stops working.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +60,7 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
     // Other tests have had a pool of this name.
     let audit = kind.audit_log();
     let mut log = audit.follow_from(audit.end().unwrap());
-    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], POOL).await.unwrap();
+    make(cluster, "kept", POOL).await;
     nodes_are_ready(cluster, 2).await;
     let mut events = Vec::new();
     for (nodes, fault) in [(3, Fault::Killed), (4, Fault::Frozen), (5, Fault::CutOff)] {
@@ -62,8 +68,11 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
         events.extend(log.read_new().unwrap());
         assert!(events.iter().any(|event| wrote(event, &old)), "no write of {} is recognised", old.pod);
         fault.begin(kind, &old).await.unwrap();
-        let new = taken_over(cluster, &old).await;
-        inform(&format!("{fault:?}: {} took over after {:.1} s", new.0, new.1.as_secs_f64()));
+        let took = taken_over(cluster, &old).await;
+        inform(&format!("{fault:?}: another took over {:.1} s after the last renewal", took.as_secs_f64()));
+        let longest = DEFAULT_TIMING.takeover() + BUSY;
+        assert!(took >= DEFAULT_TIMING.lease_duration, "{fault:?}: the lease was taken after {took:?}");
+        assert!(took <= longest, "{fault:?}: the lease was taken after {took:?}, and not within {longest:?}");
         scale(cluster, nodes).await;
         nodes_are_ready(cluster, nodes).await;
         // It comes back, and has to notice that it does not lead any more.
@@ -139,10 +148,10 @@ impl Leader {
 }
 
 async fn leader(cluster: &Cluster, kind: &Kind) -> Result<Leader> {
-    let identity = holder(cluster).await;
+    let identity = holder(&lease(cluster).await).to_owned();
     let pods = json(cluster, &["get", "pods", "--namespace", NAMESPACE]).await;
     let pods = pods["items"].as_array().context("no pods")?;
-    let name = |pod: &serde_json::Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let holder = identity.split('_').next().unwrap_or_default();
     let pod = pods.iter().find(|pod| name(pod) == holder);
     let pod = pod.with_context(|| format!("{identity} is no pod"))?;
@@ -160,23 +169,37 @@ async fn leader(cluster: &Cluster, kind: &Kind) -> Result<Leader> {
     Ok(Leader { identity, pod: name(pod), node, pid, sandbox })
 }
 
-async fn holder(cluster: &Cluster) -> String {
-    let lease = json(cluster, &["get", LEASE, "--namespace", NAMESPACE]).await;
-    lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+async fn lease(cluster: &Cluster) -> Value {
+    let mut lease = json(cluster, &["get", LEASE, "--namespace", NAMESPACE]).await;
+    lease["spec"].take()
 }
 
-/// Who leads now, and after how long.
-async fn taken_over(cluster: &Cluster, old: &Leader) -> (String, Duration) {
-    let began = tokio::time::Instant::now();
-    let taken = eventually(TAKES_OVER, "another replica leads", || async {
-        let now = holder(cluster).await;
+fn holder(lease: &Value) -> &str {
+    lease["holderIdentity"].as_str().unwrap_or_default()
+}
+
+fn time(lease: &Value, which: &str) -> Result<Timestamp> {
+    Ok(lease[which].as_str().with_context(|| format!("the lease has no {which}"))?.parse()?)
+}
+
+/// How long after the old leader's last renewal another replica has the lease, by the times in it: the nodes have one clock.
+async fn taken_over(cluster: &Cluster, old: &Leader) -> Duration {
+    let renewed = Cell::new(None);
+    let taken = eventually(GIVES_UP, "another replica leads", || async {
+        let lease = lease(cluster).await;
+        let now = holder(&lease);
+        if now == old.identity {
+            renewed.set(Some(time(&lease, "renewTime")?));
+        }
         ensure!(!now.is_empty() && now != old.identity, "{now} leads");
-        Ok(Some(now))
+        Ok(Some(time(&lease, "acquireTime")?))
     });
-    match taken.await {
-        Ok(now) => (now, began.elapsed()),
+    let acquired = match taken.await {
+        Ok(acquired) => acquired,
         Err(error) => panic!("{error:#}\n{}", what_runs(cluster).await),
-    }
+    };
+    let renewed: Timestamp = renewed.get().unwrap();
+    Duration::try_from(acquired.duration_since(renewed)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,6 +217,7 @@ async fn a_drain_of_the_operators_node_never_takes_both_replicas() {
         assert!(nodes.len() == 2 && nodes[0] != nodes[1], "{operator} runs on {nodes:?}");
     }
     let node = "tandem-worker";
+    borrowed::cordon(cluster, &[node]).await.unwrap();
     let args = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s"];
     let mut drain = std::pin::pin!(cluster.kubectl(&args));
     let mut looks = 0;
@@ -211,10 +235,55 @@ async fn a_drain_of_the_operators_node_never_takes_both_replicas() {
     };
     drained.unwrap();
     assert!(looks > 1, "the drain was over before it was looked at");
-    cluster.kubectl(&["uncordon", node]).await.unwrap();
+    borrowed::uncordon(cluster).await.unwrap();
     let rolled_out = ["rollout", "status", "deployment", "--namespace", NAMESPACE, "--timeout=180s"];
     cluster.kubectl(&rolled_out).await.unwrap();
+    for operator in ["nodepool-operator", "autoscaler-operator"] {
+        the_last_one_is_not_evicted(cluster, operator).await;
+    }
     uninstall(cluster).await;
+}
+
+/// Takes one replica of an operator away, while no node would take another, and asks for the eviction of the one that is left.
+async fn the_last_one_is_not_evicted(cluster: &Cluster, operator: &str) {
+    let ready = pods_of(cluster, operator).await;
+    let [(left, _), (gone, _)] = &ready[..] else { panic!("{ready:?} are not two replicas of {operator}") };
+    let is = async |may: bool, what: &str| {
+        let asked = eventually(PATIENCE, what, || async {
+            Ok((may_be_evicted(cluster, left).await? == may).then_some(()))
+        });
+        asked.await.unwrap();
+    };
+    is(true, "one of two ready replicas may be evicted").await;
+    let nodes = names_of_nodes(cluster).await;
+    borrowed::cordon(cluster, &nodes.iter().map(String::as_str).collect::<Vec<_>>()).await.unwrap();
+    cluster.kubectl(&["delete", "pod", gone, "--namespace", NAMESPACE]).await.unwrap();
+    is(false, "the only ready replica may not be evicted").await;
+    borrowed::uncordon(cluster).await.unwrap();
+    is(true, "one of two ready replicas may be evicted again").await;
+}
+
+/// Whether the API server would evict a Pod now. It is asked; nothing is evicted.
+async fn may_be_evicted(cluster: &Cluster, pod: &str) -> Result<bool> {
+    let eviction = serde_json::json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": NAMESPACE},
+        "deleteOptions": {"dryRun": ["All"]},
+    });
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction");
+    let create = ["create", "--raw", &path, "--filename", "-"];
+    match cluster.kubectl_with_input(&create, &eviction.to_string()).await {
+        Ok(_) => Ok(true),
+        // Of an answer 429, kubectl shows the reason and this.
+        Err(error) if format!("{error:#}").contains("violate the pod's disruption budget") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn names_of_nodes(cluster: &Cluster) -> Vec<String> {
+    let nodes = json(cluster, &["get", "nodes"]).await;
+    let nodes = nodes["items"].as_array().unwrap();
+    nodes.iter().map(|node| node["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// A node of a pool, which has to be made by the program of [`install_with_machines`].
@@ -237,8 +306,7 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
     let (cluster, Some(kind)) = (&turn.cluster, turn.kind()) else { return };
     let anywhere = ["--set-json", "nodepoolOperator.affinity.nodeAffinity=null"];
     let _machines = install_with_machines(cluster, kind, &anywhere).await;
-    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], REAL).await.unwrap();
+    make(cluster, "kept", REAL).await;
     nodes_are_ready(cluster, 1).await;
     let nodes = json(cluster, &["get", "nodes", "--selector", "tandem.dev/nodepool=kept"]).await;
     let own = nodes["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
@@ -246,22 +314,15 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
     // Both replicas get onto the new node while the others are closed, whichever leads; then the standby goes elsewhere, which
     // replicas prefer.
     let deployment = "deployment/tandem-nodepool-operator";
-    let others: Vec<String> = json(cluster, &["get", "nodes"]).await["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|node| node["metadata"]["name"].as_str().unwrap().to_owned())
-        .filter(|node| *node != own)
-        .collect();
-    let others: Vec<&str> = others.iter().map(String::as_str).collect();
-    cluster.kubectl(&[&["cordon"], &*others].concat()).await.unwrap();
+    let others = names_of_nodes(cluster).await;
+    let others: Vec<&str> = others.iter().map(String::as_str).filter(|node| *node != own).collect();
+    borrowed::cordon(cluster, &others).await.unwrap();
     for (pod, _) in pods_of(cluster, "nodepool-operator").await {
         replaced(cluster, &pod).await;
     }
-    cluster.kubectl(&[&["uncordon"], &*others].concat()).await.unwrap();
+    borrowed::uncordon(cluster).await.unwrap();
     // The lease may still name a replica that is gone.
-    let leads =
-        eventually(TAKES_OVER, "one of them leads", || async { leader(cluster, kind).await.map(Some) });
+    let leads = eventually(GIVES_UP, "one of them leads", || async { leader(cluster, kind).await.map(Some) });
     let first = leads.await.unwrap();
     let standby = pods_of(cluster, "nodepool-operator").await.into_iter().find(|(pod, _)| *pod != first.pod);
     replaced(cluster, &standby.expect("a standby").0).await;
@@ -273,21 +334,25 @@ async fn a_leader_that_drains_its_own_node_leaves_the_rest_to_the_other_replica(
     let audit = kind.audit_log();
     let mark = audit.end().unwrap();
     scale(cluster, 0).await;
-    let mut looks = 0;
-    eventually(PATIENCE, "the node is drained and given back", || {
-        looks += 1;
-        async {
-            let deployment = json(cluster, &["get", deployment, "--namespace", NAMESPACE]).await;
-            assert!(deployment["status"]["readyReplicas"].as_u64() > Some(0), "{deployment:#}");
-            let nodes = json(cluster, &["get", "nodes"]).await;
-            let left = nodes["items"].as_array().map_or(0, Vec::len);
-            ensure!(left == 2, "{left} nodes");
-            Ok(Some(()))
+    let (looks, refused) = (Cell::new(0), Cell::new(0));
+    eventually(PATIENCE, "the node is drained and given back", || async {
+        looks.set(looks.get() + 1);
+        let deployment = json(cluster, &["get", deployment, "--namespace", NAMESPACE]).await;
+        assert!(deployment["status"]["readyReplicas"].as_u64() > Some(0), "{deployment:#}");
+        // While its own replica is gone and not yet replaced, the other one must not go.
+        if let [left] = &ready_pods(cluster).await[..]
+            && !may_be_evicted(cluster, left).await?
+        {
+            refused.set(refused.get() + 1);
         }
+        let left = names_of_nodes(cluster).await.len();
+        ensure!(left == 2, "{left} nodes");
+        Ok(Some(()))
     })
     .await
     .unwrap();
-    assert!(looks > 1, "the drain was over before it was looked at");
+    assert!(looks.get() > 1, "the drain was over before it was looked at");
+    assert!(refused.get() > 0, "the budget was never seen to refuse the eviction of the other replica");
     two_ready(cluster, "").await;
     let events = audit.follow_from(mark).read_new().unwrap();
     let by = |verb: &str, resource: &str, subresource: &str| {
@@ -322,14 +387,7 @@ async fn two_ready(cluster: &Cluster, gone: &str) {
     let ready = eventually(PATIENCE, "two replicas are ready", || async {
         let pods = json(cluster, &["get", "pods", "--namespace", NAMESPACE, "--selector", selector]).await;
         let pods = pods["items"].as_array().context("no pods")?;
-        let is_ready = |pod: &serde_json::Value| {
-            let conditions = pod["status"]["conditions"].as_array();
-            let ready = |it: &serde_json::Value| it["type"] == "Ready" && it["status"] == "True";
-            pod["metadata"]["name"] != gone
-                && pod["metadata"]["deletionTimestamp"].is_null()
-                && conditions.is_some_and(|all| all.iter().any(ready))
-        };
-        let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+        let ready = pods.iter().filter(|pod| pod["metadata"]["name"] != gone && is_ready(pod)).count();
         ensure!(ready == 2 && pods.len() == 2, "{ready} of {} pods are ready", pods.len());
         Ok(Some(()))
     });
@@ -338,11 +396,26 @@ async fn two_ready(cluster: &Cluster, gone: &str) {
     }
 }
 
+/// Whether a Pod is ready, and stays.
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+    pod["metadata"]["deletionTimestamp"].is_null() && conditions.is_some_and(|all| all.iter().any(ready))
+}
+
+/// The names of those Pods of the `NodePool` operator that are ready.
+async fn ready_pods(cluster: &Cluster) -> Vec<String> {
+    let selector = "app.kubernetes.io/component=nodepool-operator";
+    let pods = json(cluster, &["get", "pods", "--namespace", NAMESPACE, "--selector", selector]).await;
+    let ready = pods["items"].as_array().unwrap().iter().filter(|pod| is_ready(pod));
+    ready.map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
 /// The names of an operator's Pods and of their nodes.
 async fn pods_of(cluster: &Cluster, operator: &str) -> Vec<(String, String)> {
     let selector = format!("app.kubernetes.io/component={operator}");
     let pods = json(cluster, &["get", "pods", "--namespace", NAMESPACE, "--selector", &selector]).await;
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let pods = pods["items"].as_array().unwrap();
     pods.iter().map(|pod| (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"]))).collect()
 }

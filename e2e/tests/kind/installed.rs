@@ -3,14 +3,13 @@
 use anyhow::ensure;
 use serde_json::Value;
 use testbed::cluster::Cluster;
-use testbed::operators::OperatorKind;
 use testbed::tandem::chart;
 use testbed::wait::{PATIENCE, eventually};
 use toolbox::tools::Tool;
 
 use crate::release::{
-    NAMESPACE, POOL, UNINSTALL, install, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
-    upgrade, what_runs,
+    NAMESPACE, POOL, UNINSTALL, checked, install, json, make, make_namespace, node_uids, nodes_are_ready,
+    scale, uninstall, upgrade, what_runs,
 };
 use crate::{Turn, begin};
 
@@ -83,13 +82,7 @@ async fn where_critical_pods_need_a_quota_there_is_none_without_that_of_the_char
     let install = ["install", "tandem", chart.to_str().unwrap(), "--namespace", NAMESPACE];
     let without = ["--set", "priorityClassQuota.enabled=false"];
     cluster.helm(&[&install[..], &without].concat()).await.unwrap();
-    let check = tokio::process::Command::new(OperatorKind::NodePool.binary().await.unwrap())
-        .args(["check", "--namespace", NAMESPACE, "--timeout-seconds", "10", "--kubeconfig"])
-        .arg(turn.place.kubeconfig())
-        .output()
-        .await
-        .unwrap();
-    let said = String::from_utf8_lossy(&check.stdout);
+    let said = checked(turn.place.kubeconfig(), 10).await;
     for name in ["nodepool", "autoscaler"] {
         let words = format!("tandem-{name}-operator: 0 of 2 replicas ready\n  ReplicaFailure: ");
         assert!(said.contains(&words), "{said}");
@@ -103,8 +96,7 @@ async fn pending_pods_get_nodes_and_the_nodes_go_again_with_the_operators_as_pod
     let Some(turn) = begin().await else { return };
     let cluster = &turn.cluster;
     install(cluster).await;
-    cluster.kubectl(&["create", "namespace", "demo"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "demo", "--filename", "-"], DEMO).await.unwrap();
+    make(cluster, "demo", DEMO).await;
     let has = async |deployment: u64, nodes: usize| {
         let replicas = format!("--replicas={deployment}");
         cluster.kubectl(&["scale", "--namespace", "demo", "deployment/web", &replicas]).await.unwrap();
@@ -142,8 +134,7 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     let Some(turn) = begin().await else { return };
     let cluster = &turn.cluster;
     install(cluster).await;
-    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], POOL).await.unwrap();
+    make(cluster, "kept", POOL).await;
     nodes_are_ready(cluster, 2).await;
     let before = node_uids(cluster).await;
 

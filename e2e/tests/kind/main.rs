@@ -5,6 +5,7 @@
 
 mod available;
 mod installed;
+mod made;
 mod place;
 mod pulled;
 mod real_node;
@@ -14,8 +15,8 @@ mod upgraded;
 use place::Place;
 use testbed::cluster::Cluster;
 use testbed::kind::{Kind, unavailable};
+use testbed::waiting::{does_not_run, for_others};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
-use toolbox::messages::inform;
 
 /// Set where these tests must not be skipped, as in CI.
 const REQUIRED: &str = "TANDEM_REQUIRE_KIND";
@@ -32,9 +33,7 @@ impl Turn {
     fn kind(&self) -> Option<&Kind> {
         let kind = self.place.kind();
         if kind.is_none() {
-            inform(
-                "NOT RUN: a test that loads images, or switches a node on: it needs the cluster of `cargo e2e --kind --own-engine`",
-            );
+            does_not_run("it needs the cluster of `cargo e2e --kind --own-engine`");
         }
         kind
     }
@@ -51,10 +50,10 @@ async fn begin() -> Option<Turn> {
             std::env::var_os(REQUIRED).is_none(),
             "{REQUIRED} is set, and there is no kind cluster: {why}"
         );
-        inform(&format!("NOT RUN: a test on a kind cluster: {why}"));
+        does_not_run(why);
         return None;
     }
-    let alone = testbed::waiting::for_others(ALONE.lock()).await;
+    let alone = for_others(ALONE.lock()).await;
     let place = PLACE.get_or_try_init(Place::find).await.unwrap();
     let cluster = place.cluster().await.unwrap();
     release::clean(&cluster).await;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use images::WrittenImage;
 use images::programs::{Build, build};
+use testbed::borrowed;
 use testbed::cluster::Cluster;
 use testbed::kind::Kind;
 use testbed::played_kubelets::PlayedKubelets;
@@ -31,8 +32,12 @@ pub(crate) fn of_the_user() -> Option<PathBuf> {
 }
 
 impl Place {
+    /// On a cluster of the user's nothing is changed before it is known that it is not in use.
     pub(crate) async fn find() -> Result<Self> {
         let (kubeconfig, kind, images) = if let Some(kubeconfig) = of_the_user() {
+            // Before anything is started on it: a kwok would play the kubelets of nodes of others.
+            let directory = tempfile::tempdir()?;
+            borrowed::check(&Cluster::of(&kubeconfig, directory.path()).await?).await?;
             (kubeconfig, None, Vec::new())
         } else {
             let (kind, images) = make().await?;

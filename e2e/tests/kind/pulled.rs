@@ -1,11 +1,15 @@
 //! Images from a registry: by digest, and with a password.
 
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
 use testbed::cluster::Cluster;
 use testbed::kind::Registry;
 use testbed::tandem::chart;
+use testbed::wait::{PATIENCE, eventually};
 
 use crate::begin;
-use crate::release::{NAMESPACE, install_with, json, make_namespace, uninstall};
+use crate::release::{NAMESPACE, checked, install_with, json, make_namespace, uninstall};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_pulls_its_images_by_digest_from_a_registry_with_a_password() {
@@ -25,12 +29,16 @@ async fn the_chart_pulls_its_images_by_digest_from_a_registry_with_a_password() 
     let values: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
     make_namespace(cluster).await;
 
-    // Without the password nothing is pulled, and the test of the chart says so.
+    // Without the password nothing is pulled, and the program of `helm test` says so of each operator. Its Pod cannot: it has the same
+    // image.
     let chart = chart();
     let args = ["install", "tandem", chart.to_str().unwrap(), "--namespace", NAMESPACE];
     cluster.helm(&[&args, &*values].concat()).await.unwrap();
     let why = refused(cluster).await;
     assert!(why.contains("401"), "{why}");
+    for operator in ["nodepool", "autoscaler"] {
+        says_why(turn.place.kubeconfig(), &format!("tandem-{operator}-operator")).await;
+    }
     cluster
         .helm(&["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "60s"])
         .await
@@ -58,12 +66,26 @@ async fn secret(cluster: &Cluster, registry: &Registry) {
     cluster.kubectl(&[&create, &*arguments].concat()).await.unwrap();
 }
 
+/// Waits until the check names, below an operator, what its Pods wait for, and why that fails.
+async fn says_why(kubeconfig: &Path, operator: &str) {
+    let what = format!("the check says why {operator} is not pulled");
+    let said = eventually(PATIENCE, &what, || async {
+        let said = checked(kubeconfig, 1).await;
+        let head = format!("{operator}: 0 of 2 replicas ready\n");
+        let below = said.split_once(&head).with_context(|| said.clone())?.1;
+        let pods: Vec<&str> = below.lines().take_while(|line| line.starts_with(' ')).collect();
+        let says = |line: &&str| ["ErrImagePull", "401"].iter().all(|word| line.contains(*word));
+        ensure!(pods.iter().any(says), "{said}");
+        Ok(Some(()))
+    });
+    said.await.unwrap();
+}
+
 /// What a kubelet says of a Pod whose image it may not pull.
 async fn refused(cluster: &Cluster) -> String {
-    let looked =
-        testbed::wait::eventually(testbed::wait::PATIENCE, "a kubelet says why it cannot pull", || async {
-            let events = cluster.kubectl(&["get", "events", "--namespace", NAMESPACE]).await?;
-            Ok(events.lines().find(|line| line.contains("Failed to pull image")).map(str::to_owned))
-        });
+    let looked = eventually(PATIENCE, "a kubelet says why it cannot pull", || async {
+        let events = cluster.kubectl(&["get", "events", "--namespace", NAMESPACE]).await?;
+        Ok(events.lines().find(|line| line.contains("Failed to pull image")).map(str::to_owned))
+    });
     looked.await.unwrap()
 }

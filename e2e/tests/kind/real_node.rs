@@ -7,7 +7,7 @@ use testbed::tandem::chart;
 use testbed::wait::{PATIENCE, eventually};
 
 use crate::begin;
-use crate::release::{NAMESPACE, install_with, json, make_namespace, uninstall, what_runs};
+use crate::release::{NAMESPACE, install_with, json, make, make_namespace, uninstall, what_runs};
 
 /// What the administrator adds to the chart: the program, from a `ConfigMap`, and where the machines are made.
 const VALUES: &str = r#"
@@ -90,8 +90,7 @@ async fn a_pod_that_fits_nowhere_runs_on_a_real_kubelet_that_the_autoscaler_aske
     let cluster = &turn.cluster;
     let Some(kind) = turn.kind() else { return };
     let _machines = install_with_machines(cluster, kind, &[]).await;
-    cluster.kubectl(&["create", "namespace", "real"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "real", "--filename", "-"], MANIFEST).await.unwrap();
+    make(cluster, "real", MANIFEST).await;
 
     until(cluster, "the pod runs on a kubelet of the pool", || async {
         let web = json(cluster, &["get", "deployments/web", "--namespace", "real"]).await;

@@ -1,18 +1,21 @@
 //! The release of the chart, as a user types it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::ensure;
 use serde_json::Value;
+use testbed::borrowed;
 use testbed::cluster::Cluster;
+use testbed::operators::OperatorKind;
 use testbed::tandem::chart;
+use testbed::test_env::RELEASE_NAMESPACE;
 use testbed::wait::{PATIENCE, eventually};
-use toolbox::messages::inform;
 
 use crate::place::values;
 
 /// The namespace of the release.
-pub(crate) const NAMESPACE: &str = "tandem-system";
+pub(crate) const NAMESPACE: &str = RELEASE_NAMESPACE;
 
 /// Installs the chart as it is, as [`install_with`] does.
 pub(crate) async fn install(cluster: &Cluster) {
@@ -20,44 +23,22 @@ pub(crate) async fn install(cluster: &Cluster) {
     install_with(cluster, &chart(), &[]).await;
 }
 
-/// The namespaces in which tests have pools.
-const OF_TESTS: [&str; 3] = ["kept", "demo", "real"];
-
-/// Removes what a test before has left, because it failed: pools while there are operators that finish them, or else without; and
-/// opens the nodes that it has closed.
+/// Removes what a test before has left, because it failed.
 pub(crate) async fn clean(cluster: &Cluster) {
-    cluster.kubectl(&["uncordon", "--selector", "!tandem.dev/nodepool"]).await.unwrap();
-    let delete = ["delete", "namespace", "--ignore-not-found", "--timeout=60s"];
-    let of_tests = [&delete[..], &OF_TESTS].concat();
-    if let Err(error) = cluster.kubectl(&of_tests).await {
-        inform(&format!("{error:#}; nothing finishes the pools of a test before"));
-        let finalizers = r#"{"metadata":{"finalizers":null}}"#;
-        for namespace in OF_TESTS {
-            let pools = ["get", "nodepools.tandem.dev", "--namespace", namespace, "--output", "name"];
-            for pool in cluster.kubectl(&pools).await.unwrap().lines() {
-                let patch = ["patch", pool, "--namespace", namespace, "--type=merge", "--patch", finalizers];
-                cluster.kubectl(&patch).await.unwrap();
-            }
-        }
-        cluster.kubectl(&of_tests).await.unwrap();
-        let of_pools = ["--selector", "tandem.dev/nodepool"];
-        let nodes = [&["get", "nodes", "--output", "name"][..], &of_pools].concat();
-        for node in cluster.kubectl(&nodes).await.unwrap().lines() {
-            cluster.kubectl(&["patch", node, "--type=merge", "--patch", finalizers]).await.unwrap();
-        }
-        let nodes = [&["delete", "nodes", "--timeout=60s"][..], &of_pools].concat();
-        cluster.kubectl(&nodes).await.unwrap();
-    }
-    let uninstall = ["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--ignore-not-found"];
-    cluster.helm(&uninstall).await.unwrap();
-    cluster.kubectl(&[&delete[..], &[NAMESPACE]].concat()).await.unwrap();
+    borrowed::clean(cluster, Duration::from_secs(60)).await.unwrap();
 }
 
-/// A namespace that enforces the restricted level of Pod Security.
+/// The release's namespace, which enforces the restricted level of Pod Security.
 pub(crate) async fn make_namespace(cluster: &Cluster) {
-    cluster.kubectl(&["create", "namespace", NAMESPACE]).await.unwrap();
-    let level = "pod-security.kubernetes.io/enforce=restricted";
-    cluster.kubectl(&["label", "namespace", NAMESPACE, level]).await.unwrap();
+    let level = ("pod-security.kubernetes.io/enforce", "restricted");
+    borrowed::make_namespace(cluster, NAMESPACE, &[level]).await.unwrap();
+}
+
+/// A namespace with these objects.
+pub(crate) async fn make(cluster: &Cluster, namespace: &str, manifest: &str) {
+    borrowed::make_namespace(cluster, namespace, &[]).await.unwrap();
+    let apply = ["apply", "--namespace", namespace, "--filename", "-"];
+    cluster.kubectl_with_input(&apply, manifest).await.unwrap();
 }
 
 /// Installs a chart, and waits until its Pods are ready. The images are there already, so nothing is pulled.
@@ -99,6 +80,17 @@ pub(crate) async fn what_runs(cluster: &Cluster) -> String {
         text += "\n";
     }
     text
+}
+
+/// What the program of `helm test` says, when it runs on this machine: where Pods do not start, its own does not either.
+pub(crate) async fn checked(kubeconfig: &Path, seconds: u8) -> String {
+    let check = tokio::process::Command::new(OperatorKind::NodePool.binary().await.unwrap())
+        .args(["check", "--namespace", NAMESPACE, "--timeout-seconds", &seconds.to_string(), "--kubeconfig"])
+        .arg(kubeconfig)
+        .output()
+        .await
+        .unwrap();
+    String::from_utf8_lossy(&check.stdout).into_owned()
 }
 
 /// As a user types it.

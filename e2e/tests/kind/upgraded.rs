@@ -10,7 +10,7 @@ use toolbox::workspace::target_directory;
 
 use crate::place::workspace;
 use crate::release::{
-    NAMESPACE, POOL, install_with, json, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
+    NAMESPACE, POOL, install_with, json, make, make_namespace, node_uids, nodes_are_ready, scale, uninstall,
     upgrade,
 };
 use crate::{Turn, begin};
@@ -36,8 +36,7 @@ async fn a_live_pool_outlives_an_upgrade_from_the_commit_before_and_the_way_back
     make_namespace(cluster).await;
     install_with(cluster, &old.chart, &old_operators).await;
     run_images_of(&turn, before::TAG).await;
-    cluster.kubectl(&["create", "namespace", "kept"]).await.unwrap();
-    cluster.kubectl_with_input(&["apply", "--namespace", "kept", "--filename", "-"], POOL).await.unwrap();
+    make(cluster, "kept", POOL).await;
     nodes_are_ready(cluster, 2).await;
     let first = node_uids(cluster).await;
 

@@ -14,7 +14,7 @@ use testbed::objects;
 use testbed::real_nodes::{IMAGE, PROGRAM, REAL, RealNodes, unavailable};
 use testbed::test_env::TestEnv;
 use testbed::wait::{PATIENCE, eventually};
-use toolbox::messages::inform;
+use testbed::waiting::does_not_run;
 
 /// The grace period of a pod, which its kubelet waits for: busybox's web server does not react to a signal.
 const GRACE: i64 = 3;
@@ -100,7 +100,7 @@ async fn serve(env: &TestEnv, real: &RealNodes, wanted: usize) -> Vec<Node> {
 /// The operators with the program; `None` where there can be no real nodes, which is said.
 async fn begin(name: &str) -> Option<(TestEnv, RealNodes)> {
     if let Some(why) = unavailable() {
-        inform(&format!("NOT RUN: the test {name} with real nodes: {why}"));
+        does_not_run(why);
         return None;
     }
     let mut prepared = None;

@@ -67,6 +67,12 @@ impl Timing {
         }
         Ok(self)
     }
+
+    /// How long after the holder's last renewal another candidate has the lease, at most: it waits until it looks and sees that renewal,
+    /// then for the duration, then until it looks again. What its requests take comes on top.
+    pub fn takeover(self) -> Duration {
+        self.lease_duration + self.retry_period.mul_f64(2.0 * (1.0 + JITTER_FACTOR))
+    }
 }
 
 /// What this process may do with a lease.
@@ -238,6 +244,11 @@ mod tests {
         assert_eq!(second.lease_transitions, Some(0));
         let third = renewed(&first, "b", TIMING, at(30)).spec.unwrap();
         assert_eq!((third.acquire_time, third.lease_transitions), (Some(MicroTime(at(30))), Some(1)));
+    }
+
+    #[test]
+    fn a_takeover_takes_the_duration_and_two_of_the_longest_waits() {
+        assert_eq!(TIMING.takeover(), Duration::from_millis(15_000 + 2 * 4_400));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::real_nodes;
 use engine::Engine;
 use forward::Forward;
 pub use machines::MachineService;
-pub use registry::{REGISTRY, Registry};
+pub use registry::{REGISTRY, Registry, validate};
 
 /// The name of the cluster, in a Docker engine that has no other one.
 const NAME: &str = "tandem";

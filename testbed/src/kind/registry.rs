@@ -40,6 +40,18 @@ pub struct Registry {
     _supervisor: ProcessSupervisor,
 }
 
+/// Has go-containerregistry compare every digest and size of an image's layout, and of its archive, and returns the layout's digest.
+///
+/// # Errors
+/// When one is wrong, the two are not the same image, or the program cannot be built.
+pub async fn validate(layout: &Path, archive: &Path) -> Result<String> {
+    let mut program = Command::new(REGISTRY.find().await?);
+    let output = program.arg("validate").arg(layout).arg(archive).output().await;
+    let output = output.context("cannot run the registry's program")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 impl Registry {
     /// Starts it at `gateway`, and tells the nodes that it speaks HTTP.
     pub(super) async fn start(engine: &Engine, gateway: &str) -> Result<Self> {

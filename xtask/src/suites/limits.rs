@@ -90,6 +90,7 @@ impl Clock {
                 self.waits = self.waits.map(|(depth, _)| (depth, now));
             }
             Announcement::Uses(_, directory) => self.directory = Some(directory.clone()),
+            Announcement::DoesNotRun(..) => {}
         }
     }
 
@@ -190,15 +191,17 @@ impl Watch {
 
     /// A test of it has announced something.
     pub(super) fn announced(&mut self, number: usize, announcement: &Announcement, now: Duration) {
+        let test = self.meant(number, announcement);
         let program = &mut self.programs[number];
         program.heard = now;
-        let (Announcement::Waits(name)
-        | Announcement::GoesOn(name)
-        | Announcement::GetsOn(name)
-        | Announcement::Uses(name, _)) = announcement;
-        if let Some(test) = program.meant(name) {
+        if let Some(test) = test {
             program.running.entry(test).or_insert(Clock::at(now)).announced(announcement, now);
         }
+    }
+
+    /// The test of a program that an announcement is about, where that is known.
+    pub(super) fn meant(&self, number: usize, announcement: &Announcement) -> Option<String> {
+        self.programs[number].meant(announcement.test())
     }
 
     /// It has ended, or is being ended.

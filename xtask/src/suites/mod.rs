@@ -19,6 +19,7 @@ use anyhow::{Context as _, bail, ensure};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, MissedTickBehavior, timeout};
+use toolbox::announcement::Announcement;
 use toolbox::process_group::interrupted;
 
 pub(crate) use self::limits::Limits;
@@ -160,7 +161,13 @@ impl<'a> Run<'a> {
                     println!("FAILED {}: {test}", self.programs[number].label);
                 }
             }
-            Event::Announced(number, announcement) => self.watch.announced(number, &announcement, now),
+            Event::Announced(number, announcement) => {
+                let test = self.watch.meant(number, &announcement);
+                self.watch.announced(number, &announcement, now);
+                if let Announcement::DoesNotRun(name, why) = announcement {
+                    self.progress.does_not_run(number, test.unwrap_or(name), why);
+                }
+            }
             Event::Begun(number, test) => self.watch.begun(number, &test, now),
             Event::Ended(number, ending) => {
                 let label = &self.programs[number].label;
@@ -316,6 +323,19 @@ mod tests {
             echo 'test hangs ... ok'"#;
         let (progress, _) = run_script(script, Limits::new(SHORT, LONG)).await;
         assert!(!progress.has_failed(), "{:?}", progress.output_of_failure(0));
+    }
+
+    #[tokio::test]
+    async fn a_test_that_says_that_it_does_not_run_is_no_test_that_passed() {
+        let script = r#"
+            echo '[tandem-wait] {"DoesNotRun":["hangs","this is not root"]}' >&2
+            echo 'test fast ... ok'
+            echo 'test hangs ... ok'"#;
+        let (progress, _) = run_script(script, Limits::new(LONG, LONG)).await;
+        assert!(!progress.has_failed(), "{:?}", progress.output_of_failure(0));
+        let summary = progress.summary(SHORT);
+        assert!(summary.starts_with("1 of 2 tests passed, 0 were ignored"), "{summary}");
+        assert!(summary.ends_with("; 1 not run: this is not root"), "{summary}");
     }
 
     #[tokio::test]

@@ -20,6 +20,8 @@ struct Suite {
     passed: usize,
     ignored: usize,
     failed: Vec<String>,
+    /// Those that say that they pass without having tested anything, and why.
+    not_run: BTreeMap<String, String>,
     /// The sum of what it has said at its ends; the examples of the documentation have several.
     totals: Option<Totals>,
     output: String,
@@ -101,6 +103,7 @@ impl Progress {
             passed: 0,
             ignored: 0,
             failed: Vec::new(),
+            not_run: BTreeMap::new(),
             totals: None,
             output: String::new(),
             ended_for: None,
@@ -134,6 +137,11 @@ impl Progress {
         parsed
     }
 
+    /// A test of a program says that it passes without having tested anything.
+    pub(super) fn does_not_run(&mut self, number: usize, test: String, why: String) {
+        self.suites[number].not_run.insert(test, why);
+    }
+
     /// A program is being ended because of `why`; `logs` go with what it has printed.
     pub(super) fn is_ended_for(&mut self, number: usize, why: String, logs: &str) {
         let suite = &mut self.suites[number];
@@ -164,7 +172,8 @@ impl Progress {
             (None, None) => format!(": {failed} failed, ended by a signal"),
         };
         let word = if well { "ok    " } else { "FAILED" };
-        format!("{word} {}: {done} of {of} tests in {:.0} s{exit}", suite.label, took.as_secs_f64())
+        let not_run = not_run([&*suite]);
+        format!("{word} {}: {done} of {of} tests in {:.0} s{exit}{not_run}", suite.label, took.as_secs_f64())
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -236,15 +245,27 @@ impl Progress {
     /// The last line.
     pub(super) fn summary(&self, now: Duration) -> String {
         let (done, of) = self.counts();
-        let passed: usize = self.suites.iter().map(|suite| suite.passed).sum();
+        // Their programs say that they passed.
+        let tested = |suite: &Suite| suite.passed.saturating_sub(suite.not_run.len());
+        let passed: usize = self.suites.iter().map(tested).sum();
         let ignored: usize = self.suites.iter().map(|suite| suite.ignored).sum();
         format!(
-            "{passed} of {of} tests passed, {ignored} were ignored, {} did not end; {} programs in {}",
+            "{passed} of {of} tests passed, {ignored} were ignored, {} did not end; {} programs in {}{}",
             of.saturating_sub(done),
             self.suites.len(),
-            clock(now)
+            clock(now),
+            not_run(&self.suites)
         )
     }
+}
+
+/// How many tests did not run, for each reason; empty where all did.
+fn not_run<'a>(suites: impl IntoIterator<Item = &'a Suite>) -> String {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for why in suites.into_iter().flat_map(|suite| suite.not_run.values()) {
+        *counts.entry(why).or_default() += 1;
+    }
+    counts.iter().map(|(why, count)| format!("; {count} not run: {why}")).collect()
 }
 
 /// Minutes and seconds.
@@ -312,6 +333,27 @@ mod tests {
         let expected = "FAILED e2e --test operators: 2 of 2 tests in 70 s: 0 failed, and it was ended: b has run for 10:00";
         assert_eq!(told, expected);
         assert_eq!(progress.output_of_failure(0), Some("hello\n\nb has run for 10:00\nthe log\n"));
+    }
+
+    #[test]
+    fn tests_that_did_not_run_are_counted_with_their_reasons_and_not_as_passed() {
+        let mut progress = progress(&[]);
+        progress.began(0, Duration::ZERO);
+        for test in ["a", "b", "b"] {
+            progress.does_not_run(0, test.to_owned(), "no root".to_owned());
+        }
+        for line in ["test a ... ok", "test b ... ok"] {
+            progress.said(0, line);
+        }
+        let told = progress.ended(0, Some(0), NOW);
+        assert_eq!(told, "ok     e2e --test operators: 2 of 2 tests in 70 s; 2 not run: no root");
+        progress.began(1, Duration::ZERO);
+        progress.does_not_run(1, "c".to_owned(), "no browser".to_owned());
+        progress.said(1, "test c ... ok");
+        progress.ended(1, Some(0), NOW);
+        let summary = progress.summary(NOW);
+        assert!(summary.starts_with("0 of 3 tests passed, 0 were ignored, 0 did not end; "), "{summary}");
+        assert!(summary.ends_with("; 1 not run: no browser; 2 not run: no root"), "{summary}");
     }
 
     #[test]
