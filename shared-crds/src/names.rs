@@ -63,6 +63,9 @@ pub const WAS_CORDONED_ANNOTATION: &str = "tandem.dev/was-cordoned";
 pub const DRAIN_WAITS_ANNOTATION: &str = "tandem.dev/drain-waits-for";
 /// Annotation on a Node that its provider drains, with the value `true`: it is left to that also while the provider does not answer.
 pub const DRAINED_BY_PROVIDER_ANNOTATION: &str = "tandem.dev/drained-by-provider";
+/// Annotation on a Node whose machine was deleted before the Node was one of a pool, with the value `true`: written right before the
+/// Node is deleted, because the API server lets the operator delete no Node without a trace of it.
+pub const LEFT_OVER_ANNOTATION: &str = "tandem.dev/left-over";
 /// Annotation on a Node whose drain took longer than `spec.drain.timeoutSeconds` and was cancelled: when, RFC 3339. It is
 /// not drained again for as long.
 pub const GIVEN_BACK_ANNOTATION: &str = "tandem.dev/drain-given-back-time";
@@ -78,6 +81,14 @@ pub const DRAINING_TAINT: &str = "tandem.dev/draining";
 /// Kubernetes' label of a Node that gets no traffic from external load balancers:
 /// <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-exclude-from-external-load-balancers>.
 pub const EXCLUDE_FROM_LOAD_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// The labels that a kubelet sets on its own Node, again and again: what a template says of them is for planning only.
+pub const KUBELETS_LABELS: [&str; 3] = ["kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"];
+/// Labels that say where a Node is, where a cloud or a user has set them.
+pub const LOCATION_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+/// Annotation on a `Machine` of Cluster API: it goes before those without when the number of replicas falls.
+pub const DELETE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
+/// Annotation on a `Machine` of Cluster API: its Node is not drained again. Tandem has done that, with the budgets of its own pool.
+pub const EXCLUDE_DRAINING_ANNOTATION: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 /// Finalizer on a Node: `kubectl delete node` becomes a drain followed by the deletion.
 pub const NODE_FINALIZER: &str = "tandem.dev/drain";
 /// Finalizer on a `NodePool`: the pool goes only when its last node has gone.

@@ -27,6 +27,9 @@ fn firewall(check: bool) -> anyhow::Result<()> {
         ("nodepool-operator", firewall::node_pool(Owner::NodepoolOperator)),
         ("nodes", firewall::nodes()),
         ("kubelets", firewall::kubelets()),
+        ("karpenter", firewall::node_claims()),
+        ("clusterApi", firewall::cluster_api()),
+        ("noMachines", firewall::no_machines()),
     ]);
     let yaml = serde_saphyr::to_string(&validations).context("cannot write the firewall as yaml")?;
     let text = format!(

@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::conditions::ConditionType;
-use shared_crds::names::{MEMBER_LABEL, NODE_FINALIZER};
 use shared_crds::ownership::{self, Owner};
 use testbed::cluster::{Cluster, ClusterOptions};
 use testbed::objects;
@@ -21,16 +20,16 @@ use testbed::tandem::Release;
 use testbed::test_env::RELEASE_NAMESPACE;
 
 /// Their own control plane: what is written here is not for operators to act on.
-static PLACES: Places = Places::new(1, ClusterOptions::private);
+pub(super) static PLACES: Places = Places::new(1, ClusterOptions::private);
 
-const WRITERS: [(Owner, &str); 2] = [
+pub(super) const WRITERS: [(Owner, &str); 2] = [
     (Owner::NodepoolOperator, "tandem-nodepool-operator"),
     (Owner::AutoscalerOperator, "tandem-autoscaler-operator"),
 ];
 
 /// What came of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
+pub(super) enum Verdict {
     Stored,
     /// The API server has put back what was there, as a default.
     Unchanged,
@@ -40,7 +39,7 @@ enum Verdict {
     Invalid,
 }
 
-fn verdict<T>(answer: Result<T, kube::Error>) -> Verdict {
+pub(super) fn verdict<T>(answer: Result<T, kube::Error>) -> Verdict {
     match answer {
         Ok(_) => Verdict::Stored,
         Err(kube::Error::Api(status)) if status.is_forbidden() && status.message.contains("does not own") => {
@@ -56,7 +55,7 @@ fn pools(client: Client, namespace: &str) -> Api<DynamicObject> {
 }
 
 /// Installs the release, and returns when the API server has its policies: it reads them now and then.
-async fn install(cluster: &Cluster) {
+pub(super) async fn install(cluster: &Cluster) {
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let client = cluster.client_for_service_account(RELEASE_NAMESPACE, WRITERS[0].1).await.unwrap();
     let nodes: Api<Node> = Api::all(client);
@@ -277,64 +276,4 @@ async fn an_operators_token_is_refused_in_every_way_to_write() {
         let replaced = api.replace_status("x", &PostParams::default(), &whole).await;
         assert_eq!(verdict(replaced), Verdict::Stored, "{account} replaces its own");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_operator_that_makes_nodes_touches_no_other_node_and_a_kubelet_not_what_the_operator_decides_from()
- {
-    let cluster = &PLACES.take().await.unwrap();
-    install(cluster).await;
-    let admin: Api<Node> = Api::all(cluster.client().await.unwrap());
-    let node = |name: &str, labels: Value| -> Node {
-        serde_json::from_value(json!({"metadata": {
-            "name": name, "labels": labels, "finalizers": [NODE_FINALIZER],
-            "annotations": {"tandem.dev/drain-start-time": "2026-01-01T00:00:00Z", "other": "a"},
-        }}))
-        .unwrap()
-    };
-    let create = PostParams::default();
-    let control_plane = json!({MEMBER_LABEL: "x", "node-role.kubernetes.io/control-plane": ""});
-    for (name, labels) in
-        [("member", json!({MEMBER_LABEL: "x"})), ("stranger", json!({})), ("control-plane", control_plane)]
-    {
-        admin.create(&create, &node(name, labels)).await.unwrap();
-    }
-    let client = cluster.client_for_service_account(RELEASE_NAMESPACE, WRITERS[0].1).await.unwrap();
-    let nodes: Api<Node> = Api::all(client);
-    let plain = PatchParams::default();
-    let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-    for (name, expected) in
-        [("member", Verdict::Stored), ("stranger", Verdict::Refused), ("control-plane", Verdict::Refused)]
-    {
-        assert_eq!(verdict(nodes.patch(name, &plain, &cordon).await), expected, "cordons {name}");
-    }
-    let deleted = nodes.delete("control-plane", &DeleteParams::default()).await;
-    assert_eq!(verdict(deleted), Verdict::Refused, "deletes a node that runs a control plane");
-    assert_eq!(verdict(nodes.create(&create, &node("new", json!({}))).await), Verdict::Refused);
-    // It adopts a node by recording its pool, and keeps its hands off one that runs a control plane.
-    let adopt = Patch::Merge(json!({"metadata": {"labels": {MEMBER_LABEL: "x"}}}));
-    assert_eq!(verdict(nodes.patch("stranger", &plain, &adopt).await), Verdict::Stored);
-
-    let mut config = cluster.client_config().await.unwrap();
-    config.auth_info.impersonate = Some("system:node:member".to_owned());
-    config.auth_info.impersonate_groups = Some(vec!["system:nodes".to_owned()]);
-    let kubelet: Api<Node> = Api::all(Client::try_from(config).unwrap());
-    let refused = [
-        json!({"metadata": {"annotations": {"tandem.dev/drain-start-time": null}}}),
-        json!({"metadata": {"annotations": {"tandem.dev/drain-start-time": "2020-01-01T00:00:00Z"}}}),
-        json!({"metadata": {"annotations": {"tandem.dev/ready-time": "2020-01-01T00:00:00Z"}}}),
-        json!({"metadata": {"finalizers": []}}),
-    ];
-    for change in refused {
-        let patch = Patch::Merge(change.clone());
-        assert_eq!(verdict(kubelet.patch("member", &plain, &patch).await), Verdict::Refused, "{change}");
-        assert_eq!(
-            verdict(kubelet.patch_status("member", &plain, &patch).await),
-            Verdict::Refused,
-            "{change} at /status"
-        );
-    }
-    let own = Patch::Merge(json!({"metadata": {"annotations": {"other": "b"}}}));
-    assert_eq!(verdict(kubelet.patch("member", &plain, &own).await), Verdict::Stored);
-    assert_eq!(verdict(kubelet.patch_status("member", &plain, &own).await), Verdict::Stored);
 }

@@ -6,17 +6,21 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Event, Node};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared_crds::NodePool;
-use shared_crds::names::{MACHINE_LABEL, NODE_CLASS_HASH_ANNOTATION, NODE_FINALIZER, PROVIDER_LABEL};
+use shared_crds::names::{
+    CLUSTER_ANNOTATION, MACHINE_LABEL, NODE_CLASS_HASH_ANNOTATION, NODE_FINALIZER, NODEPOOL_LABEL,
+    NODEPOOL_NAMESPACE_LABEL, PROVIDER_LABEL,
+};
 use shared_crds::v1alpha1::{KarpenterProvider, NodeClassReference, ProviderSpec};
 use testbed::karpenter::{self, NODE_CLASS, WITH_KARPENTER};
 use testbed::nodes_over_time::NodesOverTime;
 use testbed::objects;
 use testbed::operators::OperatorProcess;
-use testbed::test_env::TestEnv;
+use testbed::tandem::Release;
+use testbed::test_env::{RELEASE_NAMESPACE, TestEnv};
 use testbed::wait::{PATIENCE, eventually};
 
 /// Both operators, and Karpenter.
@@ -297,4 +301,70 @@ async fn without_capacity_for_one_more_machine_one_node_goes_first_and_the_rollo
     env.end().await.unwrap();
     cluster.kubectl(&["delete", "kwoknodeclass/scarce"]).await.unwrap();
     karpenter.stop(PATIENCE).await.unwrap();
+}
+
+/// A `NodeClaim` with these labels and annotations.
+fn claim(name: &str, labels: &Value, annotations: &Value) -> DynamicObject {
+    let (group, kind, class) = NODE_CLASS;
+    let os = json!({"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]});
+    serde_json::from_value(json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": {
+            "nodeClassRef": {"group": group, "kind": kind, "name": class},
+            "requirements": [os],
+            "expireAfter": "Never",
+        },
+    }))
+    .unwrap()
+}
+
+/// What the admission policy answers to a request that it refuses; `None` for one that passes.
+fn refusal<T>(answer: Result<T, kube::Error>) -> Option<String> {
+    let error = answer.err()?.to_string();
+    assert!(error.contains("nodepool-operator does not own"), "{error}");
+    Some(error)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_token_makes_and_deletes_no_claims_but_tandems() {
+    let cluster = &WITH_KARPENTER.take().await.unwrap();
+    karpenter::install(cluster).await.unwrap();
+    let values = ["providers.karpenter.enabled=true".to_owned()];
+    Release::install(cluster, RELEASE_NAMESPACE, &values).await.unwrap();
+    let operator = "tandem-nodepool-operator";
+    let client = cluster.client_for_service_account(RELEASE_NAMESPACE, operator).await.unwrap();
+    let claims = karpenter::claims(client);
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let stranger = claim("stranger", &json!({"karpenter.sh/nodepool": "others"}), &json!({}));
+    eventually(PATIENCE, "the policy is in force", async || {
+        Ok(claims.create(&dry, &stranger).await.err().map(drop))
+    })
+    .await
+    .unwrap();
+
+    let labels = json!({NODEPOOL_LABEL: "x", NODEPOOL_NAMESPACE_LABEL: "ns"});
+    let cluster_id = json!({CLUSTER_ANNOTATION: "c"});
+    let refused = [
+        stranger.clone(),
+        claim("half", &json!({NODEPOOL_LABEL: "x"}), &cluster_id),
+        claim("of-no-cluster", &labels, &json!({})),
+    ];
+    for claim in refused {
+        assert!(refusal(claims.create(&dry, &claim).await).is_some(), "{claim:?}");
+    }
+    let own = claim("own", &labels, &cluster_id);
+    assert_eq!(refusal(claims.create(&dry, &own).await), None);
+
+    let admin = karpenter::claims(cluster.client().await.unwrap());
+    let (create, delete) = (PostParams::default(), DeleteParams::default());
+    for claim in [&stranger, &own] {
+        admin.create(&create, claim).await.unwrap();
+    }
+    let stays = refusal(claims.delete("stranger", &delete).await);
+    let goes = refusal(claims.delete("own", &delete).await);
+    // The next test here counts claims.
+    admin.delete("stranger", &delete).await.unwrap();
+    assert!(stays.is_some_and(|said| said.contains("name no NodePool")));
+    assert_eq!(goes, None);
 }

@@ -11,19 +11,16 @@ use kube::core::{Selector, SelectorExt as _};
 use node_lifecycle::supply::KnownAs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use shared_crds::names::NODEPOOL_OPERATOR;
+pub(super) use shared_crds::names::DELETE_MACHINE_ANNOTATION as DELETE_ANNOTATION;
+use shared_crds::names::{EXCLUDE_DRAINING_ANNOTATION as NO_DRAIN_ANNOTATION, NODEPOOL_OPERATOR};
 use shared_crds::quantity::Exact;
 
 use crate::ProviderError;
 
 /// Label that Cluster API puts on a `MachineDeployment`'s machines.
 pub(super) const DEPLOYMENT_LABEL: &str = "cluster.x-k8s.io/deployment-name";
-/// Annotation on a `Machine`: it goes before those without when the number of replicas falls.
-pub(super) const DELETE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";
 /// The value of [`DELETE_ANNOTATION`] by which our marks are told from those of people.
 pub(super) const OUR_MARK: &str = "tandem.dev";
-/// Annotation on a `Machine`: Cluster API does not drain its Node. Tandem has done that, with the budgets of its own pool.
-const NO_DRAIN_ANNOTATION: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 /// Annotation of Cluster Autoscaler on a `MachineDeployment` that it scales.
 const CLUSTER_AUTOSCALER_ANNOTATION: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
 /// What the scale-from-zero annotations on a `MachineDeployment` begin with.

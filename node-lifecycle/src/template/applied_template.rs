@@ -4,14 +4,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
 use serde::{Deserialize, Serialize};
-use shared_crds::names;
+use shared_crds::names::{self, KUBELETS_LABELS};
 use shared_crds::places::is_place;
 use shared_crds::v1alpha1::{NodePoolSpec, NodeTaint, TaintEffect};
 
 use crate::input::hash;
-
-/// The labels that a kubelet sets on its own Node, again and again: what the template says of them is for planning only.
-pub const KUBELETS_LABELS: [&str; 3] = ["kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"];
 
 /// What the names of the operator's own labels and annotations begin with.
 const OWN_PREFIX: &str = "tandem.dev/";

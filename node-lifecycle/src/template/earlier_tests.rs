@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use shared_crds::names::KUBELETS_LABELS;
 use shared_crds::{NodePool, names};
 
 use super::*;
 use crate::assess::membership::Member;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::template::Blueprint;
-use crate::template::applied_template::KUBELETS_LABELS;
 use crate::testing::{ALWAYS, PLACES, SOURCE, annotate, at, key};
 
 const ZONE: &str = "topology.kubernetes.io/zone";

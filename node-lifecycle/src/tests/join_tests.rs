@@ -15,8 +15,8 @@ use super::*;
 use crate::after::outcome::{ActionOutcome, AppliedAction};
 use crate::input::observed_time::{MachineTimes, NodeTime, NodeTimes};
 use crate::input::supply::{KnownAs, Machine, MachineState, NodeSource, Size};
-use crate::template::applied_template::KUBELETS_LABELS;
 use crate::testing::{self, at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
+use shared_crds::names::KUBELETS_LABELS;
 
 /// A pool of `replicas` whose machines register themselves, with these machines running under IDs `x://NAME`.
 fn pool_of(replicas: i32, machines: &[&str]) -> Observed {

@@ -244,10 +244,14 @@ async fn join(ctx: &Context, step: &JoinStep) -> Result<Applied, Error> {
     Ok(applied)
 }
 
-/// Deletes a Node whose machine is gone and that never was a node of the pool.
+/// Deletes a Node whose machine is gone and that never was a node of the pool. It is annotated first: the chart's admission policy
+/// lets the operator delete no Node that does not show to be its own.
 async fn delete_left_over(ctx: &Context, node: &Node) -> Result<Applied, Error> {
     let mut applied = Applied::default();
-    if node_write::delete(ctx, node, &mut applied).await? {
+    let marked = node_write::patched(ctx, node, patches::mark_left_over(node), &mut applied).await?;
+    if let Some(node) = marked
+        && node_write::delete(ctx, &node, &mut applied).await?
+    {
         info!(node = node.metadata.name, "deleted the Node of a machine that was withdrawn");
     }
     Ok(applied)
@@ -359,6 +363,28 @@ mod tests {
         let seen = seen();
         let read = tokio::time::timeout(TIME_LIMIT * 2, is_foreign(&api, &seen, "n")).await;
         assert!(matches!(read, Ok(Err(Error::ReadTimeout { .. }))), "{read:?}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_left_over_is_annotated_before_it_is_deleted() {
+        let marked = || {
+            let mut node = node(0);
+            node.metadata.resource_version = Some("8".to_owned());
+            serde_json::to_value(node).unwrap()
+        };
+        for (conflicts, deleted) in [(false, true), (true, false)] {
+            let test = TestContext::new(move |_, _| {
+                if conflicts { failure(409, "Conflict", "it has been modified") } else { (200, marked()) }
+            });
+            let _ = delete_left_over(&test.ctx, &node(0)).await;
+            let requests = test.requests();
+            assert!(requests[0].starts_with("PATCH /api/v1/nodes/"), "{requests:?}");
+            assert!(requests[0].contains("tandem.dev~1left-over"), "{requests:?}");
+            // In the version that the annotation has made.
+            let is_deletion =
+                |line: &String| line.starts_with("DELETE ") && line.contains(r#""resourceVersion":"8""#);
+            assert_eq!(requests.iter().any(is_deletion), deleted, "{requests:?}");
+        }
     }
 
     #[tokio::test]

@@ -15,7 +15,7 @@ use shared_crds::v1alpha1::DisruptionReason;
 use shared_runtime::write::Outcome;
 
 use super::drain_step;
-use super::node_write::{delete, patch, provided, written};
+use super::node_write::{delete, patch, patched, provided, written};
 use crate::context::Context;
 use crate::error::{Error, MachineCall, Read, Write};
 
@@ -94,17 +94,7 @@ async fn note_cause(
     let Some(patch) = cause.and_then(|cause| patches::note_cause(node, cause)) else {
         return Ok(Some(node.clone()));
     };
-    let api: Api<Node> = Api::all(ctx.client.clone());
-    let patched = written(Write::PatchNode, ctx.writer.json_patch(&api, node, patch).await)?;
-    applied.changed |= matches!(patched, Outcome::Written(_));
-    match patched {
-        Outcome::Written(noted) | Outcome::AlreadyDone(noted) | Outcome::Unchanged(noted) => Ok(Some(noted)),
-        Outcome::Gone => Ok(None),
-        Outcome::Conflict(_) | Outcome::Aborted => {
-            applied.extent = Extent::Conflict;
-            Ok(None)
-        }
-    }
+    patched(ctx, node, patch, applied).await
 }
 
 /// Says that the node waits for its machine, also in the status when it takes long.

@@ -33,15 +33,25 @@ pub(super) async fn patch(
     patch: Value,
     applied: &mut Applied,
 ) -> Result<bool, Error> {
+    Ok(patched(ctx, node, patch, applied).await?.is_some())
+}
+
+/// Patches the node; the node as it then is, or `None` where it is gone or has changed.
+pub(super) async fn patched(
+    ctx: &Context,
+    node: &Node,
+    patch: Value,
+    applied: &mut Applied,
+) -> Result<Option<Node>, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
     let patched = written(Write::PatchNode, ctx.writer.json_patch(&api, node, patch).await)?;
     applied.changed |= matches!(patched, Outcome::Written(_));
     match patched {
-        Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) => Ok(true),
-        Outcome::Gone => Ok(false),
+        Outcome::Written(node) | Outcome::AlreadyDone(node) | Outcome::Unchanged(node) => Ok(Some(node)),
+        Outcome::Gone => Ok(None),
         Outcome::Conflict(_) | Outcome::Aborted => {
             applied.extent = Extent::Conflict;
-            Ok(false)
+            Ok(None)
         }
     }
 }

@@ -6,6 +6,7 @@ mod by_itself;
 mod crashes;
 mod health_check;
 mod held;
+mod token;
 mod two_control_planes;
 
 use std::time::Duration;

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use shared_crds::names::KUBELETS_LABELS;
 use shared_crds::places::is_place;
 use shared_crds::{NodePool, names};
 
@@ -21,7 +22,6 @@ pub use self::drain::{DrainNote, cordon, drain_waits, give_back, note_cause, out
 use self::operations::{add_taints, annotate, annotation, second};
 pub(crate) use self::operations::{annotation_path, is_same_object, label_path};
 use crate::template::NodeMetadata;
-use crate::template::applied_template::KUBELETS_LABELS;
 
 /// Adds the pool's finalizer.
 pub fn add_pool_finalizer(pool: &NodePool) -> Value {
@@ -73,6 +73,13 @@ pub fn release(node: &Node) -> Value {
 pub fn mark_ready(node: &Node, now: Timestamp) -> Value {
     let mut patch = is_same_object(&node.metadata);
     patch.extend(annotate(&node.metadata, &[(names::READY_TIME_ANNOTATION, second(now).to_string())]));
+    Value::Array(patch)
+}
+
+/// Annotates a Node that is deleted although it never was one of a pool.
+pub fn mark_left_over(node: &Node) -> Value {
+    let mut patch = is_same_object(&node.metadata);
+    patch.extend(annotate(&node.metadata, &[(names::LEFT_OVER_ANNOTATION, "true".to_owned())]));
     Value::Array(patch)
 }
 

@@ -3,10 +3,15 @@
 //!
 //! What is not named as the writer's own is refused, so a field that a later version adds needs no new condition to be safe.
 
+mod machine;
+mod node;
+
 use serde::Serialize;
 
+pub use self::machine::{cluster_api, no_machines, node_claims};
+pub use self::node::{kubelets, nodes};
 use crate::conditions::ConditionType;
-use crate::names::{MEMBER_LABEL, POOL_FINALIZER};
+use crate::names::POOL_FINALIZER;
 pub use crate::owner::Owner;
 use crate::ownership::{self, Endpoint, NODE_POOL};
 
@@ -17,6 +22,12 @@ pub struct Validation {
     pub expression: String,
     /// For the writer that is refused.
     pub message: String,
+}
+
+impl Validation {
+    fn new(expression: String, message: &str) -> Self {
+        Self { expression, message: message.to_owned() }
+    }
 }
 
 /// What one writer may change of a `NodePool`: all else is refused. [`Grant::of`] has an operator's from the contract. A controller
@@ -110,56 +121,6 @@ pub fn node_pool(writer: Owner) -> Vec<Validation> {
     Grant::of(writer).validations()
 }
 
-/// What must hold of a change of a Node by the operator that makes nodes.
-pub fn nodes() -> Vec<Validation> {
-    let member = |of: &str| format!("('{MEMBER_LABEL}' in {of}.metadata.?labels.orValue({{}}))");
-    let control_plane = |of: &str| {
-        format!("('node-role.kubernetes.io/control-plane' in {of}.metadata.?labels.orValue({{}}))")
-    };
-    let either = |of: &dyn Fn(&str) -> String| {
-        format!("(object != null && {}) || (oldObject != null && {})", of("object"), of("oldObject"))
-    };
-    vec![
-        Validation {
-            // A node that registered while its machine was being ended goes without ever becoming a member.
-            expression: format!("request.operation == 'DELETE' || {}", either(&member)),
-            message: "nodepool-operator does not own this Node: it belongs to no NodePool".to_owned(),
-        },
-        Validation {
-            expression: format!("!({})", either(&control_plane)),
-            message: "nodepool-operator does not own this Node: it runs a control plane".to_owned(),
-        },
-    ]
-}
-
-/// What must hold of a change of a Node by a kubelet.
-pub fn kubelets() -> Vec<Validation> {
-    let own = |of: &str, list: &str| format!("{of}.metadata.?{list}.orValue({{}})");
-    let ours = "k.startsWith('tandem.dev/')";
-    let annotations = |one: &str, other: &str| {
-        let (one, other) = (own(one, "annotations"), own(other, "annotations"));
-        format!("{one}.all(k, !{ours} || (k in {other} && {other}[k] == {one}[k]))")
-    };
-    let finalizers = |of: &str| format!("{of}.metadata.?finalizers.orValue([]).filter(k, {ours})");
-    vec![
-        Validation {
-            expression: format!(
-                "{} && {}",
-                annotations("object", "oldObject"),
-                annotations("oldObject", "object")
-            ),
-            message:
-                "a kubelet does not own annotations of tandem.dev: the NodePool operator decides from them"
-                    .to_owned(),
-        },
-        Validation {
-            expression: format!("{} == {}", finalizers("object"), finalizers("oldObject")),
-            message: "a kubelet does not own finalizers of tandem.dev: they drain the node before it goes"
-                .to_owned(),
-        },
-    ]
-}
-
 /// The fields directly below `parent` that `writer` may write, also where it may only fill them.
 fn own_fields(writer: Owner, parent: &str) -> Vec<&'static str> {
     let below = |path: &'static str| {
@@ -187,6 +148,16 @@ fn unchanged(parent: &str, except: &[&str]) -> String {
 
 fn all_but(parent: &str, fields: &[&str]) -> String {
     if fields.is_empty() { parent.to_owned() } else { format!("{parent} but {}", fields.join(", ")) }
+}
+
+/// The map `list` of the metadata of `of`, such as its labels; empty where it is absent.
+fn map_of(of: &str, list: &str) -> String {
+    format!("{of}.metadata.?{list}.orValue({{}})")
+}
+
+/// Every entry of the map `one` is in `other` with the same value, but for those that `but` holds of, with their key as `k`.
+fn all_in(one: &str, other: &str, but: &str) -> String {
+    format!("{one}.all(k, {but} || (k in {other} && {other}[k] == {one}[k]))")
 }
 
 fn list(items: &[&str]) -> String {
