@@ -12,6 +12,7 @@ mod features;
 mod functions;
 mod guide;
 mod image;
+mod job_lines;
 mod links;
 mod modules;
 mod named_tests;

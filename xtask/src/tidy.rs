@@ -8,7 +8,8 @@ use anyhow::{Context as _, bail};
 use crate::named_tests::Functions;
 use crate::type_names::TypeNames;
 use crate::{
-    dependencies, functions, links, modules, product, purity, style, tracked_files, words, workspace,
+    dependencies, functions, job_lines, links, modules, product, purity, style, tracked_files, words,
+    workspace,
 };
 
 /// Maximum number of lines of a file, without tests.
@@ -95,6 +96,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     complaints.extend(arrows()?);
     complaints.extend(modules::circles()?);
     complaints.extend(dependencies::forbidden()?);
+    complaints.extend(job_lines::complaints()?);
     if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
 }
 
