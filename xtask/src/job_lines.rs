@@ -44,8 +44,8 @@ fn compared(readme: &str, example: &str, client_go: &str) -> anyhow::Result<Vec<
             .each_ref()
             .map(|column| if *job == ALL { Some(column.values().sum()) } else { column.get(*job).copied() });
         if *cells != wanted {
-            complaints
-                .push(format!("{README}: `{job}` takes {wanted:?} lines, and the table says {cells:?}"));
+            let (wanted, cells) = (shown(&wanted), shown(cells));
+            complaints.push(format!("{README}: `{job}` takes {wanted} lines, and the table says {cells}"));
         }
     }
     if !rows.contains_key(ALL) {
@@ -54,6 +54,10 @@ fn compared(readme: &str, example: &str, client_go: &str) -> anyhow::Result<Vec<
     complaints.sort();
     complaints.dedup();
     Ok(complaints)
+}
+
+fn shown(cells: &[Option<usize>; 3]) -> String {
+    cells.map(|cell| cell.map_or_else(|| "–".to_owned(), |lines| lines.to_string())).join(", ")
 }
 
 /// The lines of each job: those between its mark and the next one, without empty lines and comments.
