@@ -13,6 +13,7 @@ use crate::load::{Amount, Load, starts};
 use crate::policy::Policy;
 use crate::row::{Row, markdown, table};
 use crate::session::{Report, Session};
+use crate::summary::summary;
 use crate::tandem::Writers;
 use crate::{counter, page, plot};
 
@@ -33,6 +34,10 @@ pub(crate) struct Args {
     /// Put the table into this file, between the marks there, with the plot if there is one
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+
+    /// Put a short table into this file, between the marks there: the README of the crate
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
 
     /// Under a minute, for a first look
     #[arg(long)]
@@ -67,7 +72,8 @@ struct Cell {
 }
 
 pub(crate) async fn run(args: Args) -> Result<()> {
-    let Args { json, plot, markdown: document, quick, writers, policies, without_client_go } = args;
+    let Args { json, plot, markdown: document, summary: short, quick, writers, policies, without_client_go } =
+        args;
     if let (Some(plot), Some(page)) = (&plot, &document) {
         ensure!(
             plot.parent() == page.parent(),
@@ -102,6 +108,9 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         // The plot stands beside the page: `run` has looked.
         let picture = plot.as_ref().and_then(|plot| plot.file_name()?.to_str());
         page::fill(&path, "conflict", &markdown(&rows, picture))?;
+    }
+    if let Some(path) = short {
+        page::fill_by(&path, "conflict", "--summary", &summary(&rows))?;
     }
     ensure!(failures.is_empty(), "these were not measured to the end:\n{}", failures.join("\n"));
     let wrong: Vec<String> = rows.iter().filter_map(Row::lost).collect();

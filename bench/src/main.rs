@@ -19,6 +19,7 @@ mod policy;
 mod processor_cache;
 mod row;
 mod session;
+mod summary;
 mod tandem;
 mod watched;
 mod wire;

@@ -1,4 +1,4 @@
-//! Nine common jobs, with this crate and with kube alone, each as it is right: a conflict is retried from a fresh read, and nothing that others
+//! Ten common jobs, with this crate and with kube alone, each as it is right: a conflict is retried from a fresh read, and nothing that others
 //! wrote is lost. Both do the same; run it to see (`jobs`, on a `ConfigMap` and a Deployment called `jobs`, which it makes).
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -8,6 +8,7 @@ use serde_json::json;
 
 const NAME: &str = "jobs";
 const FINALIZER: &str = "example.com/held";
+const SEEN: &str = "example.com/seen";
 
 mod ours {
     use conflict_retry::{
@@ -20,7 +21,7 @@ mod ours {
     use kube::{Api, Error};
     use serde_json::Value;
 
-    use super::{FINALIZER, NAME};
+    use super::{FINALIZER, NAME, SEEN};
 
     // job: create an object, or change the one that is there
     pub(crate) async fn ensure(maps: &Api<ConfigMap>, initial: &ConfigMap) -> Result<ConfigMap, Error> {
@@ -36,12 +37,19 @@ mod ours {
         };
         Ok(update(maps, NAME, shade).await?)
     }
+    // job: change an object of which a reconciler has a copy
+    pub(crate) async fn mark(maps: &Api<ConfigMap>, copy: &ConfigMap) -> Result<ConfigMap, Error> {
+        let seen = |map: &mut ConfigMap| {
+            map.metadata.annotations.get_or_insert_default().insert(SEEN.into(), "yes".into());
+        };
+        Ok(update(maps, NAME, seen).from(copy).await?)
+    }
     // job: change a status
     pub(crate) async fn report(deployments: &Api<Deployment>) -> Result<Deployment, Error> {
         let seen = |it: &mut Deployment| it.status.get_or_insert_default().collision_count = Some(1);
         Ok(update_status(deployments, NAME, seen).await?)
     }
-    // job: set a replica count that depends on the present one
+    // job: set a replica count that depends on the current one
     pub(crate) async fn grow(deployments: &Api<Deployment>) -> Result<Option<i32>, Error> {
         Ok(scale(deployments, NAME, |seen| seen.replicas.unwrap_or(0).max(3)).await?.replicas)
     }
@@ -64,7 +72,7 @@ mod ours {
         };
         Ok(update(maps, NAME, shade).await?)
     }
-    // job: delete this object, and no other of its name
+    // job: delete this object, and no other with its name
     pub(crate) async fn delete(maps: &Api<ConfigMap>, map: &ConfigMap) -> Result<(), Error> {
         let preconditions = Some(Preconditions { uid: map.metadata.uid.clone(), ..Preconditions::default() });
         let params = DeleteParams { preconditions, ..DeleteParams::default() };
@@ -75,6 +83,7 @@ mod ours {
 
 #[expect(clippy::disallowed_methods, reason = "this is what the functions of this crate are compared with")]
 mod kube_alone {
+    use std::cell::Cell;
     use std::time::Duration;
 
     use k8s_openapi::api::apps::v1::Deployment;
@@ -83,9 +92,9 @@ mod kube_alone {
     use kube::{Api, Error};
     use serde_json::{Value, json};
 
-    use super::{FINALIZER, NAME};
+    use super::{FINALIZER, NAME, SEEN};
 
-    // job: the loop that the others share
+    // job: the retry loop, shared by the others
     async fn retried<T>(write: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
         for attempt in 0..20 {
             match write().await {
@@ -125,6 +134,23 @@ mod kube_alone {
         })
         .await
     }
+    // job: change an object of which a reconciler has a copy
+    pub(crate) async fn mark(maps: &Api<ConfigMap>, copy: &ConfigMap) -> Result<ConfigMap, Error> {
+        let first = Cell::new(Some(copy.clone()));
+        retried(async || {
+            let before = match first.take() {
+                Some(copy) => copy,
+                None => maps.get(NAME).await?,
+            };
+            let mut map = before.clone();
+            map.metadata.annotations.get_or_insert_default().insert(SEEN.into(), "yes".into());
+            if map == before {
+                return Ok(map);
+            }
+            maps.replace(NAME, &PostParams::default(), &map).await
+        })
+        .await
+    }
     // job: change a status
     pub(crate) async fn report(deployments: &Api<Deployment>) -> Result<Deployment, Error> {
         retried(async || {
@@ -138,7 +164,7 @@ mod kube_alone {
         })
         .await
     }
-    // job: set a replica count that depends on the present one
+    // job: set a replica count that depends on the current one
     pub(crate) async fn grow(deployments: &Api<Deployment>) -> Result<Option<i32>, Error> {
         retried(async || {
             let mut scale = deployments.get_scale(NAME).await?;
@@ -193,7 +219,7 @@ mod kube_alone {
         let patch = Patch::Merge(json!({"data": {"shade": null}}));
         maps.patch(NAME, &PatchParams::default(), &patch).await
     }
-    // job: delete this object, and no other of its name
+    // job: delete this object, and no other with its name
     pub(crate) async fn delete(maps: &Api<ConfigMap>, map: &ConfigMap) -> Result<(), Error> {
         let preconditions = Some(Preconditions { uid: map.metadata.uid.clone(), ..Preconditions::default() });
         let params = DeleteParams { preconditions, ..DeleteParams::default() };
@@ -214,6 +240,7 @@ macro_rules! run {
         let (maps, deployments) = ($maps, $deployments);
         $module::ensure(maps, $initial).await?;
         let painted = $module::change(maps).await?;
+        let marked = $module::mark(maps, &painted).await?.metadata.annotations.is_some();
         let held = $module::hold(maps).await?.metadata.finalizers.is_some();
         let released = $module::release(maps).await?;
         let forgotten = $module::forget(maps).await?;
@@ -227,7 +254,7 @@ macro_rules! run {
         $module::delete(maps, &released).await?;
         let gone = maps.get_opt(NAME).await?.is_none();
         let (shade, colour) = (data(&painted, "shade"), data(&forgotten, "colour"));
-        let left: Left = (shade, colour, replicas, reported.collision_count, held && reported.conditions.is_some(), gone);
+        let left: Left = (shade, colour, replicas, reported.collision_count, marked && held && reported.conditions.is_some(), gone);
         left
     }};
 }

@@ -28,9 +28,9 @@ pub use outcome::{DeleteOutcome, EvictOutcome, Outcome, Refusal, RequestFailure,
 pub use policy::RetryPolicy;
 pub use retry::{MaybeConflict, RetryError, retry_if, retry_on_conflict};
 pub use writes::{
-    Apply, IntoDecision, MergePatch, PatchAtGeneration, PatchDecision, ScaleDecision, ScaleGuard, ScaleView,
-    Scaling, Update, UpdateDecision, Writable, Write, apply, apply_status, create_or_update, merge_patch,
-    once, patch_at_generation, scale, update, update_status,
+    Apply, IntoDecision, MergePatch, PatchAtGeneration, PatchDecision, PatchesAPart, ReadsFirst,
+    ScaleDecision, ScaleGuard, ScaleView, Scaling, Update, UpdateDecision, Writable, Write, WriteKind, apply,
+    apply_status, create_or_update, merge_patch, once, patch_at_generation, scale, update, update_status,
 };
 #[cfg(feature = "finalizers")]
 pub use writes::{Finalizer, add_finalizer, remove_finalizer};

@@ -83,7 +83,7 @@ pub const DRAINING_TAINT: &str = "tandem.dev/draining";
 pub const EXCLUDE_FROM_LOAD_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// The labels that a kubelet sets on its own Node, again and again: what a template says of them is for planning only.
 pub const KUBELETS_LABELS: [&str; 3] = ["kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"];
-/// Labels that say where a Node is, where a cloud or a user has set them.
+/// Of the labels that say where a Node is, those of Kubernetes: the admission policy keeps them as they are on a Node that joins a pool.
 pub const LOCATION_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 /// Annotation on a `Machine` of Cluster API: it goes before those without when the number of replicas falls.
 pub const DELETE_MACHINE_ANNOTATION: &str = "cluster.x-k8s.io/delete-machine";

@@ -15,10 +15,7 @@ const CRATE: &str = "conflict-retry";
 const DOCUMENTS: &[&str] = &["conflict-retry/README.md"];
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    let read = |path: &str| {
-        std::fs::read_to_string(workspace::root().join(path)).with_context(|| format!("cannot read {path}"))
-    };
-    let features = declared(&read(&format!("{CRATE}/Cargo.toml"))?)?;
+    let features = of_crate()?;
     for document in DOCUMENTS {
         let unexplained = unexplained(&features, &read(document)?);
         ensure!(unexplained.is_empty(), "{document} does not explain: {}", unexplained.join(", "));
@@ -43,6 +40,15 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The features of the crate, `default` apart.
+pub(crate) fn of_crate() -> anyhow::Result<Vec<String>> {
+    declared(&read(&format!("{CRATE}/Cargo.toml"))?)
+}
+
+fn read(path: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(workspace::root().join(path)).with_context(|| format!("cannot read {path}"))
+}
+
 /// The features that a manifest declares, `default` apart.
 fn declared(manifest: &str) -> anyhow::Result<Vec<String>> {
     let manifest: DocumentMut = manifest.parse().context("cannot parse the manifest")?;
@@ -58,14 +64,14 @@ fn unexplained(features: &[String], document: &str) -> Vec<String> {
 }
 
 /// None, each alone, all: as arguments for `--features`.
-fn selections(features: &[String]) -> Vec<String> {
+pub(crate) fn selections(features: &[String]) -> Vec<String> {
     let mut selections = vec![String::new()];
     selections.extend_from_slice(features);
     selections.push(features.join(","));
     selections
 }
 
-fn described(selection: &str) -> String {
+pub(crate) fn described(selection: &str) -> String {
     if selection.is_empty() { "no feature".to_owned() } else { format!("the features {selection}") }
 }
 

@@ -14,10 +14,12 @@ mod features;
 mod functions;
 mod guide;
 mod image;
+mod job_lines;
 mod links;
 mod modules;
 mod named_tests;
 mod package;
+mod packaged;
 mod product;
 mod purity;
 mod release;
@@ -98,7 +100,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
+    /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises, with none, each and all of its
+    /// features.
     Package,
     Bench(bench::Args),
     /// The operator that makes nodes is killed after the k-th write of its work, in a run of its own for each k, and what is left is

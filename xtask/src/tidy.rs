@@ -8,7 +8,8 @@ use anyhow::{Context as _, bail};
 use crate::named_tests::Functions;
 use crate::type_names::TypeNames;
 use crate::{
-    dependencies, functions, links, modules, product, purity, style, tracked_files, words, workspace,
+    dependencies, functions, job_lines, links, modules, packaged, product, purity, style, tracked_files,
+    words, workspace,
 };
 
 /// Maximum number of lines of a file, without tests.
@@ -82,12 +83,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
         complaints.extend(functions.complaints(&file, &text));
     }
     let all = tracked("*")?;
+    let outside = packaged::outside(&all);
     for file in &all {
         let bytes =
             std::fs::read(workspace::root().join(file)).with_context(|| format!("cannot read {file}"))?;
         complaints.extend(tracked_files::complaints(file, &bytes));
         if let Ok(text) = std::str::from_utf8(&bytes) {
             complaints.extend(words::complaints(file, text)?);
+            complaints.extend(packaged::complaints(file, text, &outside));
         }
     }
     complaints.extend(product::complaints(&all));
@@ -95,6 +98,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     complaints.extend(arrows()?);
     complaints.extend(modules::circles()?);
     complaints.extend(dependencies::forbidden()?);
+    complaints.extend(job_lines::complaints()?);
     if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
 }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod admission;
 mod classified;
+mod etcd;
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -75,6 +76,12 @@ pub enum Class {
     /// writes reach the limit together, etcd executes those that it has accepted already and answers them the same way
     /// (`quotaApplierV3` of etcd 3.6). The write functions therefore report that it may have been executed.
     StorageFull,
+    /// 413, or 500 with etcd's text: the object, or the patch, is too large for the API server (3 MiB) or for etcd (1.5 MiB
+    /// unless configured otherwise). Nothing was executed.
+    TooLarge,
+    /// The answer to a read cannot be decoded as the object's Rust type. The answer to a write is
+    /// [`Ambiguous`](Self::Ambiguous) then: the server has accepted it.
+    Undecodable,
     /// 410: the requested version is too old to be served.
     Gone,
     /// Any other error.
@@ -84,17 +91,6 @@ pub enum Class {
 /// How long to wait when a throttling server states no time. Its priority and fairness layer sends the time in a header
 /// that kube's errors do not carry (`Retry-After: 1`, measured on v1.36).
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// How the API server reports failures between it and etcd: etcd's own errors and gRPC's. It answers them with code 500
-/// and no reason (measured on v1.36: an etcd that dies during a write).
-const ETCD_FAULTS: [&str; 2] = ["etcdserver: ", "rpc error: "];
-
-/// Those among [`ETCD_FAULTS`] that reject a request before anything is executed: it is too large for etcd, or for the
-/// gRPC message that carries it there (measured on v1.36).
-const ETCD_REFUSALS: [&str; 2] = ["request is too large", "trying to send message larger than max"];
-
-/// How etcd answers a write when it is full. Among [`ETCD_FAULTS`] too, but the write is not in doubt.
-const ETCD_FULL: &str = "mvcc: database space exceeded";
 
 /// One field that a server-side apply may not change without force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,6 +128,7 @@ impl Class {
             kube::Error::ReadEvents(source) => of_transport(source),
             // The server accepted the write but its answer cannot be decoded: the write was executed.
             kube::Error::SerdeError(_) if verb.is_write() => Self::Ambiguous,
+            kube::Error::SerdeError(_) => Self::Undecodable,
             // Everything else failed before the request was sent.
             _ => Self::Other,
         }
@@ -153,6 +150,7 @@ impl Class {
             reason::INVALID => of_invalid(verb, status),
             reason::FORBIDDEN => of_forbidden(status),
             reason::INTERNAL_ERROR => of_internal(status),
+            reason::REQUEST_ENTITY_TOO_LARGE => Self::TooLarge,
             known if reason::is_known(known) => Self::Other,
             _ => of_code(verb, status),
         }
@@ -178,6 +176,8 @@ impl Class {
             Self::Transient { .. } => "transient",
             Self::Ambiguous => "ambiguous",
             Self::StorageFull => "storage_full",
+            Self::TooLarge => "too_large",
+            Self::Undecodable => "undecodable",
             Self::Gone => "gone",
             Self::Other => "other",
         }
@@ -217,6 +217,12 @@ impl Class {
             Self::Transient { .. } => "try again later",
             Self::Ambiguous => "the change may have been made; read the object before trying again",
             Self::StorageFull => "compact and defragment etcd or raise its quota, then disarm its alarm",
+            Self::TooLarge => {
+                "make the object or the patch smaller, or spread it over several objects; etcd takes 1.5 MiB by default"
+            }
+            Self::Undecodable => {
+                "the answer does not fit the Rust type; correct the field that the source names, or use a DynamicObject"
+            }
             Self::Gone => "list again without a resource version",
             Self::Other => "see the source",
         }
@@ -330,6 +336,7 @@ fn of_code(verb: Verb, status: &Status) -> Class {
         404 => of_not_found(verb, status),
         409 => of_conflict(verb, status),
         410 => Class::Gone,
+        413 => Class::TooLarge,
         422 => of_invalid(verb, status),
         429 => Class::Throttled { retry_after: retry_after(status) },
         500 => of_internal(status),
@@ -344,19 +351,13 @@ fn of_code(verb: Verb, status: &Status) -> Class {
 /// Tells the faults behind a 500 apart. Admission comes first, because a webhook's text may quote any other: nothing is
 /// executed before every webhook has admitted it.
 fn of_internal(status: &Status) -> Class {
-    let says = |texts: &[&str]| texts.iter().any(|text| status.message.contains(text));
     if is_webhook_denial(status) {
         return Class::Other;
     }
     if is_webhook_fault(status) {
         return Class::Transient { retry_after: None };
     }
-    if status.message.contains(ETCD_FULL) {
-        return Class::StorageFull;
-    }
-    // etcd's own timeouts and leader changes, and a broken connection to etcd, do not tell whether the transaction was
-    // committed.
-    if says(&ETCD_FAULTS) && !says(&ETCD_REFUSALS) { Class::Ambiguous } else { Class::Other }
+    etcd::of_failure(status)
 }
 
 /// A request that never reached the server was not executed; any other connection failure leaves it open. An

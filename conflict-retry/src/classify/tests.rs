@@ -190,7 +190,7 @@ fn unset_replicas_are_distinguished_from_a_fault() {
 fn an_undecodable_answer_or_a_missing_one_from_etcd_leaves_a_write_in_doubt() {
     let unreadable = || kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
     assert_eq!(Class::of(Verb::Put, &unreadable()), Class::Ambiguous);
-    assert_eq!(Class::of(Verb::Get, &unreadable()), Class::Other);
+    assert_eq!(Class::of(Verb::Get, &unreadable()), Class::Undecodable);
     let internal = |message: &str| Status::failure(message, "InternalError").with_code(500);
     for message in [
         "rpc error: code = Unavailable desc = error reading from server: EOF",
@@ -203,7 +203,7 @@ fn an_undecodable_answer_or_a_missing_one_from_etcd_leaves_a_write_in_doubt() {
 }
 
 #[test]
-fn an_etcd_error_without_a_reason_leaves_a_write_in_doubt_unless_it_was_too_large() {
+fn an_etcd_error_without_a_reason_leaves_a_write_in_doubt() {
     // As v1.36 answers: code 500 and a message, nothing else.
     let of = |message: &str| {
         Class::of_status(Verb::Put, &status(json!({"status": "Failure", "code": 500, "message": message})))
@@ -214,13 +214,49 @@ fn an_etcd_error_without_a_reason_leaves_a_write_in_doubt_unless_it_was_too_larg
     ] {
         assert_eq!(of(message), Class::Ambiguous, "{message}");
     }
-    for message in [
-        "etcdserver: request is too large",
-        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2900215 vs. 2097152)",
-        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+    let two_budgets =
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    assert_eq!(of(two_budgets), Class::Other);
+}
+
+#[test]
+fn a_request_that_is_too_large_says_so_and_is_not_sent_again() {
+    let of = |code: u16, reason: &str, message: &str| {
+        let answer = json!({"status": "Failure", "code": code, "reason": reason, "message": message});
+        Class::of_status(Verb::MergePatch, &status(answer))
+    };
+    // As v1.36 answers: the API server itself, etcd, the gRPC message on the way there; the last ones are proxies.
+    for (code, reason, message) in [
+        (413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
+        (500, "", "etcdserver: request is too large"),
+        (
+            500,
+            "",
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2900215 vs. 2097152)",
+        ),
+        (
+            500,
+            "InternalError",
+            "Internal error occurred: rpc error: code = Unknown desc = etcdserver: request is too large",
+        ),
+        (413, "", "<html><head><title>413 Request Entity Too Large</title></head></html>"),
     ] {
-        assert_eq!(of(message), Class::Other, "{message}");
+        let class = of(code, reason, message);
+        assert_eq!(class, Class::TooLarge, "{code} {message}");
+        assert_eq!((class.label(), class.cause()), ("too_large", None));
+        assert!(class.advice().contains("smaller"), "{}", class.advice());
     }
+    assert_eq!(Class::of_status(Verb::Put, &bare(413)), Class::TooLarge);
+    // A webhook's text may quote etcd's: it has judged the request.
+    let denial = "admission webhook \"w.example.org\" denied the request: etcdserver: request is too large";
+    assert_eq!(of(500, "InternalError", denial), Class::Other);
+}
+
+#[test]
+fn an_answer_that_cannot_be_decoded_says_where_to_look() {
+    let class = Class::of(Verb::Get, &kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err()));
+    assert_eq!((class.label(), class.cause()), ("undecodable", None));
+    assert!(class.advice().contains("Rust type"), "{}", class.advice());
 }
 
 /// A 409 of admission: `UpdateQuotaStatus` failed, and the request passes its error on.

@@ -73,8 +73,8 @@ pub enum WriteError {
         #[source]
         source: Box<RequestFailure>,
     },
-    /// The server rejected the request, and another attempt cannot succeed.
-    #[error("the {verb} was refused ({}): {}", class.label(), class.advice())]
+    /// The server rejected the request, or its answer to a read cannot be decoded; another attempt cannot succeed.
+    #[error("the {verb} {} ({}): {}", ended(class), class.label(), class.advice())]
     #[non_exhaustive]
     Rejected {
         /// What was sent.
@@ -347,6 +347,10 @@ fn list(conflicts: &[FieldConflict]) -> impl fmt::Display {
 /// A number of attempts, as text.
 pub(crate) fn counted(attempts: u32) -> impl fmt::Display {
     format!("{attempts} attempt{}", if attempts == 1 { "" } else { "s" })
+}
+
+const fn ended(class: &Class) -> &'static str {
+    if matches!(class, Class::Undecodable) { "failed" } else { "was refused" }
 }
 
 const fn bound(reason: GiveUp) -> &'static str {

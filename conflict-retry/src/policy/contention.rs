@@ -7,7 +7,13 @@
 //! is estimated: few at first, more with each conflict, and, with a watch, half as many whenever no writer has written
 //! for a while.
 //!
-//! Pure: time and randomness are arguments. The measurements behind the constants are in `docs/adr/0009`.
+//! The constants were measured, bursts of 2 to 50 writers on one API server: with them a success fed by a watch costs 1.5 to
+//! 5.3 requests, and with live reads 3 to 9. A watched guess that was counted down by one with each foreign version began
+//! too low and cost twice the requests at fifty writers. The mean attempt as the cycle saved a quarter of the requests there, but
+//! let single requests that stall raise the p99 by up to 80 %; the shortest attempt does not stall. Without a bound on the wait
+//! for a slow watch (15 ms behind, fifty writers) the p99 was 0.9 s; with it, 0.6 s to 0.8 s.
+//!
+//! Pure: time and randomness are arguments.
 
 use std::time::Duration;
 

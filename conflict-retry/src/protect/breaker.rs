@@ -52,6 +52,8 @@ pub const fn counts_as_failure(class: &Class) -> bool {
         | Class::Unauthorized
         | Class::Throttled { .. }
         | Class::StorageFull
+        | Class::TooLarge
+        | Class::Undecodable
         | Class::Gone
         | Class::Other => false,
     }

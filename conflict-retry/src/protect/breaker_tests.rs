@@ -51,6 +51,8 @@ fn only_missing_answers_and_transient_errors_are_failures() {
         (Class::Transient { retry_after }, true),
         (Class::Ambiguous, true),
         (Class::StorageFull, false),
+        (Class::TooLarge, false),
+        (Class::Undecodable, false),
         (Class::Gone, false),
         (Class::Other, false),
     ];

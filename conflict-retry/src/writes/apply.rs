@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::write::Write;
-use super::write_loop::{Decided, Finished, WriteDecision, WriteKind};
+use super::write_loop::{Decided, Finished, WriteDecision, WriteSteps};
 use super::{Writable, wire, write_loop};
 use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
@@ -45,7 +45,7 @@ pub fn apply_status<'a, K: Writable, B: Serialize + Sync + ?Sized>(
 /// The kind of write of [`apply`] and [`apply_status`].
 pub struct Apply<'a, B: ?Sized>(&'a B);
 
-impl<K: Writable, B: Serialize + Sync + ?Sized> WriteKind<K> for Apply<'_, B> {
+impl<K: Writable, B: Serialize + Sync + ?Sized> WriteSteps<K> for Apply<'_, B> {
     type Seen = Whole<K>;
     type Body = Arc<Value>;
     type Failure = WriteError;
@@ -73,7 +73,7 @@ impl<K: Writable, B: Serialize + Sync + ?Sized> WriteKind<K> for Apply<'_, B> {
         _source: Source<'_, K>,
     ) -> Result<Finished<K>, WriteError> {
         let may_repeat = |body: &Arc<Value>| body.pointer("/metadata/resourceVersion").is_none();
-        let send = |body: Arc<Value>| async move { <Self as WriteKind<K>>::send(target, &body).await };
+        let send = |body: Arc<Value>| async move { <Self as WriteSteps<K>>::send(target, &body).await };
         write_loop::repeat(target, Verb::Apply, checked(self.0), may_repeat, send).await
     }
 }

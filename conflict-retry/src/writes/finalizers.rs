@@ -3,11 +3,12 @@
 use kube::Api;
 use serde_json::{Value, json};
 
+use super::kind::ReadsFirst;
 use super::snapshot::Raw;
 use super::target::WriteTarget;
 use super::update::with_version;
 use super::write::Write;
-use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
+use super::write_loop::{Decided, WriteDecision, WriteSteps};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::WriteError;
@@ -43,7 +44,7 @@ pub struct Finalizer<'a> {
 
 impl ReadsFirst for Finalizer<'_> {}
 
-impl<K: Writable> WriteKind<K> for Finalizer<'_> {
+impl<K: Writable> WriteSteps<K> for Finalizer<'_> {
     type Seen = Raw<K>;
     type Body = Value;
     type Failure = WriteError;

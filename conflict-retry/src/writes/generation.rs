@@ -9,10 +9,11 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use super::decide::{IntoDecision, PatchDecision};
+use super::kind::{PatchesAPart, ReadsFirst};
 use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::write::Write;
-use super::write_loop::{Decided, PatchesAPart, ReadsFirst, WriteDecision, WriteKind};
+use super::write_loop::{Decided, WriteDecision, WriteSteps};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
@@ -45,7 +46,7 @@ impl<F> ReadsFirst for PatchAtGeneration<F> {}
 
 impl<F> PatchesAPart for PatchAtGeneration<F> {}
 
-impl<K, F, D> WriteKind<K> for PatchAtGeneration<F>
+impl<K, F, D> WriteSteps<K> for PatchAtGeneration<F>
 where
     K: Writable,
     F: FnMut(&K) -> D + Send,

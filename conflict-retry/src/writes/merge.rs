@@ -5,11 +5,12 @@ use kube::Api;
 use serde_json::Value;
 
 use super::decide::IntoDecision;
+use super::kind::{PatchesAPart, ReadsFirst};
 use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::update::with_version;
 use super::write::Write;
-use super::write_loop::{Decided, PatchesAPart, ReadsFirst, WriteDecision, WriteKind};
+use super::write_loop::{Decided, WriteDecision, WriteSteps};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
@@ -39,7 +40,7 @@ impl<F> ReadsFirst for MergePatch<F> {}
 
 impl<F> PatchesAPart for MergePatch<F> {}
 
-impl<K, F, D> WriteKind<K> for MergePatch<F>
+impl<K, F, D> WriteSteps<K> for MergePatch<F>
 where
     K: Writable,
     F: FnMut(&K) -> D + Send,

@@ -10,6 +10,7 @@ mod difference;
 mod finalizers;
 mod generation;
 mod guard;
+mod kind;
 mod list;
 mod merge;
 pub mod once;
@@ -35,6 +36,7 @@ pub use self::decide::{IntoDecision, PatchDecision, ScaleDecision, UpdateDecisio
 #[cfg(feature = "finalizers")]
 pub use self::finalizers::{Finalizer, add_finalizer, remove_finalizer};
 pub use self::generation::{PatchAtGeneration, patch_at_generation};
+pub use self::kind::{PatchesAPart, ReadsFirst, WriteKind};
 pub use self::merge::{MergePatch, merge_patch};
 pub use self::scale::{ScaleGuard, Scaling, scale};
 pub use self::update::{Update, create_or_update, update, update_status};

@@ -9,10 +9,11 @@ use kube::core::subresource::{Scale, ScaleSpec};
 use serde_json::{Value, json};
 
 use super::decide::{IntoDecision, ScaleDecision};
+use super::kind::ReadsFirst;
 use super::target::WriteTarget;
 use super::view::ScaleView;
 use super::write::Write;
-use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
+use super::write_loop::{Decided, WriteDecision, WriteSteps};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
@@ -93,7 +94,7 @@ where
 
 impl<F> ReadsFirst for Scaling<F> {}
 
-impl<K, F, D> WriteKind<K> for Scaling<F>
+impl<K, F, D> WriteSteps<K> for Scaling<F>
 where
     K: Writable,
     F: FnMut(&ScaleView) -> D + Send,

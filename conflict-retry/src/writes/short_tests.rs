@@ -254,7 +254,9 @@ async fn a_lost_answer_is_not_forgotten_when_the_object_is_gone_then() {
 async fn an_answer_that_makes_no_sense_is_looked_up_and_never_taken_for_an_object() {
     let garbage = || ok(json!(["what?"]));
     let (api, seen) = maps(vec![garbage()]);
-    assert_eq!(update(&api, "m", blue).await.unwrap_err().category(), "other");
+    let unread = update(&api, "m", blue).await.unwrap_err();
+    assert_eq!(unread.category(), "undecodable");
+    assert!(unread.to_string().contains("does not fit the Rust type"), "{unread}");
     assert_eq!(verbs(&seen), ["GET"]);
     // The write was acknowledged, and by what: the object is read.
     let (api, seen) = maps(vec![garbage(), ok(map("2", "blue"))]);

@@ -6,11 +6,12 @@ use serde_json::{Map, Value};
 
 use super::decide::{IntoDecision, UpdateDecision};
 use super::difference::{self, NoPatch};
+use super::kind::ReadsFirst;
 use super::overwrite::{self, overwritten};
 use super::snapshot::Raw;
 use super::target::WriteTarget;
 use super::write::Write;
-use super::write_loop::{Decided, ReadsFirst, WriteDecision, WriteKind};
+use super::write_loop::{Decided, WriteDecision, WriteSteps};
 use super::{Writable, guard, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
@@ -138,7 +139,7 @@ where
 
 impl<K, F> ReadsFirst for Update<'_, K, F> {}
 
-impl<K, F, D> WriteKind<K> for Update<'_, K, F>
+impl<K, F, D> WriteSteps<K> for Update<'_, K, F>
 where
     K: Writable,
     F: FnMut(&mut K) -> D + Send,

@@ -7,8 +7,9 @@ use std::sync::LazyLock;
 use kube::Api;
 
 use super::Writable;
+use super::kind::{PatchesAPart, ReadsFirst, WriteKind};
 use super::target::{WriteTarget, resource};
-use super::write_loop::{Finished, Object, PatchesAPart, ReadsFirst, WriteKind};
+use super::write_loop::Finished;
 use crate::freshness::Source;
 use crate::operation::Subresource;
 use crate::options::WriteOptions;
@@ -28,7 +29,7 @@ pub struct Write<'a, K: Writable, W: WriteKind<K>> {
     pub(super) name: &'a str,
     pub(super) subresource: Subresource,
     pub(super) options: Option<&'a WriteOptions>,
-    pub(super) source: Source<'a, Object<K, W>>,
+    pub(super) source: Source<'a, W::Object>,
     pub(super) kind: W,
 }
 
@@ -45,18 +46,18 @@ impl<'a, K: Writable, W: WriteKind<K>> Write<'a, K, W> {
     }
 
     /// Tells how the write ended, with a missing object and a decision not to write as outcomes rather than errors.
-    pub async fn outcome(self) -> Result<Outcome<Object<K, W>>, W::Failure> {
+    pub async fn outcome(self) -> Result<Outcome<W::Object>, W::Failure> {
         Ok(self.finish().await?.outcome)
     }
 
-    async fn finish(self) -> Result<Finished<Object<K, W>>, W::Failure> {
+    async fn finish(self) -> Result<Finished<W::Object>, W::Failure> {
         let options = self.options.unwrap_or(&DEFAULT_OPTIONS);
         let target = WriteTarget::new(self.api, self.name, self.subresource, options);
-        self.kind.run(target, self.source).await
+        self.kind.carry_out(target, self.source).await
     }
 
     /// The object, or the error that matches the outcome.
-    async fn object(self) -> Result<Object<K, W>, W::Failure> {
+    async fn object(self) -> Result<W::Object, W::Failure> {
         let (api, name) = (self.api, self.name);
         let Finished { outcome, maybe_written } = self.finish().await?;
         let error = match outcome {
@@ -77,7 +78,7 @@ impl<'a, K: Writable, W: WriteKind<K>> Write<'a, K, W> {
 impl<'a, K: Writable, W: WriteKind<K> + ReadsFirst> Write<'a, K, W> {
     /// Sets where the object comes from: a live read (the default), a copy such as the `Arc` that a reconciler is
     /// given, or a cache that a watch feeds. See [`Source`].
-    pub fn from(mut self, source: impl Into<Source<'a, Object<K, W>>>) -> Self {
+    pub fn from(mut self, source: impl Into<Source<'a, W::Object>>) -> Self {
         self.source = source.into();
         self
     }
@@ -96,7 +97,7 @@ where
     K: Writable,
     W: WriteKind<K> + Send + 'a,
 {
-    type Output = Result<Object<K, W>, W::Failure>;
+    type Output = Result<W::Object, W::Failure>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -8,17 +8,21 @@
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 mod bench;
+mod creations;
 mod faults;
 mod kinds;
 mod partial;
 mod quotas;
 mod refused;
+mod too_large;
+mod undecodable;
 
 use std::time::Duration;
 
 use conflict_retry::{Class, Verb};
 
 use crate::bench::{AGENT, Bench, Table};
+use crate::creations::{created_once, ensured};
 use crate::faults::{
     evictions, expired, frozen, full, killed, lost, restarted, throttled, unavailable, webhooks,
 };
@@ -27,6 +31,8 @@ use crate::refused::{
     field_managers, invalid, json_patches, missing_and_existing, no_rights, not_served, other_uids,
     stale_versions,
 };
+use crate::too_large::too_large;
+use crate::undecodable::undecodable;
 
 /// Compares the API server's audit log with the requests reported to the observer, in order.
 async fn check_against_the_audit_log(bench: &Bench, table: &mut Table) {
@@ -78,6 +84,7 @@ async fn every_error_has_its_class_and_every_write_its_outcome() {
     json_patches(bench, table).await;
     invalid(bench, table).await;
     not_served(bench, table).await;
+    too_large(bench, table).await;
     no_rights(bench, table).await;
     throttled(bench, table).await;
     evictions(bench, table).await;
@@ -87,7 +94,10 @@ async fn every_error_has_its_class_and_every_write_its_outcome() {
     quota_races(bench, table).await;
     full(bench, table).await;
     check_against_the_audit_log(bench, table).await;
+    undecodable(bench, table).await;
     lost(bench, table).await;
+    ensured(bench, table).await;
+    created_once(bench, table).await;
     frozen(bench, table).await;
     restarted(bench, table).await;
     killed(bench, table).await;

@@ -592,26 +592,6 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
         ..ListParams::default()
     };
     table.answer("a version that is none", Verb::Get, empty.list(&at).await, 400, &Other);
-
-    // Too large for etcd, and too large for the API server.
-    for (case, size, code) in [
-        ("too big for etcd", 1_900_000, 500),
-        ("too big to reach etcd", 2_900_000, 500),
-        ("too big for the API server", 4_000_000, 413),
-    ] {
-        let mut widget = widgets.get("big").await.unwrap();
-        widget.data = json!({"spec": {"text": "x".repeat(size)}});
-        let answer = widgets.replace("big", post, &widget).await;
-        table.answer(&format!("{case}, PUT"), Verb::Put, answer, code, &Other);
-        let call = conflict_retry::update(watched_widgets, "big", |widget| {
-            widget.data = json!({"spec": {"text": "x".repeat(size)}});
-            UpdateDecision::Write
-        })
-        .put()
-        .with(options)
-        .outcome();
-        table.call("update", call, "error: other", "get put!other").await;
-    }
 }
 
 /// A kind without subresources whose objects may contain anything, and one object of it.

@@ -46,7 +46,7 @@ fn denies(class: &Class, status: &Status) -> bool {
         Class::NamespaceTerminating => true,
         Class::Invalid if status.reason == reason::INVALID => true,
         // A webhook that has failed itself, or is busy, answers with the code of that.
-        Class::Forbidden | Class::Invalid | Class::Unauthorized | Class::Other => {
+        Class::Forbidden | Class::Invalid | Class::Unauthorized | Class::TooLarge | Class::Other => {
             says(&DENIALS) && (400..500).contains(&status.code) && status.code != 408
         }
         _ => false,

@@ -1,7 +1,7 @@
 //! The write loop behind the public functions: read, decide, write; after a conflict read *live*, decide *again*,
 //! write.
 //!
-//! A retry never repeats an old decision. A [`WriteKind`] defines what is read, decided and sent.
+//! A retry never repeats an old decision. A [`WriteSteps`] defines what is read, decided and sent.
 
 mod steps;
 
@@ -33,19 +33,13 @@ pub enum WriteDecision<Body, Object, Failure> {
 
 /// The decision of a kind of write.
 pub(super) type Decided<K, W> =
-    Result<WriteDecision<<W as WriteKind<K>>::Body, Object<K, W>, <W as WriteKind<K>>::Failure>, Refusal>;
+    Result<WriteDecision<<W as WriteSteps<K>>::Body, Object<K, W>, <W as WriteSteps<K>>::Failure>, Refusal>;
 
 /// The object of a kind of write, as callers hold copies of it, and as the server answers a write.
-pub(super) type Object<K, W> = <<W as WriteKind<K>>::Seen as Snapshot<K>>::Object;
-
-/// A kind of write that decides from an object that was read.
-pub trait ReadsFirst {}
-
-/// A kind of write whose caller chooses the part of the object: the object itself or its status.
-pub trait PatchesAPart {}
+pub(super) type Object<K, W> = <<W as WriteSteps<K>>::Seen as Snapshot<K>>::Object;
 
 /// What one kind of write reads, decides and sends.
-pub trait WriteKind<K: Writable>: Send + Sized {
+pub trait WriteSteps<K: Writable>: Send + Sized {
     /// What a decision is based on.
     type Seen: Snapshot<K>;
     /// The body of the write.
@@ -103,11 +97,11 @@ pub struct Finished<T> {
 }
 
 /// The outcome of a write, or why the caller's closure failed.
-type Ended<K, W> = Result<Outcome<Object<K, W>>, <W as WriteKind<K>>::Failure>;
+type Ended<K, W> = Result<Outcome<Object<K, W>>, <W as WriteSteps<K>>::Failure>;
 
 /// Writes `target` until there is an outcome. The first read comes from `source`.
 #[instrument(level = "debug", skip_all, fields(name = target.name, verb = %kind.verb(), subresource = target.subresource.label()))]
-pub(super) async fn run<K: Writable, W: WriteKind<K>>(
+pub(super) async fn run<K: Writable, W: WriteSteps<K>>(
     mut kind: W,
     target: WriteTarget<'_, K>,
     source: Source<'_, Object<K, W>>,
@@ -131,7 +125,7 @@ pub(super) async fn run<K: Writable, W: WriteKind<K>>(
     state.end(result, label)?.map(|outcome| Finished { outcome, maybe_written })
 }
 
-async fn rounds<K: Writable, W: WriteKind<K>>(
+async fn rounds<K: Writable, W: WriteSteps<K>>(
     kind: &mut W,
     target: WriteTarget<'_, K>,
     state: &mut OperationState<'_>,
@@ -213,7 +207,7 @@ async fn rounds<K: Writable, W: WriteKind<K>>(
 }
 
 /// Whether the server has stored nothing: the version is still the one that was read.
-fn is_unmoved<K: Writable, W: WriteKind<K>>(answer: &Object<K, W>, read: Option<&str>) -> bool {
+fn is_unmoved<K: Writable, W: WriteSteps<K>>(answer: &Object<K, W>, read: Option<&str>) -> bool {
     read.is_some() && W::Seen::version_of(answer) == read && !W::Seen::is_deleting(answer)
 }
 

@@ -4,17 +4,17 @@ use super::super::Writable;
 use super::super::operation_state::{Failed, OperationState};
 use super::super::snapshot::Snapshot;
 use super::super::target::WriteTarget;
-use super::{Decided, Object, WriteKind, as_outcome};
+use super::{Decided, Object, WriteSteps, as_outcome};
 use crate::classify::Class;
 use crate::freshness::Source;
 use crate::operation::{ReadSource, Verb};
 use crate::outcome::{Outcome, WriteError};
 
 /// An object that a decision can be based on, and where it comes from.
-pub(super) type Snapshotted<K, W> = (<W as WriteKind<K>>::Seen, ReadSource);
+pub(super) type Snapshotted<K, W> = (<W as WriteSteps<K>>::Seen, ReadSource);
 
 /// The copy that the first decision is based on; `None` to read live.
-pub(super) fn at_hand<K: Writable, W: WriteKind<K>>(
+pub(super) fn at_hand<K: Writable, W: WriteSteps<K>>(
     state: &mut OperationState<'_>,
     source: &Source<'_, Object<K, W>>,
 ) -> Option<Snapshotted<K, W>> {
@@ -29,7 +29,7 @@ pub(super) fn at_hand<K: Writable, W: WriteKind<K>>(
 }
 
 /// What the watch has brought last; `None` without a watch, or while it has brought nothing.
-pub(super) fn watched<K: Writable, W: WriteKind<K>>(
+pub(super) fn watched<K: Writable, W: WriteSteps<K>>(
     source: &Source<'_, Object<K, W>>,
 ) -> Option<Snapshotted<K, W>> {
     match source {
@@ -39,7 +39,7 @@ pub(super) fn watched<K: Writable, W: WriteKind<K>>(
 }
 
 /// Reads live until there is an answer: the object, `None` if there is none and the write `creates` it, or the outcome.
-pub(super) async fn read_live<K: Writable, W: WriteKind<K>>(
+pub(super) async fn read_live<K: Writable, W: WriteSteps<K>>(
     state: &mut OperationState<'_>,
     target: WriteTarget<'_, K>,
     uid: Option<&str>,
@@ -61,7 +61,7 @@ pub(super) async fn read_live<K: Writable, W: WriteKind<K>>(
     }
 }
 
-pub(super) fn decide<K: Writable, W: WriteKind<K>>(
+pub(super) fn decide<K: Writable, W: WriteSteps<K>>(
     kind: &mut W,
     target: WriteTarget<'_, K>,
     seen: Option<W::Seen>,
@@ -73,7 +73,7 @@ pub(super) fn decide<K: Writable, W: WriteKind<K>>(
 }
 
 /// How a write ends of which the server has stored nothing: refused, if it ignored a part of the `body`.
-pub(super) fn unmoved<K: Writable, W: WriteKind<K>>(
+pub(super) fn unmoved<K: Writable, W: WriteSteps<K>>(
     state: &OperationState<'_>,
     target: WriteTarget<'_, K>,
     body: &W::Body,
@@ -88,7 +88,7 @@ pub(super) fn unmoved<K: Writable, W: WriteKind<K>>(
 
 /// Waits after an attempt that failed. One that lost a race to another writer, which has replaced the version `lost_to`,
 /// waits for what the watch brings. After a lost answer the object is read live; so is everything that the watch cannot tell.
-pub(super) async fn wait<K: Writable, W: WriteKind<K>>(
+pub(super) async fn wait<K: Writable, W: WriteSteps<K>>(
     state: &mut OperationState<'_>,
     source: &Source<'_, Object<K, W>>,
     failed: Failed,
