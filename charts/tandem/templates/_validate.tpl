@@ -48,6 +48,9 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- $at := printf "%s.extraArgs" (.name | camelcase | untitle) -}}
 {{- range .values.extraArgs -}}
 {{- $flag := splitList "=" . | first -}}
+{{- if eq $flag "--exec-provider" -}}
+{{- fail (printf "%s: set providers.exec instead of --exec-provider: the chart chooses an image in which something reaps what a program leaves behind" $at) -}}
+{{- end -}}
 {{- if has $flag $own -}}
 {{- fail (printf "%s: %s is given by the chart already; set the value that it comes from" $at $flag) -}}
 {{- end -}}
@@ -82,6 +85,9 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- range .values.extraEnv -}}
 {{- if has .name (list "POD_NAME" "POD_NAMESPACE") -}}
 {{- fail (printf "%s.extraEnv: %s is given by the chart already" $at .name) -}}
+{{- end -}}
+{{- if eq .name "TANDEM_EXEC_PROVIDER" -}}
+{{- fail (printf "%s.extraEnv: set providers.exec instead of TANDEM_EXEC_PROVIDER: the chart chooses an image in which something reaps what a program leaves behind" $at) -}}
 {{- end -}}
 {{- end -}}
 {{- $names := list .name -}}
