@@ -79,11 +79,11 @@ impl OwnCredentials {
     pub(crate) fn new(args: &ConnectionArgs) -> Self {
         let mut args = args.clone();
         let kubeconfig = client::kubeconfig(&args).ok().flatten();
-        if let Some(kubeconfig) = &kubeconfig {
-            // That a user makes another context the current one is no change of this one.
-            if args.context.is_none() {
-                args.context.clone_from(&kubeconfig.current_context);
-            }
+        // That a user makes another context the current one is no change of this one.
+        if let Some(kubeconfig) = &kubeconfig
+            && args.context.is_none()
+        {
+            args.context.clone_from(&kubeconfig.current_context);
         }
         let was = kubeconfig.and_then(|kubeconfig| Fingerprint::of(&kubeconfig, args.context.as_deref()));
         Self { args, was }
