@@ -50,7 +50,9 @@ async fn plan(
 ) -> Result<(Observed, ScalingPlan), Error> {
     observed.closed_pools = waiting.closed_pools();
     let planner = Arc::clone(&ctx.planner);
-    // A large cluster takes a while to plan; watches and the lease must not wait for it.
+    // A large cluster takes a while to plan; watches and the lease must not wait for it. It has no time limit: a thread cannot be
+    // given up, and the planner waits for nothing (no I/O, no clock) and goes through what was observed a bounded number of times.
+    // If it hung nevertheless, this pass would not end, and `/livez` would fail (`shared_runtime::liveness`).
     let (observed, mut plan) = tokio::task::spawn_blocking(move || {
         // A cancelled pass leaves nothing behind but parsed objects, which are valid by themselves.
         let mut planner = planner.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,6 +21,7 @@ use shared_runtime::write::Writer;
 use tokio::sync::Semaphore;
 
 use crate::memory::drains::Drains;
+use crate::memory::gone_pools::GonePools;
 use crate::memory::list_budget::{ListBudget, PARALLEL_LISTS};
 use crate::memory::orphans::Orphans;
 use crate::memory::places::Places;
@@ -71,6 +72,8 @@ pub(crate) struct Context {
     pub unread_pools: UnreadPools,
     /// Pools that are gone and have left their nodes behind.
     pub orphans: Arc<Orphans>,
+    /// Pools that are gone although nodes carry their names.
+    pub gone_pools: GonePools,
     visited: Mutex<HashSet<PoolKey>>,
 }
 
@@ -106,6 +109,7 @@ impl Context {
             tracker: Tracker::new(operator.clock.clone()),
             unread_pools: UnreadPools::default(),
             orphans: Arc::default(),
+            gone_pools: GonePools::new(operator.clock.clone()),
             visited: Mutex::default(),
         }
     }
@@ -150,6 +154,7 @@ impl Context {
             tracker: Tracker::new(clock.clone()),
             unread_pools: UnreadPools::default(),
             orphans: Arc::default(),
+            gone_pools: GonePools::new(clock.clone()),
             visited: Mutex::default(),
             client,
             writer,
@@ -179,6 +184,7 @@ impl Context {
         self.places.forget(key);
         self.protections.forget(key);
         self.unread_pools.forget(key);
+        self.gone_pools.forget(key);
         self.provisioner.forget(key);
     }
 }

@@ -51,6 +51,7 @@ use shared_runtime::cli::CommonArgs;
 use shared_runtime::controller::{self, Debounce};
 use shared_runtime::other_cluster::OtherCluster;
 use shared_runtime::rate::{InvalidRate, Rate};
+use tracing::warn;
 
 pub use crate::check::CheckError;
 use crate::context::Context;
@@ -237,6 +238,12 @@ struct Options {
     max_parallel_drains: usize,
 }
 
+/// Whether what programs leave behind stays as zombies: the first process of a container inherits it, and the operator waits for its
+/// own children only.
+const fn lacks_init(process: u32, programs: usize) -> bool {
+    process == 1 && programs > 0
+}
+
 /// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
 async fn start(operator: Operator, options: Options) -> Result<(), Error> {
     let Options {
@@ -247,6 +254,10 @@ async fn start(operator: Operator, options: Options) -> Result<(), Error> {
         cluster_id,
         max_parallel_drains,
     } = options;
+    if lacks_init(std::process::id(), programs.len()) {
+        let advice = "run it under an init process, as the image tandem-exec does, or set shareProcessNamespace on its Pod";
+        warn!(advice, "nothing reaps the processes that programs leave behind: this is process 1");
+    }
     let Some(cluster) = cluster::identify(&operator, cluster_id).await else { return Ok(()) };
     let programs = programs
         .into_iter()
@@ -286,4 +297,15 @@ async fn start(operator: Operator, options: Options) -> Result<(), Error> {
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_first_process_that_runs_programs_lacks_an_init_process() {
+        assert!(lacks_init(1, 2));
+        assert!(!lacks_init(1, 0) && !lacks_init(7, 2));
+    }
 }

@@ -115,11 +115,13 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
         && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
     let protected = ctx.protections.recent(&key);
     let is_orphaned = ctx.orphans.look(&key, pool.as_deref());
+    let has_just_ended = ctx.gone_pools.has_just_ended(&key, pool.as_deref());
     let mut observed = Observed {
         cluster: ctx.cluster.clone(),
         key,
         pool,
         is_orphaned,
+        has_just_ended,
         nodes,
         unreadable,
         registered,

@@ -96,8 +96,10 @@ fn next(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use k8s_openapi::api::core::v1::Node;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
     use machine_providers::provisioner::{ListFindings, Provisioner};
@@ -110,7 +112,7 @@ mod tests {
 
     use super::*;
     use crate::error::Write;
-    use crate::testing::{TestContext, failure};
+    use crate::testing::{TestContext, failure, success};
 
     /// A provider that answers nothing any more after its first list, and how often it was asked.
     #[derive(Default)]
@@ -213,6 +215,66 @@ mod tests {
         let is_release = |line: &String| line.starts_with("PATCH /apis/") && line.contains("/finalizers/0");
         assert!(requests().iter().any(is_release), "{:?}", requests());
         assert!(ctx.orphans.look(&key(), None));
+    }
+
+    /// A context without pools, and with these nodes on the server.
+    fn without_pools(nodes: Vec<Node>) -> TestContext {
+        let mut test = TestContext::new(move |path, _| match path {
+            path if path.starts_with("/api/v1/nodes?") => {
+                (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": nodes }))
+            }
+            _ => success(),
+        });
+        let provider = Outage::default();
+        test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(provider)]));
+        test
+    }
+
+    fn writes(requests: &[String]) -> Vec<&str> {
+        let writes = requests.iter().filter(|line| !line.starts_with("GET "));
+        writes.map(|line| line.split(['?', '{']).next().unwrap_or_default().trim()).collect()
+    }
+
+    #[tokio::test]
+    async fn nodes_of_a_pool_that_is_gone_are_left_alone_and_it_is_said_once() {
+        let (ctx, requests) = without_pools(vec![node(0), node(1)]).into_parts();
+        reconcile(Arc::clone(&ctx), key()).await.unwrap();
+        assert!(writes(&requests()).is_empty(), "{:?}", requests());
+        let names: BTreeSet<String> = ["n-000", "n-001"].map(str::to_owned).into();
+        assert!(!ctx.gone_pools.is_news(&key(), names), "it was said");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_created_after_the_deletion_of_its_pool_has_ended_is_deleted() {
+        let (ctx, requests) = without_pools(vec![node(0)]).into_parts();
+        ctx.gone_pools.ended(key());
+        reconcile(Arc::clone(&ctx), key()).await.unwrap();
+        assert_eq!(writes(&requests()), ["DELETE /api/v1/nodes/n-000"]);
+    }
+
+    #[tokio::test]
+    async fn a_pool_has_ended_when_its_finalizer_went_and_not_when_it_leaves_its_nodes() {
+        for (on_delete, has_ended) in [("Drain", true), ("Orphan", false)] {
+            let mut going = pool(0);
+            going.metadata.deletion_timestamp = Some(Time(at(90)));
+            going.metadata.annotations =
+                Some([(names::ON_DELETE_ANNOTATION.to_owned(), on_delete.to_owned())].into());
+            let mut written = going.clone();
+            written.metadata.resource_version = Some("2".to_owned());
+            let mut test = TestContext::new(move |path, _| match path {
+                path if path.starts_with("/api/v1/nodes?") => {
+                    (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [] }))
+                }
+                _ => (200, serde_json::to_value(&written).unwrap()),
+            })
+            .with_pool(going);
+            let provider = Outage::default();
+            test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(provider)]));
+            let (ctx, requests) = test.into_parts();
+            let step = reconcile(Arc::clone(&ctx), key()).await.unwrap();
+            assert_eq!(step, Step::Done, "{on_delete}: {:?}", requests());
+            assert_eq!(ctx.gone_pools.has_just_ended(&key(), None), has_ended, "{on_delete}");
+        }
     }
 
     #[tokio::test]

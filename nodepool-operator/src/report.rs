@@ -1,15 +1,19 @@
 //! Reports what a pass found and did: status, events, metrics, and one log line when something changed.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
-use node_lifecycle::Plan;
 use node_lifecycle::facts::Facts;
 use node_lifecycle::outcome::{Applied, EventReason, LoggedChange};
+use node_lifecycle::{Observed, Plan};
 use shared_crds::NodePool;
 use shared_runtime::controller::Step;
 use shared_runtime::events::EventKind;
 use shared_runtime::reflect::Unreadable;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::apply::PassResult;
 use crate::apply::node_write::written;
@@ -47,6 +51,7 @@ pub(crate) async fn report(
     ctx.metrics.applied(applied);
     log(applied);
     let Some(pool) = seen.observed.pool.as_deref() else {
+        say_what_stays(ctx, &seen.observed);
         return Ok(Reported::Done);
     };
     let reference = pool.object_ref(&());
@@ -83,6 +88,23 @@ async fn write_status(
     let decide = |fresh: &NodePool| status::of_pass(fresh, pool, facts, applied, &now);
     let outcome = written(Write::PoolStatus, ctx.writer.node_pool_status(pool, decide).await)?;
     Ok(if outcome.is_conflict() { Reported::Conflict } else { Reported::Done })
+}
+
+/// Logs, once, which nodes stay although their pool is gone. There is no object left that could say it.
+fn say_what_stays(ctx: &Context, observed: &Observed) {
+    let stays = |node: &&Arc<Node>| node.metadata.deletion_timestamp.is_none() && !observed.has_just_ended;
+    let nodes = observed.nodes.iter().filter(stays);
+    let nodes: BTreeSet<String> = nodes.filter_map(|node| node.metadata.name.clone()).collect();
+    let (count, first) = (nodes.len(), nodes.first().cloned());
+    if ctx.gone_pools.is_news(&observed.key, nodes) {
+        let advice = "create a NodePool of this name to have them looked after; `kubectl delete node` drains one and deletes its machine";
+        warn!(
+            count,
+            first,
+            advice,
+            "the NodePool of nodes is gone without its deletion having ended: they are left alone"
+        );
+    }
 }
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.

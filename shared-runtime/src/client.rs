@@ -102,14 +102,19 @@ pub async fn connect(
     Ok(builder.with_layer(&Requests { clock, metrics }).build())
 }
 
+/// The kubeconfig that the flags, or the environment, name; `None` where the Pod's service account is used.
+pub(crate) fn kubeconfig(args: &ConnectionArgs) -> Result<Option<Kubeconfig>, ClientError> {
+    match &args.kubeconfig {
+        Some(path) => read(path).map(Some),
+        None if args.context.is_none() && std::env::var_os(IN_CLUSTER).is_some() => Ok(None),
+        None => Kubeconfig::read().map(Some).map_err(|failed| ClientError::NoCluster(Box::new(failed))),
+    }
+}
+
 async fn config(args: &ConnectionArgs) -> Result<Config, ClientError> {
-    let kubeconfig = match &args.kubeconfig {
-        Some(path) => read(path)?,
-        None if args.context.is_none() && std::env::var_os(IN_CLUSTER).is_some() => {
-            // Proxy variables are for traffic out of the cluster, and its API server is inside.
-            return Config::incluster().map_err(ClientError::InCluster);
-        }
-        None => Kubeconfig::read().map_err(|failed| ClientError::NoCluster(Box::new(failed)))?,
+    let Some(kubeconfig) = kubeconfig(args)? else {
+        // Proxy variables are for traffic out of the cluster, and its API server is inside.
+        return Config::incluster().map_err(ClientError::InCluster);
     };
     if let Some(wanted) = &args.context {
         let known: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();

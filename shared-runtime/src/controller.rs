@@ -21,7 +21,7 @@ use tracing::{Instrument as _, debug, error, info_span, warn};
 
 use crate::clock::Clock;
 use crate::error::{Categorised, chain};
-use crate::liveness::Pulse;
+use crate::liveness::{Pulse, WORK_LIMIT};
 use crate::metrics::{Metrics, ReconcileResult};
 use crate::place;
 pub use crate::queue::{CONFLICT_BACKOFF, Debounce, IDLE_BACKOFF, RequeueBackoff};
@@ -87,7 +87,8 @@ impl Config {
         }
     }
 
-    /// The liveness pulse, which beats each time the loop turns, at least every few seconds.
+    /// The liveness pulse, which beats each time the loop turns, at least every few seconds, and says for how long the oldest
+    /// reconcile has been running.
     #[must_use]
     pub fn pulse(mut self, pulse: Pulse) -> Self {
         self.pulse = Some(pulse);
@@ -190,7 +191,7 @@ where
         places.free = None;
         metrics.queue(name, queue.depth(), queue.in_backoff());
         if let Some(pulse) = &pulse {
-            pulse.beat();
+            pulse.beat_at_work(runs.oldest());
         }
         tokio::select! {
             // In order of urgency; the loop above has already started every key that may start.
@@ -264,6 +265,8 @@ impl Places {
 struct Running<K> {
     key: K,
     since: Duration,
+    /// It was said that it takes too long.
+    is_said: bool,
 }
 
 /// All running reconciles.
@@ -279,7 +282,26 @@ impl<K: Clone + Debug, E: Categorised> Runs<K, E> {
     fn start(&mut self, key: K, reconcile: impl Future<Output = Result<Step, E>> + Send + 'static) {
         let span = info_span!("reconcile", controller = self.name, ?key);
         let task = self.tasks.spawn(reconcile.instrument(span));
-        self.keys.insert(task.id(), Running { key, since: self.clock.monotonic() });
+        self.keys.insert(task.id(), Running { key, since: self.clock.monotonic(), is_said: false });
+    }
+
+    /// For how long the oldest one has been running. One that takes too long is named in the log, once: `/livez` names no object.
+    fn oldest(&mut self) -> Option<Duration> {
+        let now = self.clock.monotonic();
+        let age = |running: &Running<K>| now.saturating_sub(running.since);
+        for running in self.keys.values_mut() {
+            if !running.is_said && age(running) > WORK_LIMIT {
+                running.is_said = true;
+                let (key, after) = (&running.key, age(running));
+                error!(
+                    controller = self.name,
+                    ?key,
+                    ?after,
+                    "reconcile does not end, the liveness probe fails"
+                );
+            }
+        }
+        self.keys.values().map(age).max()
     }
 
     /// Counts and logs the end of a run, and returns its outcome for the queue.
@@ -288,7 +310,7 @@ impl<K: Clone + Debug, E: Categorised> Runs<K, E> {
             Ok((id, result)) => (id, Ok(result)),
             Err(failed) => (failed.id(), Err(failed)),
         };
-        let Running { key, since } = self.keys.remove(&id)?;
+        let Running { key, since, is_said: _ } = self.keys.remove(&id)?;
         let (result, outcome) = match result {
             Ok(Ok(Step::Done)) => (ReconcileResult::Success, RunResult::Done),
             Ok(Ok(Step::RequeueAfter(delay))) => (ReconcileResult::Requeue, RunResult::After(delay)),

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 use tokio_stream_of::receiver;
 
 use super::*;
+use crate::liveness::{Liveness, StuckTask};
 
 /// A receiver as a stream, without another dependency.
 mod tokio_stream_of {
@@ -163,6 +164,37 @@ async fn a_reconcile_that_does_not_end_is_dropped_at_the_deadline() {
     task.await.unwrap();
     assert_eq!(clock.monotonic(), SECOND * 8);
     drop(began);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_never_ends_fails_the_liveness_probe_although_the_loop_turns() {
+    let (config, _) = config();
+    let liveness = Liveness::new(Clock::system());
+    let (config, stop) = (config.pulse(liveness.pulse("controller test")), CancellationToken::new());
+    let task = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            let reconcile = |key: &str| {
+                let hangs = key == "hangs";
+                async move {
+                    if hangs {
+                        return std::future::pending::<Result<Step, Boom>>().await;
+                    }
+                    Ok(Step::RequeueAfter(SECOND))
+                }
+            };
+            let config = config.concurrency(2).stop_deadline(SECOND);
+            run(config, stream::iter(["hangs", "works"]), reconcile, stop).await;
+        }
+    });
+    tokio::time::sleep(WORK_LIMIT.saturating_sub(TURN)).await;
+    assert!(liveness.stuck().is_empty());
+    tokio::time::sleep(TURN * 3).await;
+    let [StuckTask { task: name, trouble }] = &liveness.stuck()[..] else { panic!("{:?}", liveness.stuck()) };
+    assert!(name == "controller test" && trouble.starts_with("one reconcile has not ended"), "{trouble}");
+    stop.cancel();
+    task.await.unwrap();
+    assert!(liveness.stuck().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

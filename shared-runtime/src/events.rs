@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use conflict_retry::{Class, Verb};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder as KubeRecorder, Reporter};
@@ -171,13 +172,18 @@ async fn publish(mut series: Series, mut items: mpsc::Receiver<Item>, metrics: M
         };
         metrics.event_dropped();
         let category = client_category(&failed);
-        if category == "forbidden" && !warned.swap(true, Ordering::Relaxed) {
+        if lacks_right(&failed) && !warned.swap(true, Ordering::Relaxed) {
             let advice = "allow create and patch on events in API group \"events.k8s.io\"";
             warn!(category, advice, error = %chain(&failed), "cannot publish events");
         } else {
             debug!(category, reason = event.reason, error = %chain(&failed), "cannot publish an event");
         }
     }
+}
+
+/// Whether the operator may not publish events. In a namespace that is being deleted none may, and that says nothing about others.
+fn lacks_right(failed: &kube::Error) -> bool {
+    matches!(failed, kube::Error::Api(status) if Class::of_status(Verb::Create, status) == Class::Forbidden)
 }
 
 /// `note` within the API's limit, cut between characters.
@@ -213,6 +219,20 @@ mod tests {
         assert!(log.lock().unwrap().is_empty());
         let text = String::from_utf8(metrics.render().unwrap()).unwrap();
         assert!(text.contains("tandem_events_dropped_total 1"), "{text}");
+    }
+
+    #[test]
+    fn a_namespace_that_is_being_deleted_is_no_lack_of_a_right() {
+        let refused = |causes: &serde_json::Value| {
+            let status = serde_json::json!({
+                "status": "Failure", "code": 403, "reason": "Forbidden", "message": "events is forbidden",
+                "details": { "name": "a.1", "kind": "events", "causes": causes },
+            });
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        let terminating = serde_json::json!([{ "reason": "NamespaceTerminating", "message": "it ends", "field": "metadata.namespace" }]);
+        assert!(lacks_right(&refused(&serde_json::json!([]))));
+        assert!(!lacks_right(&refused(&terminating)));
     }
 
     #[test]

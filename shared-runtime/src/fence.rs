@@ -114,8 +114,9 @@ impl Fence {
         self.tried.cancel();
     }
 
-    /// Closes the fence: the lease was not renewed in time, or was released.
-    pub(super) fn close(&self) {
+    /// Closes the fence, for as long as this process runs: the lease was not renewed in time, or was released. What is under way is
+    /// given up.
+    pub fn close(&self) {
         self.state.send_replace(State::Lost);
         self.lost.cancel();
         self.tried.cancel();

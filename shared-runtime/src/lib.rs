@@ -13,6 +13,7 @@ pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod crds;
+pub mod credentials;
 mod decision_gate;
 pub mod error;
 pub mod events;

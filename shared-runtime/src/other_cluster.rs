@@ -7,6 +7,7 @@ use kube::Client;
 use crate::cli::ConnectionArgs;
 use crate::client::{self, ClientError};
 use crate::clock::Clock;
+use crate::credentials::{self, Fingerprint};
 use crate::metrics::Metrics;
 use crate::write::Writer;
 
@@ -42,5 +43,17 @@ impl OtherCluster {
         let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
         let client = client::connect(&args, self.name, self.version, clock, metrics).await?;
         Ok((client.clone(), self.writer.with_client(client)))
+    }
+
+    /// Tells the credentials that [`Self::connect`] reads now from others: those of the current context of `kubeconfig`. `None` while they
+    /// cannot be read.
+    pub fn fingerprint(kubeconfig: &Path) -> Option<Fingerprint> {
+        let args = ConnectionArgs { kubeconfig: Some(kubeconfig.to_owned()), context: None };
+        Fingerprint::of(&client::kubeconfig(&args).ok()??, None)
+    }
+
+    /// Whether `client`, which [`Self::connect`] has returned, has a client certificate of a credential plugin that is about to run out.
+    pub fn runs_out(&self, client: &Client) -> bool {
+        credentials::runs_out(client, self.clock.now())
     }
 }

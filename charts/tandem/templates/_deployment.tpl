@@ -59,6 +59,9 @@ runtimeClassName: {{ . }}
 {{- if .values.hostNetwork }}
 hostNetwork: true
 {{- end }}
+{{- if include "tandem.component.lacksInit" . }}
+shareProcessNamespace: true
+{{- end }}
 {{- with .values.dnsPolicy | default (.values.hostNetwork | ternary "ClusterFirstWithHostNet" "") }}
 dnsPolicy: {{ . }}
 {{- end }}

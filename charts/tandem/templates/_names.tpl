@@ -50,6 +50,19 @@ block in values.yaml).
 {{- end -}}
 {{- end -}}
 
+{{/*
+Something where a program of `exec` runs in an image that may have no init process. The operator would be process 1 there, and never
+reaps what a program leaves behind. Without `exec` it starts no process, and the image tandem-exec has an init process; everywhere
+else the containers share the Pod's processes, of which the first is the container runtime's, which reaps.
+*/}}
+{{- define "tandem.component.lacksInit" -}}
+{{- with .root.Values.providers -}}
+{{- if and (eq $.name "nodepool-operator") .exec (ne (base (.execImage.repository | default "none")) "tandem-exec") -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A list of `{name}`, empty when there is no secret. Some charts list names, others objects. */}}
 {{- define "tandem.pullSecrets" -}}
 {{- $names := list -}}

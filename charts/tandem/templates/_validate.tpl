@@ -3,6 +3,7 @@ What a JSON schema cannot say, because it compares two values or reads a text. W
 refused here, in the operator's own words: a release that installs must not be a crash loop.
 */}}
 {{- define "tandem.component.validate" -}}
+{{- include "tandem.component.validateOnly" . -}}
 {{- include "tandem.component.validateLease" . -}}
 {{- include "tandem.component.validateArgs" . -}}
 {{- include "tandem.component.validatePod" . -}}
@@ -17,6 +18,37 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- if ne (first $namespaces) (last $namespaces) -}}
 {{- $why := "must be the same: pools that only one operator sees are planned and never filled, or filled and never planned" -}}
 {{- fail (printf "nodepoolOperator.watchNamespace (%q) and autoscalerOperator.watchNamespace (%q) %s" (first $namespaces) (last $namespaces) $why) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Two releases that watch the same pools have a Lease each and one field manager: both make nodes for a pool, and each overwrites what the
+other reports. Helm itself refuses a second release that has the definitions too. `helm template` knows no server and finds no other
+release. One that is scaled to zero does nothing, so another may follow it.
+*/}}
+{{- define "tandem.component.validateOnly" -}}
+{{- if not .root.Values.crds.enabled -}}
+{{- $own := .values.watchNamespace | default "" -}}
+{{- range (lookup "apps/v1" "Deployment" "" "").items -}}
+{{- $labels := .metadata.labels | default dict -}}
+{{- $release := get $labels "app.kubernetes.io/instance" -}}
+{{- $isOther := not (and (eq $release $.root.Release.Name) (eq .metadata.namespace $.root.Release.Namespace)) -}}
+{{- $isOperator := and (eq (get $labels "app.kubernetes.io/part-of") "tandem") (eq (get $labels "app.kubernetes.io/component") $.name) -}}
+{{- if and $isOperator $isOther (gt (int .spec.replicas) 0) -}}
+{{- $watched := "" -}}
+{{- range .spec.template.spec.containers -}}
+{{- range .args -}}
+{{- if hasPrefix "--watch-namespace=" . -}}
+{{- $watched = trimPrefix "--watch-namespace=" . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if or (eq $own "") (eq $watched "") (eq $own $watched) -}}
+{{- $why := "both would make nodes for the same pools and overwrite each other's status; uninstall it, scale its Deployments to 0, or give each release a watchNamespace of its own" -}}
+{{- fail (printf "the %s of release %s in namespace %s watches %s already: %s" $.name $release .metadata.namespace ($watched | default "all namespaces") $why) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -48,6 +80,9 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- $at := printf "%s.extraArgs" (.name | camelcase | untitle) -}}
 {{- range .values.extraArgs -}}
 {{- $flag := splitList "=" . | first -}}
+{{- if eq $flag "--exec-provider" -}}
+{{- fail (printf "%s: set providers.exec instead of --exec-provider: the chart chooses an image in which something reaps what a program leaves behind" $at) -}}
+{{- end -}}
 {{- if has $flag $own -}}
 {{- fail (printf "%s: %s is given by the chart already; set the value that it comes from" $at $flag) -}}
 {{- end -}}
@@ -82,6 +117,9 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- range .values.extraEnv -}}
 {{- if has .name (list "POD_NAME" "POD_NAMESPACE") -}}
 {{- fail (printf "%s.extraEnv: %s is given by the chart already" $at .name) -}}
+{{- end -}}
+{{- if eq .name "TANDEM_EXEC_PROVIDER" -}}
+{{- fail (printf "%s.extraEnv: set providers.exec instead of TANDEM_EXEC_PROVIDER: the chart chooses an image in which something reaps what a program leaves behind" $at) -}}
 {{- end -}}
 {{- end -}}
 {{- $names := list .name -}}

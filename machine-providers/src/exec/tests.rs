@@ -5,12 +5,16 @@ use std::time::Duration;
 use std::{fmt, fs};
 
 use node_lifecycle::supply::KnownAs;
+use shared_crds::v1alpha1::ExecProvider;
+use shared_runtime::clock::Clock;
+use shared_runtime::fence::Fence;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 
 use super::*;
 use crate::Progress;
-use crate::testing::{at, cluster, key};
+use crate::provisioner::Provisioner;
+use crate::testing::{at, cluster, key, pool, slot};
 
 /// A program `name` that is this shell script.
 pub(crate) fn script(name: &str, directory: &tempfile::TempDir, text: &str) -> Program {
@@ -215,30 +219,63 @@ fn exists(pid: &str) -> bool {
     fs::exists(format!("/proc/{}", pid.trim())).unwrap()
 }
 
+/// A program that never answers and has a child of its own, whose ID is in the file when both run.
+fn that_hangs(directory: &tempfile::TempDir) -> (Program, std::path::PathBuf) {
+    let pids = directory.path().join("pids");
+    let text = format!("sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait", pids.display());
+    (script("rack", directory, &text), pids)
+}
+
+/// What is in the file, as soon as it is there.
+async fn content(file: &std::path::Path) -> String {
+    while !fs::exists(file).unwrap() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    fs::read_to_string(file).unwrap()
+}
+
+/// Waits until the process has ended.
+async fn ended(process: &str) {
+    let gone = async {
+        while exists(process) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("the program's own child ends too");
+}
+
 #[tokio::test]
 async fn a_call_that_is_given_up_leaves_no_process() {
     let directory = tempfile::tempdir().unwrap();
-    let pids = directory.path().join("pids");
-    let text = format!("sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait", pids.display());
-    let program = Exec::new(script("rack", &directory, &text), cluster());
-    let pool = key();
-    let started = async {
-        while !fs::exists(&pids).unwrap() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        fs::read_to_string(&pids).unwrap()
-    };
+    let (program, pids) = that_hangs(&directory);
+    let (program, pool) = (Exec::new(program, cluster()), key());
     let child = tokio::select! {
         ended = program.list(&pool, at(0)) => panic!("{ended:?}"),
-        child = started => child,
+        child = content(&pids) => child,
     };
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while exists(&child) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .expect("the program's own child ends too");
+    ended(&child).await;
+}
+
+#[tokio::test]
+async fn a_program_that_makes_a_machine_is_ended_with_the_lease() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, pids) = that_hangs(&directory);
+    let fence = Fence::unguarded(Clock::system());
+    let exec = Exec::new(program, cluster());
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(exec)]).fenced(fence.clone());
+    let mut pool = pool(1);
+    let provider = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
+    pool.spec.provider = ProviderSpec { exec: Some(provider), ..ProviderSpec::default() };
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &pool.spec, existing: 0 };
+    let lost = async {
+        let child = content(&pids).await;
+        fence.close();
+        child
+    };
+    let (created, child) = tokio::join!(provisioner.create(request, at(0)), lost);
+    let error = created.unwrap_err();
+    assert!(error.to_string().contains("lost its lease"), "{error}");
+    ended(&child).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use node_lifecycle::slots::Slots;
-use node_lifecycle::supply::{Absence, MachineState};
+use node_lifecycle::supply::{Absence, FailedMachine, MachineState};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolSpec, SimulatedProvider};
 use shared_runtime::clock::Clock;
@@ -223,6 +223,39 @@ async fn a_process_that_does_not_lead_changes_nothing_at_a_provider() {
         assert_eq!(deleted, Err(ProviderError::Conflict));
     }
     assert!(supply(&standby, 1, 0).await.0.machines.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_under_way_is_given_up_with_the_lease() {
+    let (second, key, name) = (std::time::Duration::from_secs(1), key(), slot(0));
+    let failed = [FailedMachine { provider: "simulated".to_owned(), name: name.clone(), is_new: true }];
+    for change in ["create", "delete", "delete where it was made", "delete a failed one"] {
+        let fence = Fence::unguarded(Clock::system());
+        let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(None))]).fenced(fence.clone());
+        let (begun, pool, absence) = (tokio::time::Instant::now(), pool(1), Absence::Credible);
+        let delete = |made_by| provisioner.delete(&key, Some(&pool), made_by, &name, &absence, at(0));
+        let asked = async {
+            match change {
+                "create" => {
+                    let request = MachineRequest { pool: &key, name: &name, spec: &pool.spec, existing: 0 };
+                    provisioner.create(request, at(0)).await.unwrap_err()
+                }
+                "delete" => delete(None).await.unwrap_err(),
+                "delete where it was made" => delete(Some("simulated")).await.unwrap_err(),
+                _ => provisioner.delete_failed(&key, &failed, at(0)).await.remove(0),
+            }
+        };
+        let lost = async {
+            tokio::time::sleep(second).await;
+            fence.close();
+        };
+        let (error, ()) = tokio::join!(asked, lost);
+        assert!(
+            matches!(&error, ProviderError::Unreachable(why) if why.contains("lost its lease")),
+            "{change}: {error}"
+        );
+        assert_eq!(begun.elapsed(), second, "{change}");
+    }
 }
 
 #[tokio::test]

@@ -26,6 +26,8 @@ pub struct Observed {
     pub pool: Option<Arc<NodePool>>,
     /// The pool is gone, and its nodes and machines were to outlive it: see [`OnDelete::Orphan`](crate::on_delete::OnDelete::Orphan).
     pub is_orphaned: bool,
+    /// The pool is gone because this process ended its deletion a moment ago, when it had no node: one that it has now came late.
+    pub has_just_ended: bool,
     /// Every Node that carries the pool's labels.
     pub nodes: Vec<Arc<Node>>,
     /// Names of nodes that seem to belong to the pool and cannot be read. Nothing is done to them, and nothing that

@@ -68,7 +68,8 @@ pub struct Plan {
     pub timed_out: Vec<String>,
     /// Node objects to create for machines that run now.
     pub register: Vec<Node>,
-    /// Nodes in no pool that are left of machines that were deleted, to delete.
+    /// Nodes to delete that are no nodes of the pool: in no pool, and left of machines that were deleted; or of a pool that is gone, and
+    /// created after it.
     pub left_over: Vec<Arc<Node>>,
     /// Nodes that registered themselves, to make nodes of the pool.
     pub join: Vec<JoinStep>,

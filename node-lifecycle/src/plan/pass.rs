@@ -1,7 +1,9 @@
 //! What happens to a pool in a pass, from the states of its nodes and their pods.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
@@ -66,7 +68,7 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
 }
 
 /// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left
-/// alone, with their pods.
+/// alone, with their pods, unless they were created after the deletion of their pool had ended: these are deleted.
 fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) -> Plan {
     let requeue_at = visits::next(observed, &members, None);
     let action = |member: &Member| {
@@ -76,7 +78,9 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
             NodeAction::Keep
         }
     };
+    let is_late = |node: &&Arc<Node>| observed.has_just_ended && node.metadata.deletion_timestamp.is_none();
     Plan {
+        left_over: observed.nodes.iter().filter(is_late).cloned().collect(),
         nodes: steps(observed, members, action),
         withdraw: if observed.leaves_machines() {
             Vec::new()

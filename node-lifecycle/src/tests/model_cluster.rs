@@ -132,6 +132,7 @@ impl ModelCluster {
             key: key(),
             pool: (!self.is_gone).then(|| Arc::new(self.pool.clone())),
             is_orphaned: false,
+            has_just_ended: false,
             times: self.times(&nodes),
             nodes,
             unreadable: BTreeSet::new(),

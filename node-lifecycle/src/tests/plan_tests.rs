@@ -160,6 +160,23 @@ fn nodes_of_a_pool_that_is_gone_are_drained_only_when_they_are_deleted() {
 }
 
 #[test]
+fn a_node_that_comes_when_the_deletion_of_its_pool_has_ended_is_deleted_as_any_node_is() {
+    let mut observed = observed(pool(1), [node(0), deleted(node(1))]);
+    observed.pool = None;
+    let names =
+        |plan: &Plan| plan.left_over.iter().filter_map(|node| node.metadata.name.clone()).collect::<Vec<_>>();
+    assert!(names(&plan(&observed)).is_empty(), "its pool lost its finalizer to another client");
+    observed.has_just_ended = true;
+    let late = plan(&observed);
+    assert_eq!(names(&late), ["n-000"]);
+    assert_eq!(
+        actions(&late),
+        [("n-001".to_owned(), NodeAction::Cordon)],
+        "what is being deleted is drained as ever"
+    );
+}
+
+#[test]
 fn a_pool_with_an_invalid_spec_requests_nothing_and_reports_why() {
     let mut observed = observed(pool(2), []);
     observed.supply.source = Err("spec.provider is invalid: no such thing".to_owned());

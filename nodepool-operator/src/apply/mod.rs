@@ -21,6 +21,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, CustomResourceExt as _};
 use machine_providers::ProviderError;
 use node_lifecycle::facts::Facts;
+use node_lifecycle::on_delete::is_orphaning;
 use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::supply::ProvisioningFailure;
 use node_lifecycle::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
@@ -211,6 +212,9 @@ async fn change_pool_finalizer(ctx: &Context, pool: &NodePool, step: PoolStep) -
         write::Outcome::Gone => applied.finalizer_removed = true,
         write::Outcome::Conflict(_) | write::Outcome::Aborted => applied.extent = Extent::Conflict,
     }
+    if applied.finalizer_removed && step == PoolStep::RemoveFinalizer && !is_orphaning(pool) {
+        ctx.gone_pools.ended(PoolKey::of_pool(pool));
+    }
     Ok(applied)
 }
 
@@ -244,15 +248,18 @@ async fn join(ctx: &Context, step: &JoinStep) -> Result<Applied, Error> {
     Ok(applied)
 }
 
-/// Deletes a Node whose machine is gone and that never was a node of the pool. It is annotated first: the chart's admission policy
-/// lets the operator delete no Node that does not show to be its own.
+/// Deletes a Node whose machine is gone and that never was a node of the pool, or one that came when the pool was gone. It is annotated
+/// first: the chart's admission policy lets the operator delete no Node that does not show to be its own.
 async fn delete_left_over(ctx: &Context, node: &Node) -> Result<Applied, Error> {
     let mut applied = Applied::default();
     let marked = node_write::patched(ctx, node, patches::mark_left_over(node), &mut applied).await?;
     if let Some(node) = marked
         && node_write::delete(ctx, &node, &mut applied).await?
     {
-        info!(node = node.metadata.name, "deleted the Node of a machine that was withdrawn");
+        info!(
+            node = node.metadata.name,
+            "deleted the Node of a machine that was withdrawn, or that came after its pool had gone"
+        );
     }
     Ok(applied)
 }

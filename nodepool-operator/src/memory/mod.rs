@@ -2,6 +2,7 @@
 //! wait a little longer, or is about pools that no new process visits.
 
 pub(crate) mod drains;
+pub(crate) mod gone_pools;
 pub(crate) mod list_budget;
 pub(crate) mod orphans;
 pub(crate) mod places;

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::connections::Limits;
-use crate::liveness::Liveness;
+use crate::liveness::{Liveness, StuckTask};
 use crate::metrics::{self, Metrics};
 use crate::readiness::Readiness;
 
@@ -87,14 +87,12 @@ pub async fn serve(
 }
 
 async fn livez(State(served): State<Served>) -> Response {
-    let silent = served.liveness.silent();
-    if silent.is_empty() {
+    let stuck = served.liveness.stuck();
+    if stuck.is_empty() {
         return "ok\n".into_response();
     }
-    let text: String = silent
-        .iter()
-        .map(|(task, time)| format!("{task}: not heard of for {} s\n", time.as_secs()))
-        .collect();
+    let text: String =
+        stuck.iter().map(|StuckTask { task, trouble }| format!("{task}: {trouble}\n")).collect();
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }
 

@@ -27,11 +27,25 @@ async fn a_panic_of_the_elector_ends_the_operator_as_a_lost_lease_does() {
     let election = elector.spawn(CancellationToken::new());
 
     let (stop, signalled) = (CancellationToken::new(), CancellationToken::new());
-    let ended = supervise(work(stop.clone()), &stop, &signalled, &fence);
+    let ended = supervise(work(stop.clone()), &stop, &signalled, &fence, std::future::pending());
     let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
     let ended = ended.expect("the operator goes on as a replica that never leads, and says it is ready");
     let said = chain(&concluded(ended, election.await).unwrap_err());
     assert!(said.starts_with("leader election failed") && said.contains("injected"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_whose_credentials_are_stale_ends_in_order_and_says_why() {
+    let (stop, signalled) = (CancellationToken::new(), CancellationToken::new());
+    let stale = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        StaleCredentials::Changed
+    };
+    let fence = Fence::unguarded(Clock::system());
+    let ended = supervise(work(stop.clone()), &stop, &signalled, &fence, stale).await;
+    assert!(stop.is_cancelled(), "its work was told to end");
+    let said = chain(&concluded(ended, Ok(Ended::Released)).unwrap_err());
+    assert!(said.contains("new credentials: the kubeconfig,") && said.ends_with("has changed"), "{said}");
 }
 
 /// A kubelet asks from the first moment on, and a rolling update goes on with the first yes.

@@ -28,6 +28,7 @@ use crate::cli::CommonArgs;
 use crate::client::{self, ClientError};
 use crate::clock::Clock;
 use crate::crds::{Definitions, ServedFields};
+use crate::credentials::{OwnCredentials, StaleCredentials};
 use crate::error::chain;
 use crate::events::Recorder;
 use crate::fence::Fence;
@@ -196,6 +197,9 @@ pub enum BootstrapError {
     /// recovery that is known to be correct.
     #[error("this replica lost its lease and makes room for another")]
     LostLease,
+    /// The connection was made from credentials that are not current any more. The next process reads them anew.
+    #[error("this process makes room for one with new credentials")]
+    Credentials(#[source] StaleCredentials),
     /// The lease is not renewed any more: the elector's task has panicked.
     #[error("leader election failed, and this replica makes room for another")]
     Election(#[source] JoinError),
@@ -254,12 +258,14 @@ where
     let served = CancellationToken::new();
     let _stop_serving = served.clone().drop_guard();
     admin::serve(args.admin_address, readiness.clone(), liveness.clone(), metrics.clone(), served).await?;
+    let credentials = OwnCredentials::new(&args.client.connection);
     let client =
         client::connect(&args.client.connection, spec.name, spec.version, clock.clone(), metrics.clone())
             .await?;
     let definitions = Definitions::new(&client, spec.crds, &readiness, &metrics)?;
     tokio::select! {
         () = signalled.cancelled() => return Ok(()),
+        why = credentials.stale(&client, &clock) => return Err(BootstrapError::Credentials(why)),
         () = definitions.wait() => {}
     }
     let _following = definitions.follow();
@@ -294,7 +300,7 @@ where
     let caches = caches_after_the_first_try(&fence, &signalled).await;
     let work = CancellationToken::new();
     let operator = Operator {
-        client,
+        client: client.clone(),
         write_tracker: writer.write_tracker().clone(),
         writer,
         metrics,
@@ -304,13 +310,14 @@ where
         unreadable: UnreadableObjects::default(),
         caches,
         liveness,
-        clock,
+        clock: clock.clone(),
         fence: fence.clone(),
         shutdown: work.clone(),
         args,
         starting,
     };
-    let ended = supervise(start(operator), &work, &signalled, &fence).await;
+    let stale = credentials.stale(&client, &clock);
+    let ended = supervise(start(operator), &work, &signalled, &fence, stale).await;
     release.cancel();
     let lease = stopped(election, publisher).await;
     concluded(ended, lease)
@@ -328,13 +335,14 @@ fn concluded(
     }
 }
 
-/// Runs the work until it ends, a signal arrives, or the lease is lost; in the last two cases tells it to end and
-/// waits.
+/// Runs the work until it ends, a signal arrives, the lease is lost, or the credentials are `stale`; unless it has ended, tells it to
+/// end and waits.
 async fn supervise<E>(
     work: impl Future<Output = Result<(), E>>,
     stop: &CancellationToken,
     signalled: &CancellationToken,
     fence: &Fence,
+    stale: impl Future<Output = StaleCredentials>,
 ) -> Result<(), BootstrapError>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -348,6 +356,7 @@ where
         }
         () = signalled.cancelled() => Ok(()),
         () = fence.lost().cancelled() => Err(BootstrapError::LostLease),
+        why = stale => Err(BootstrapError::Credentials(why)),
     };
     stop.cancel();
     if let Ok(ended) = tokio::time::timeout(WORK_DEADLINE, work).await {

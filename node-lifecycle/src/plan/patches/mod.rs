@@ -131,8 +131,10 @@ pub(crate) fn join(node: &Node, machine: &str, wanted: &NodeMetadata) -> Value {
 // finalizers alone. These patches are one request that fails only if the object is another one or its finalizers have
 // changed, and then the next pass decides again, from the pool and its nodes, whether the finalizer is still due.
 
+/// Adds a finalizer, provided that the object has not been deleted since: the API server takes no new one then, and calls that invalid.
 fn add_finalizer(metadata: &ObjectMeta, name: &str) -> Value {
     let mut patch = is_same_object(metadata);
+    patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
     patch.extend(with_finalizer(metadata, name));
     Value::Array(patch)
 }
@@ -170,7 +172,17 @@ mod tests {
     use shared_crds::v1alpha1::DisruptionReason;
 
     use super::*;
-    use crate::testing::{self, node};
+    use crate::testing::{self, node, pool};
+
+    #[test]
+    fn a_finalizer_is_added_only_to_an_object_that_has_not_been_deleted() {
+        let is_there = json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null });
+        for patch in [add_pool_finalizer(&pool(1)), add_node_finalizer(&node(1))] {
+            assert!(patch.as_array().unwrap().contains(&is_there), "{patch}");
+        }
+        let removes = remove_pool_finalizer(&pool(1)).unwrap();
+        assert!(!removes.as_array().unwrap().contains(&is_there), "that is when it is removed");
+    }
 
     #[test]
     fn why_a_node_leaves_is_noted_once_and_only_in_the_version_that_was_observed() {

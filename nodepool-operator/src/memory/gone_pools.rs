@@ -1,0 +1,114 @@
+//! The pools that are gone although Nodes carry their names: which of them this process has ended itself, and what it has said of the
+//! others.
+//!
+//! A Node that turns up when the deletion of its pool has ended was created by a request that the API server carried out late: its answer
+//! was lost, and every Node was gone when the pool was let go. Nodes of other pools that are gone stay: their pool lost its finalizer to
+//! another client, and no user has decided about them. A restart forgets the difference, and such a Node stays too.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use node_lifecycle::PoolKey;
+use shared_crds::NodePool;
+use shared_runtime::clock::Clock;
+
+/// For how long after its pool a Node may still come. An API server gives a request up after a minute (`--request-timeout`), and its
+/// watch shows what was written within seconds.
+const LATE: Duration = Duration::from_secs(5 * 60);
+
+/// What is known of pools that are gone.
+pub(crate) struct GonePools {
+    clock: Clock,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// When this process has let go of a pool whose last node was gone.
+    ended: HashMap<PoolKey, Duration>,
+    /// The nodes of which was said that they stay.
+    said: HashMap<PoolKey, BTreeSet<String>>,
+}
+
+impl GonePools {
+    /// Knows nothing.
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the pool was let go because its last node was gone.
+    pub(crate) fn ended(&self, key: PoolKey) {
+        let now = self.clock.monotonic();
+        let mut known = self.known();
+        known.ended.retain(|_, at| now.saturating_sub(*at) < LATE);
+        known.ended.insert(key, now);
+    }
+
+    /// Whether this process has ended the pool a moment ago. `pool` is what there is now: another one of its name ends that.
+    pub(crate) fn has_just_ended(&self, key: &PoolKey, pool: Option<&NodePool>) -> bool {
+        let now = self.clock.monotonic();
+        let mut known = self.known();
+        if pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_none()) {
+            known.ended.remove(key);
+        }
+        pool.is_none() && known.ended.get(key).is_some_and(|at| now.saturating_sub(*at) < LATE)
+    }
+
+    /// Whether it was not said yet that these `nodes` of a pool that is gone stay. It counts as said from now on.
+    pub(crate) fn is_news(&self, key: &PoolKey, nodes: BTreeSet<String>) -> bool {
+        if nodes.is_empty() {
+            return false;
+        }
+        let mut known = self.known();
+        let is_said = known.said.get(key).is_some_and(|said| nodes.is_subset(said));
+        known.said.insert(key.clone(), nodes);
+        !is_said
+    }
+
+    /// Drops what was said of the pool: there is no node of it any more.
+    pub(crate) fn forget(&self, key: &PoolKey) {
+        self.known().said.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
+    use node_lifecycle::testing::{at, key, pool};
+
+    use super::*;
+
+    #[test]
+    fn a_pool_has_just_ended_for_a_while_unless_there_is_another_one() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let gone = GonePools::new(clock);
+        assert!(!gone.has_just_ended(&key(), None));
+        gone.ended(key());
+        let mut going = pool(1);
+        going.metadata.deletion_timestamp = Some(Time(at(90)));
+        assert!(!gone.has_just_ended(&key(), Some(&going)), "the cache has it still");
+        assert!(gone.has_just_ended(&key(), None));
+        time.advance(LATE);
+        assert!(!gone.has_just_ended(&key(), None));
+        gone.ended(key());
+        assert!(!gone.has_just_ended(&key(), Some(&pool(1))) && !gone.has_just_ended(&key(), None));
+    }
+
+    #[test]
+    fn that_nodes_stay_is_said_once_and_of_others_again() {
+        let gone = GonePools::new(Clock::fake(Timestamp::UNIX_EPOCH).0);
+        let nodes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        assert!(!gone.is_news(&key(), nodes(&[])));
+        assert!(gone.is_news(&key(), nodes(&["a", "b"])) && !gone.is_news(&key(), nodes(&["a", "b"])));
+        assert!(!gone.is_news(&key(), nodes(&["b"])), "one has gone");
+        assert!(gone.is_news(&key(), nodes(&["b", "c"])));
+        gone.forget(&key());
+        assert!(gone.is_news(&key(), nodes(&["b", "c"])));
+    }
+}
