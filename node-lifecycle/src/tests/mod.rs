@@ -18,6 +18,7 @@ mod revision_tests;
 mod rollout_tests;
 mod sized_tests;
 mod start_tests;
+mod surge_tests;
 mod unread_tests;
 mod visits_tests;
 
