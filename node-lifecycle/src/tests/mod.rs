@@ -1,6 +1,7 @@
 //! Tests of whole plans, case by case and over random histories.
 
 mod another_cluster_tests;
+mod blocked_drain_tests;
 mod deletion_tests;
 mod disturbance;
 mod duties_tests;
