@@ -108,6 +108,11 @@ pub(crate) fn waits_for_drain(
     protected: &BTreeMap<String, String>,
 ) -> Option<RolloutWait> {
     let why = nodes.keeps_a_place(outdated)?;
+    if outdated.is_empty() {
+        // New nodes are no part of it any more.
+        let why = format!("{why}, and no other node is out of date");
+        return Some(RolloutWait { reason: Reason::WaitsForDrain, why });
+    }
     let criteria = OutdatedCriteria::of(pool, observed.now);
     let is_current = |member: &&Member| !outdated.contains_key(member.name());
     let current: Vec<&Member> = nodes.staying.iter().copied().filter(is_current).collect();

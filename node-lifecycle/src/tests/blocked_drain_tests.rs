@@ -133,8 +133,18 @@ fn no_time_makes_a_failure_of_it_and_the_time_begins_anew_afterwards() {
     });
     let waits = rollout_of(&observed(pool.clone(), [node(0), node(1), fresh(3), stuck(2)]));
     assert_eq!((waits.is_stuck, waits.record.unwrap().progress_time), (false, Time(at(-100_000))));
+    let last = pool.clone();
     let gone = rollout_of(&observed(pool, [node(0), node(1), fresh(3)]));
     assert_eq!((gone.is_stuck, gone.record.unwrap().progress_time), (false, Time(at(100))));
+    // New nodes that come, or are not Ready for a while, change nothing where all others are new.
+    for more in [vec![], vec![new(starting(5))], vec![fresh(5), fresh(6)]] {
+        let mut pool = last.clone();
+        let record = pool.status.as_mut().unwrap().rollout.as_mut().unwrap();
+        (record.outdated_nodes, record.available_nodes) = (1, 9);
+        let nodes = [fresh(3), fresh(4), stuck(2)].into_iter().chain(more);
+        let waits = rollout_of(&observed(pool, nodes));
+        assert_eq!((waits.is_stuck, waits.waits.unwrap().reason), (false, Reason::WaitsForDrain));
+    }
 }
 
 #[test]

@@ -400,7 +400,8 @@ fn the_facts_say_how_many_nodes_may_go_and_why_none_may() {
     let going = |since: i64| leaves(draining(1, since), DisruptionReason::Rollout);
     assert_eq!(of(vec![asks(node(0)), going(41)]), (1, None));
     assert_eq!(of(vec![asks(node(0)), going(40)]).0, 0);
-    assert_eq!(of(vec![going(40)]), (0, None), "nothing is refused");
+    let (none, waits) = of(vec![going(40)]);
+    assert_eq!((none, waits.unwrap().reason), (0, Reason::WaitsForDrain), "nothing is refused");
     // The machine of one that is empty has longer to end.
     let mut ending = going(40);
     ending.metadata.deletion_timestamp = Some(Time(at(50)));
