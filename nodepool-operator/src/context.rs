@@ -64,7 +64,7 @@ pub(crate) struct Context {
     pub list_budget: ListBudget,
     /// A permit for each list of pods that is being read.
     pub pod_lists: Semaphore,
-    /// Nodes that were found protected a moment ago.
+    /// Nodes that were found protected a moment ago, or not to be.
     pub protections: Protections,
     /// For how long this process has observed nodes and pods in their current state.
     pub tracker: Tracker,

@@ -82,6 +82,7 @@ impl PassFixture<'_> {
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: BTreeMap::new(),
+            unprotected: BTreeSet::new(),
             cluster_readiness: ClusterReadiness::of(self.nodes.iter().map(|node| &**node)),
             condition_times: ConditionTimes::default(),
             supply: self.supply(),

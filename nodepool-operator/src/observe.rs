@@ -114,6 +114,7 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
     let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
         && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
     let protected = ctx.protections.recent(&key);
+    let unprotected = ctx.protections.unprotected(&key);
     let is_orphaned = ctx.orphans.look(&key, pool.as_deref());
     let has_just_ended = ctx.gone_pools.has_just_ended(&key, pool.as_deref());
     let mut observed = Observed {
@@ -129,6 +130,7 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
         may_be_hidden,
         recent: ObservedPods::default(),
         protected,
+        unprotected,
         cluster_readiness: ClusterReadiness::default(),
         condition_times: ConditionTimes::default(),
         supply,

@@ -89,7 +89,8 @@ fn next(
         due.map(|at| ctx.clock.until(at)).into_iter().chain(again).min()
     };
     // What was found out about nodes lets the next pass look at others.
-    let has_progressed = applied.changed || !plan.protected.is_empty();
+    let has_learned = !plan.protected.is_empty() || !plan.unprotected.is_empty();
+    let has_progressed = applied.changed || has_learned;
     let again = if has_progressed { Step::ContinueAfter } else { Step::RequeueAfter };
     Ok(due.map_or(Step::Done, again))
 }

@@ -112,6 +112,8 @@ api_names! {
         WaitsForBudget,
         /// Nodes are out of date, and all of them ask to be left alone.
         WaitsForProtected,
+        /// Nodes are out of date, and drains that are held up keep their places: no other node may go meanwhile.
+        WaitsForDrain,
         /// A rollout has made no progress for `spec.rollout.progressDeadlineSeconds`.
         ProgressDeadlineExceeded,
         /// No node is out of date.

@@ -13,8 +13,9 @@ use crate::after::outcome::{Applied, AppliedAction};
 pub use crate::after::rollout::RolloutFacts;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::membership::{Leaving, Member, NodeReadiness};
-use crate::assess::outdated::{self, OutdatedCriteria};
+use crate::assess::outdated::OutdatedCriteria;
 use crate::count::disruption_account;
+use crate::count::rollout_waits::RolloutNodes;
 use crate::count::sizing;
 use crate::input::observed_time::NodeTime;
 use crate::input::supply::ProvisioningFailure;
@@ -122,13 +123,13 @@ fn members_joined(
 /// Why each node is being disrupted that is, of those that leave for these `causes`. Some were `deleted` in this pass.
 fn reasons(
     pool: &NodePool,
-    causes: Vec<(&Member, Option<DisruptionReason>)>,
+    causes: &[(&Member, Option<DisruptionReason>)],
     deleted: &BTreeSet<String>,
 ) -> Vec<DisruptionReason> {
-    let reasons = causes.into_iter().filter_map(|(member, noted)| {
+    let reasons = causes.iter().filter_map(|(member, noted)| {
         let is_deleted = |leaving: Leaving| leaving.deleting;
         let is_deleted = deleted.contains(member.name()) || member.leaving.is_some_and(is_deleted);
-        disruption_account::reason(pool, member, noted, is_deleted)
+        disruption_account::reason(pool, member, *noted, is_deleted)
     });
     reasons.collect()
 }
@@ -216,35 +217,39 @@ impl Facts {
             });
         let joined = named(|action| action == AppliedAction::Join);
         let joined = members_joined(observed, pool, plan, &joined);
-        let with = |readiness| {
-            let all = staying.iter().copied().chain(&joined);
-            all.filter(|member| member.readiness == readiness).count()
-        };
+        let all: Vec<&Member> = staying.iter().copied().chain(&joined).collect();
+        let with = |readiness| all.iter().filter(|member| member.readiness == readiness).count();
         let leaving: Vec<&Member> =
             leaving.into_iter().filter(|member| !removed.contains(member.name())).collect();
-        let all: Vec<&Member> = staying.iter().copied().chain(&joined).collect();
         let (chosen, deleted) = (named(AppliedAction::notes_cause), named(AppliedAction::deletes));
         let causes = causes(plan, &leaving, &chosen);
-        let drained = causes.iter().filter(|(_, cause)| outdated::is_for_rollout(*cause));
-        let drained: Vec<&Member> = drained.map(|(member, _)| *member).collect();
-        let reasons = reasons(pool, causes, &deleted);
+        let reasons = reasons(pool, &causes, &deleted);
         let account = account(observed, pool, plan, &all, &reasons);
-        let rollout = RolloutFacts::count(observed, pool, plan, &all, &drained, &account);
-        let updated = named(|action| action == AppliedAction::Update);
-        let not_updated = not_updated(plan, &staying, &updated);
-        let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
         let created = applied.count(AppliedAction::Create);
+        let all_staying = all.len() + created;
+        let in_flight = in_flight(observed, applied, joined.len() + created);
+        let given_back = given_back(pool, &staying, applied, observed.now);
+        let nodes = RolloutNodes {
+            wanted: plan.wanted,
+            staying: &all,
+            leaving: &causes,
+            given_back: &given_back,
+            coming: in_flight + created,
+        };
+        let rollout = RolloutFacts::count(observed, pool, plan, nodes, &account);
+        let not_updated = not_updated(plan, &staying, &named(|action| action == AppliedAction::Update));
+        let outdated = rollout.as_ref().map_or(0, |rollout| rollout.staying);
         let lagging = if plan.template_hash.is_some() { outdated + not_updated } else { staying.len() };
         Self {
             wanted: plan.wanted,
-            staying: staying.len() + joined.len() + created,
+            staying: all_staying,
             ready: with(NodeReadiness::Ready),
-            up_to_date: (staying.len() + joined.len() + created).saturating_sub(lagging),
+            up_to_date: all_staying.saturating_sub(lagging),
             starting: with(NodeReadiness::Starting) + created,
             not_ready: with(NodeReadiness::NotReady),
             leaving: leaving.len(),
             waiting: plan.nodes.iter().filter(|step| waits_for_place(step)).count(),
-            in_flight: in_flight(observed, applied, joined.len() + created),
+            in_flight,
             is_unknown: observed.supply.is_unknown,
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),
@@ -265,11 +270,7 @@ impl Facts {
             rolling: observed.supply.rolling.clone(),
             left_to_provider: left_to_provider(pool, &all, observed.now),
             repair_waits: repair_waits(plan, &staying),
-            given_back: if staying.len() + joined.len() + created > plan.wanted {
-                given_back(pool, &staying, applied, observed.now)
-            } else {
-                Vec::new()
-            },
+            given_back: given_back.into_iter().filter(|_| all_staying > plan.wanted).collect(),
             outdated_crd: None,
         }
     }

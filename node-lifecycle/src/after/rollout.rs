@@ -13,7 +13,7 @@ use crate::assess::membership::Member;
 use crate::assess::outdated::{OutdatedCriteria, OutdatedNode};
 use crate::assess::removal_protection;
 use crate::count::rollout;
-use crate::count::rollout_waits::{self, RolloutWait};
+use crate::count::rollout_waits::{self, RolloutNodes, RolloutWait};
 use crate::input::numbers::number;
 use crate::{Observed, ObservedPods, Plan};
 
@@ -30,76 +30,84 @@ pub struct RolloutFacts {
     pub is_active: bool,
     /// What `status.rollout` says; `None` where none goes on.
     pub record: Option<RolloutStatus>,
-    /// Why no node may go for it, by the budgets of `spec.disruption` and because nodes ask to be left alone; `None` while one may,
-    /// or goes and its drain is not stuck.
+    /// Why no node may go for it, by the budgets of `spec.disruption`, because nodes ask to be left alone, or because drains that do not
+    /// get on keep their places; `None` while one may, or goes and its drain is not stuck.
     pub waits: Option<RolloutWait>,
     /// It has made no progress for as long as `spec.rollout.progressDeadlineSeconds`.
     pub is_stuck: bool,
 }
 
 impl RolloutFacts {
-    /// Counts the nodes of `pool` after a pass with this `plan`: those that stay, and those that are `drained` because they were out
-    /// of date. All that are being disrupted are in the `account`.
+    /// Counts the `nodes` of `pool` after a pass with this `plan`. All that are being disrupted are in the `account`.
     pub(crate) fn count(
         observed: &Observed,
         pool: &NodePool,
         plan: &Plan,
-        staying: &[&Member],
-        drained: &[&Member],
+        nodes: RolloutNodes<'_>,
         account: &Account,
     ) -> Option<Self> {
         let now = observed.now;
         let criteria = OutdatedCriteria::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
-            staying.iter().partition(|member| member.outdated.is_some());
+            nodes.staying.iter().partition(|member| member.outdated.is_some());
+        let drained = nodes.drained();
         let outdated = old.len() + drained.len();
         if outdated == 0 {
             return None;
         }
-        let past_hard_age = old.iter().chain(drained).filter(|member| member.is_past_hard_age).count();
+        let past_hard_age = old.iter().chain(&drained).filter(|member| member.is_past_hard_age).count();
         let available = new.into_iter().filter(|member| criteria.is_available(member)).count();
-        let spec = pool.spec.rollout.clone().unwrap_or_default();
-        let is_active = pool.metadata.deletion_timestamp.is_none() && spec.type_ != RolloutType::OnDelete;
-        let before = pool.status.as_ref().and_then(|status| status.rollout.as_ref());
-        let nodes = old.iter().filter_map(|it| Some((it.name().to_owned(), criteria.outdated_node(it)?)));
-        let nodes: BTreeMap<String, OutdatedNode> = nodes.collect();
+        let is_active =
+            pool.metadata.deletion_timestamp.is_none() && criteria.spec.type_ != RolloutType::OnDelete;
+        let is_due = is_active && !pool.spec.paused;
+        let staying = old.iter().filter_map(|it| Some((it.name().to_owned(), criteria.outdated_node(it)?)));
+        let staying: BTreeMap<String, OutdatedNode> = staying.collect();
         let protected = protected(observed, pool, plan, &old);
         let going = drained.iter().filter(|member| !rollout::is_stuck(observed, member)).count();
-        let may_go = rollout::may_go_now(&nodes, account, &protected) + going;
-        let is_due = is_active && !pool.spec.paused;
-        let waits =
-            if is_due && may_go == 0 { rollout_waits::waits(&nodes, account, &protected) } else { None };
+        let allowed = rollout::may_go_now(&staying, account, &protected);
+        let waits = if is_due && going == 0 {
+            let refused =
+                if allowed == 0 { rollout_waits::waits(&staying, account, &protected) } else { None };
+            let for_drain =
+                || rollout_waits::waits_for_drain(observed, pool, nodes, &staying, account, &protected);
+            refused.or_else(for_drain)
+        } else {
+            None
+        };
+        let may_go = if waits.is_some() { 0 } else { allowed + going };
         let record = plan.template_hash.as_ref().filter(|_| is_due).map(|hash| {
-            let (outdated_nodes, available_nodes) = (number(outdated), number(available));
-            let may_go_nodes = Some(number(may_go));
             let begins = RolloutStatus {
                 template_hash: hash.clone(),
-                outdated_nodes,
-                may_go_nodes,
-                available_nodes,
+                outdated_nodes: number(outdated),
+                may_go_nodes: Some(number(may_go)),
+                available_nodes: number(available),
                 progress_time: Time(second(now)),
             };
-            before.filter(|before| before.template_hash == *hash).map_or(begins.clone(), |before| {
-                // The time begins anew when a wait ends.
-                let progressed = outdated_nodes < before.outdated_nodes
-                    || available_nodes > before.available_nodes
-                    || (before.may_go_nodes == Some(0) && may_go > 0);
-                RolloutStatus {
-                    available_nodes: available_nodes.max(before.available_nodes),
-                    progress_time: if progressed {
-                        begins.progress_time
-                    } else {
-                        before.progress_time.clone()
-                    },
-                    ..begins
-                }
-            })
+            recorded(pool, begins)
         });
         let is_stuck = record.as_ref().filter(|_| waits.is_none()).is_some_and(|record| {
-            let patience = SignedDuration::from_secs(i64::from(spec.progress_deadline_seconds));
+            let patience = SignedDuration::from_secs(i64::from(criteria.spec.progress_deadline_seconds));
             record.progress_time.0.checked_add(patience).is_ok_and(|deadline| deadline <= now)
         });
         Some(Self { outdated, staying: old.len(), past_hard_age, is_active, record, waits, is_stuck })
+    }
+}
+
+/// What is recorded of a rollout that would have made progress now: its time goes on if it has made none since the last record.
+fn recorded(pool: &NodePool, begins: RolloutStatus) -> RolloutStatus {
+    let before = pool.status.as_ref().and_then(|status| status.rollout.as_ref());
+    let Some(before) = before.filter(|before| before.template_hash == begins.template_hash) else {
+        return begins;
+    };
+    // The time begins anew when a wait ends.
+    let has_waited = before.may_go_nodes == Some(0) && begins.may_go_nodes != Some(0);
+    let progressed = begins.outdated_nodes < before.outdated_nodes
+        || begins.available_nodes > before.available_nodes
+        || has_waited;
+    RolloutStatus {
+        available_nodes: begins.available_nodes.max(before.available_nodes),
+        progress_time: if progressed { begins.progress_time } else { before.progress_time.clone() },
+        ..begins
     }
 }
 

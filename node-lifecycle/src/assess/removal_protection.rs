@@ -63,6 +63,23 @@ impl RemovalProtection {
     }
 }
 
+/// On which of the nodes nothing asks to be left alone, by name: by their `pods` where those were listed, and otherwise by what was
+/// found a moment ago.
+pub(crate) fn unprotected<'a>(
+    observed: &Observed,
+    nodes: impl IntoIterator<Item = &'a Member>,
+    pods: &ObservedPods,
+) -> BTreeSet<String> {
+    let is_so = |member: &&Member| match pods.of(member.name()) {
+        Some(_) => {
+            let found = RemovalProtection::of(member, observed, &BTreeSet::new(), pods);
+            found == RemovalProtection::Unprotected
+        }
+        None => observed.unprotected.contains(member.name()),
+    };
+    nodes.into_iter().filter(is_so).map(|member| member.name().to_owned()).collect()
+}
+
 /// Which of the nodes stay because they are known to ask to be left alone, by name, and why: by their annotations, by their `pods`
 /// where those were listed, and by what was found a moment ago. None where such nodes are the last to go.
 pub(crate) fn protected<'a>(

@@ -5,6 +5,7 @@
 //! | `disruption_account` | which nodes count as disrupted, and why |
 //! | `deletion` | how many nodes of a pool that is deleted leave at a time |
 //! | `rollout` | how many of the nodes that are out of date may go |
+//! | `rollout_bounds` | how far the numbers of nodes may be from what is wanted meanwhile |
 //! | `rollout_waits` | why none of them may go now |
 //! | `machines_without_node` | which machines are waited for, given up, or withdrawn |
 //! | `removal_order` | the order in which nodes go |
@@ -17,6 +18,7 @@ pub(crate) mod disruption_account;
 pub(crate) mod machines_without_node;
 pub(crate) mod removal_order;
 pub(crate) mod rollout;
+pub(crate) mod rollout_bounds;
 pub(crate) mod rollout_waits;
 pub(crate) mod sizing;
 pub(crate) mod unasked;

@@ -3,11 +3,10 @@
 //! A few nodes more than wanted are made first, and as many old ones go as there are available nodes too many. Which ones,
 //! `removal_order` decides, as for every removal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
-use shared_crds::conditions::Reason;
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptionReason, RolloutType};
 
@@ -15,6 +14,7 @@ use crate::Observed;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
 use crate::assess::outdated::{OutdatedCriteria, OutdatedNode, OutdatedState, is_for_rollout};
+use crate::count::rollout_bounds::{RolloutBounds, RolloutCounts};
 use crate::input::observed_time::due;
 use crate::input::pods::blocks_removal;
 use crate::template::Blueprint;
@@ -72,8 +72,14 @@ pub(crate) struct Rollout {
     pub outdated: BTreeMap<String, OutdatedNode>,
     /// Such nodes are being replaced, or the last of them is being drained.
     pub is_active: bool,
-    /// How many nodes more than wanted there should be now.
+    /// How many nodes more than wanted there should be now, if nothing asks to be left alone on nodes whose pods are not known.
     pub surge: usize,
+    /// How many of these are made: for nodes whose pods are known.
+    pub sure_surge: usize,
+    /// How many nodes have to turn out not to ask to be left alone so that the one number is as large as the other.
+    pub sure_lacks: usize,
+    /// The nodes that are out of date and may ask to be left alone, by name.
+    pub unknown: BTreeSet<String>,
     /// How many there may be, those included that are being drained for it.
     most_surge: usize,
     /// How many staying nodes that are out of date may go now.
@@ -102,6 +108,40 @@ pub(crate) struct Refusals<'a> {
     pub account: &'a Account,
     /// Those that are known to ask to be left alone, by name, and why.
     pub protected: &'a BTreeMap<String, String>,
+    /// Those of which it is known that they do not.
+    pub unprotected: &'a BTreeSet<String>,
+}
+
+impl Refusals<'_> {
+    /// Whether it is not known that the node asks to be left alone.
+    fn is_open(self, name: &str) -> bool {
+        !self.protected.contains_key(name)
+    }
+
+    /// Those of the `outdated` nodes of which it is known whether they ask to be left alone, or which go whatever they ask for. One
+    /// that has never been Ready runs no pods.
+    fn known(
+        self,
+        pool: &NodePool,
+        outdated: &BTreeMap<String, OutdatedNode>,
+    ) -> BTreeMap<String, OutdatedNode> {
+        let is_asked = DrainLimits::of(pool).holds_protected;
+        let is_known = |(name, node): &(&String, &OutdatedNode)| {
+            !is_asked
+                || node.is_past_hard_age
+                || node.state == OutdatedState::NeverReady
+                || !self.is_open(name)
+                || self.unprotected.contains(*name)
+        };
+        outdated.iter().filter(is_known).map(|(name, node)| (name.clone(), *node)).collect()
+    }
+
+    /// In the place of how many of the `outdated` nodes others are made, while `draining` ones are being drained: their budgets are
+    /// free again soon. None is made for one that asks to be left alone.
+    fn let_go(self, outdated: &BTreeMap<String, OutdatedNode>, draining: usize) -> usize {
+        let open = outdated.keys().filter(|name| self.is_open(name)).count();
+        open.min(may_go_now(outdated, self.account, self.protected) + draining)
+    }
 }
 
 impl Rollout {
@@ -114,7 +154,7 @@ impl Rollout {
         staying: &[&Member],
         resting: &[(&str, Timestamp)],
         Counts { wanted, others, named }: Counts,
-        Refusals { account, protected }: Refusals<'_>,
+        refusals: Refusals<'_>,
     ) -> Self {
         let criteria = OutdatedCriteria::of(pool, observed.now);
         let outdated: BTreeMap<String, OutdatedNode> = staying
@@ -132,23 +172,11 @@ impl Rollout {
         if !is_active {
             return Self { outdated, draining, ..Self::default() };
         }
-        let failure = observed.supply.failure.as_ref();
-        let has_no_quota = failure.is_some_and(|failure| failure.reason == Reason::QuotaExceeded);
-        let backs_off = failure.is_some_and(|failure| failure.retry_at > observed.now);
-        let is_full =
-            has_no_quota && (backs_off || draining > 0) && staying.len() + others + draining <= wanted;
-        let room = usize::try_from(pool.spec.max_replicas).unwrap_or_default().saturating_sub(wanted);
-        let most_surge = if is_full || wanted == 0 { 0 } else { criteria.spec.surge(wanted).min(room) };
-        // Those that are too many and do not go use the places of new nodes, which are then as good as none.
         let is_too_many = |member: &&Member| member.cause == Some(DisruptionReason::ScaleDown);
         let stuck = members.iter().filter(is_too_many).filter(|member| is_stuck(observed, member)).count();
-        let is_used_up = stuck >= most_surge && staying.len() + others <= wanted;
-        let unavailable = match criteria.spec.unavailable(wanted).min(wanted) {
-            // Nothing is taken away while nothing can be made in its place, unless only its going makes room.
-            _ if backs_off && !has_no_quota => 0,
-            0 if most_surge == 0 || is_used_up => 1,
-            unavailable => unavailable,
-        };
+        let counts = RolloutCounts { wanted, staying: staying.len(), others, draining, stuck };
+        let RolloutBounds { most_surge, unavailable } =
+            RolloutBounds::of(observed, pool, &criteria.spec, counts);
         let can_make = Blueprint::of(&observed.key, pool, &observed.supply.source).is_ok();
         let may_go = if observed.supply.is_unknown || !can_make {
             MayGo::default()
@@ -158,12 +186,27 @@ impl Rollout {
             let least = wanted.saturating_sub(unavailable);
             may_go(&criteria, &outdated, current.copied(), is_resting, least)
         };
-        let allowed = may_go_now(&outdated, account, protected);
         // Those that were made for it stay while budgets or protection keep the others.
         let too_many = (staying.len() + others).saturating_sub(wanted + named);
         let made = too_many.min(staying.len() + others - outdated.len());
-        let surge = most_surge.min(outdated.len()).min(made.max(allowed + draining));
-        Self { outdated, is_active, surge, most_surge, may_go, draining, leaving }
+        let most = most_surge.min(outdated.len());
+        let known = refusals.known(pool, &outdated);
+        let (could_go, surely_go) =
+            (refusals.let_go(&outdated, draining).min(most), refusals.let_go(&known, draining).min(most));
+        let unknown =
+            outdated.keys().filter(|it| can_make && refusals.is_open(it) && !known.contains_key(*it));
+        Self {
+            unknown: unknown.cloned().collect(),
+            surge: most.min(made.max(could_go)),
+            sure_surge: most.min(made.max(surely_go)),
+            sure_lacks: could_go.saturating_sub(surely_go),
+            outdated,
+            is_active,
+            most_surge,
+            may_go,
+            draining,
+            leaving,
+        }
     }
 
     /// Why the node would be replaced; `None` for one that is not out of date, or is not replaced now.
@@ -224,7 +267,7 @@ pub(crate) fn may_go_now(
 /// How many of the `outdated` nodes may go so that there are at least `least` nodes, and as many available ones, or as many
 /// as there are now. One that was given back keeps its place among them while it rests: otherwise pods that nothing can evict
 /// would have every node drained in turn.
-fn may_go<'a>(
+pub(crate) fn may_go<'a>(
     criteria: &OutdatedCriteria<'_>,
     outdated: &BTreeMap<String, OutdatedNode>,
     current: impl Iterator<Item = &'a Member>,

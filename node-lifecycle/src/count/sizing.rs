@@ -5,19 +5,19 @@
 //! apart from a node that `drain` gives back, and one that has recovered while it was drained to be repaired.
 //! A node that cannot be read is treated as staying; an excess is computed from the readable nodes alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
 
-use crate::Observed;
 use crate::assess::contested::MachinesWriter;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{Member, NodeReadiness, ProviderDuty};
 use crate::assess::outdated::{self, OutdatedCriteria};
+use crate::assess::removal_protection;
 use crate::count::deletion::DeletionPace;
 use crate::count::disruption_account;
 use crate::count::machines_without_node::{MachinesWithoutNode, withdraw};
@@ -27,6 +27,7 @@ use crate::count::unasked::unasked;
 use crate::input::numbers::number;
 use crate::input::slots::Slots;
 use crate::input::supply::MachineState;
+use crate::{Observed, ObservedPods};
 
 /// What to do about the number of nodes. Nodes and machines are given by name.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +57,8 @@ pub(crate) struct Sizing {
     pub(super) first: BTreeSet<String>,
     /// Number of nodes to remove besides the named ones.
     pub(super) excess: usize,
+    /// How many nodes more for a rollout would be made if no pod asked to be left alone on nodes whose pods are not known.
+    pub(super) surge_lacks: usize,
     /// The nodes from which the excess is chosen; empty without an excess.
     pub(super) candidates: BTreeSet<String>,
     /// What becomes of nodes that ask to be left alone.
@@ -80,15 +83,15 @@ pub(crate) fn wanted(observed: &Observed, pool: &NodePool, members: &[Member]) -
     usize::try_from(wanted).unwrap_or_default()
 }
 
-/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more, and are in the `account`. Of those in
-/// `protected` it is known that they ask to be left alone, and why.
+/// Decides on the number of nodes. The nodes in `replaced` do not count as replicas any more, and are in the `account`. Which nodes ask
+/// to be left alone is known as far as their `pods` are, or were a moment ago.
 pub(crate) fn size(
     observed: &Observed,
     pool: &NodePool,
     members: &[Member],
     replaced: &BTreeSet<String>,
     account: &Account,
-    protected: &BTreeMap<String, String>,
+    pods: &ObservedPods,
 ) -> Sizing {
     let counts = |member: &&Member| member.stays() && !replaced.contains(member.name());
     let staying: Vec<&Member> = members.iter().filter(counts).collect();
@@ -116,7 +119,9 @@ pub(crate) fn size(
         others: machines.count(),
         named: if is_in_force { named.len() } else { 0 },
     };
-    let refusals = Refusals { account, protected };
+    let protected = removal_protection::protected(observed, pool, staying.iter().copied(), pods);
+    let unprotected = removal_protection::unprotected(observed, staying.iter().copied(), pods);
+    let refusals = Refusals { account, protected: &protected, unprotected: &unprotected };
     sizing.rollout = Rollout::of(observed, pool, members, &staying, &resting, counts, refusals);
     let mut present = Present { observed, staying, machines, resting };
     present.remove_excess(&mut sizing, named, is_in_force);
@@ -214,8 +219,11 @@ impl Present<'_> {
         let short = sizing.wanted.saturating_sub(present + sizing.uncordon.len() + sizing.rollout.draining);
         sizing.uncordon.extend(outdated.into_iter().take(short).map(|member| member.name().to_owned()));
         let missing = missing - sizing.uncordon.len();
+        let sure =
+            (sizing.wanted + sizing.rollout.sure_surge).saturating_sub(present + sizing.uncordon.len());
         sizing.uncordon.extend(recovered);
-        let missing = sizing.rollout.may_request(missing, sizing.wanted, present);
+        let could = sizing.rollout.may_request(missing, sizing.wanted, present);
+        let missing = sizing.rollout.may_request(missing.min(sure), sizing.wanted, present);
         // Further machines would have their Nodes elsewhere, too.
         let are_all_elsewhere =
             members.is_empty() && observed.joining().is_empty() && observed.elsewhere().next().is_some();
@@ -223,6 +231,7 @@ impl Present<'_> {
         if observed.supply.may_request(observed.now) && may_grow {
             let slots = Slots::of(&observed.cluster, &observed.key);
             sizing.request = slots.lowest_free(&observed.occupied(), missing);
+            sizing.surge_lacks = if sizing.rollout.unknown.is_empty() { 0 } else { could - missing };
         }
         let machines = self.machines.pending.iter().chain(&self.machines.live);
         sizing.register = machines

@@ -19,6 +19,10 @@ use crate::{Observed, ObservedPods};
 /// at in the next pass.
 const MAX_UNDECIDED: usize = 50;
 
+/// Of how many nodes at least the pods are listed to make one more in their place, so that one that asks to be left alone costs no
+/// pass of its own.
+const LOOK_AHEAD: usize = 10;
+
 /// The nodes that are drained because they are too many or out of date.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Victims {
@@ -30,24 +34,29 @@ pub(crate) struct Victims {
     pub refused: Vec<(String, String)>,
     /// The nodes that ask to be left alone, as far as their pods were listed in this pass, by name, and why.
     pub protected: Vec<(String, String)>,
+    /// The nodes that are out of date and turned out in this pass not to ask for it, by name.
+    pub unprotected: BTreeSet<String>,
     /// There are nodes whose pods are to be listed in the next pass, because too few of the others may go.
     pub is_undecided: bool,
 }
 
 impl Sizing {
-    /// The nodes to remove, as far as budgets allow. Which of the candidates these are may depend on their pods.
+    /// The nodes to remove, as far as budgets allow. Which of the candidates these are may depend on their pods. Those of `asked` were to
+    /// be listed.
     pub(crate) fn victims(
         &self,
         observed: &Observed,
         members: &[Member],
         pods: &ObservedPods,
+        mut asked: BTreeSet<String>,
         account: &mut Account,
     ) -> Victims {
+        asked.extend(self.undecided(observed, members, account));
         let mut selection = Selection {
             sizing: self,
             observed,
             pods,
-            asked: self.undecided(observed, members, account),
+            asked,
             account,
             rest: self.excess,
             may_go: self.rollout.may_go,
@@ -55,11 +64,12 @@ impl Sizing {
         };
         selection.choose_named(members);
         selection.choose_candidates(members);
+        selection.look_at_others(members);
         selection.victims
     }
 
     /// The nodes whose pods help to choose the victims, or may protect them, without those that are known to be protected, or
-    /// kept by a budget.
+    /// kept by a budget. With them those whose pods say whether one more is made in their place.
     pub(crate) fn undecided(
         &self,
         observed: &Observed,
@@ -90,8 +100,22 @@ impl Sizing {
         let candidates = with_name(&self.candidates);
         let in_order =
             removal_order::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
+        let room = MAX_UNDECIDED.saturating_sub(in_order.len());
         let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
+        let all = all.chain(self.to_be_surged(members).into_iter().take(room));
         all.map(|member| member.name().to_owned()).collect()
+    }
+
+    /// The first nodes in the order of removal in whose place one more would be made if their pods asked for nothing.
+    fn to_be_surged<'a>(&self, members: &'a [Member]) -> Vec<&'a Member> {
+        if self.surge_lacks == 0 {
+            return Vec::new();
+        }
+        let unknown = members.iter().filter(|it| self.rollout.unknown.contains(it.name())).collect();
+        let mut first =
+            removal_order::in_order(unknown, &BTreeMap::new(), &self.rollout.outdated, &self.first);
+        first.truncate(self.rollout.sure_lacks.max(LOOK_AHEAD));
+        first
     }
 }
 
@@ -164,6 +188,30 @@ impl Selection<'_> {
         }
         let left = self.left() - held;
         self.victims.refused.extend(refused.into_iter().take(left));
+    }
+
+    /// Takes in what the pods of those nodes show that are out of date, and in whose place one more may be made.
+    fn look_at_others(&mut self, members: &[Member]) {
+        let sizing = self.sizing;
+        let rollout = &sizing.rollout;
+        self.victims.is_undecided |= sizing.surge_lacks > 0;
+        if !rollout.is_active {
+            return;
+        }
+        let is_listed = |it: &&Member| {
+            self.asked.contains(it.name())
+                && rollout.outdated.contains_key(it.name())
+                && self.pods.of(it.name()).is_some()
+        };
+        let is_noted = |name: &str| self.victims.protected.iter().any(|(other, _)| other == name);
+        let others: Vec<&Member> =
+            members.iter().filter(is_listed).filter(|it| !is_noted(it.name())).collect();
+        for member in others {
+            let is_free = self.look_at(member) == RemovalProtection::Unprotected;
+            if is_free && !self.observed.unprotected.contains(member.name()) {
+                self.victims.unprotected.insert(member.name().to_owned());
+            }
+        }
     }
 
     /// Takes those of the `candidates`, which are in the order of removal, that nothing keeps.

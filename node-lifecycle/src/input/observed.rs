@@ -43,6 +43,8 @@ pub struct Observed {
     pub recent: ObservedPods,
     /// Nodes that were found protected when their pods were listed a moment ago, by name, and why.
     pub protected: BTreeMap<String, String>,
+    /// Nodes on which nothing was found that asks to be left alone when their pods were listed a moment ago, by name.
+    pub unprotected: BTreeSet<String>,
     /// What the provider says.
     pub supply: Supply,
     /// How many nodes of all pools are not Ready.

@@ -5,7 +5,6 @@ use shared_crds::NodePool;
 use shared_crds::disruption::Account;
 
 use crate::assess::membership::Member;
-use crate::assess::removal_protection;
 use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::count::victim_selection::Victims;
@@ -35,6 +34,7 @@ pub(crate) fn choose(
     can_make: bool,
 ) -> Choices {
     let mut account = disruption_account::account(observed, pool, members, sizing.wanted);
+    let asked = sizing.undecided(observed, members, &account);
     let mut question = Question {
         observed,
         pool,
@@ -48,18 +48,16 @@ pub(crate) fn choose(
     let mut removals = Removals::default();
     removals.ask(&remove::FAILED, &mut question, members);
     let replaced = removals.names();
-    let staying = || members.iter().filter(|member| member.stays());
-    let known = removal_protection::protected(observed, pool, staying(), &ObservedPods::default());
-    let protected = removal_protection::protected(observed, pool, staying(), pods);
-    // For a node that turns out to ask to be left alone, none is made.
-    let is_as_known = !sizing.rollout.is_active || known.keys().eq(protected.keys());
-    // Without such nodes the number of nodes is what it was before the pods were read.
-    let sizing = if replaced.is_empty() && is_as_known {
+    // Only in the place of a node that turns out not to ask to be left alone one more is made.
+    let has_learned =
+        sizing.rollout.is_active && sizing.rollout.outdated.keys().any(|it| pods.of(it).is_some());
+    // Otherwise the number of nodes is what it was before the pods were read.
+    let sizing = if replaced.is_empty() && !has_learned {
         sizing
     } else {
-        sizing::size(observed, pool, members, &replaced, question.account, &protected)
+        sizing::size(observed, pool, members, &replaced, question.account, pods)
     };
-    let victims = sizing.victims(observed, members, pods, question.account);
+    let victims = sizing.victims(observed, members, pods, asked, question.account);
     question.choice = Choice {
         reasons: victims.reasons.clone(),
         kept: victims.held.iter().chain(&victims.refused).cloned().collect(),

@@ -12,7 +12,6 @@ use crate::assess::health;
 use crate::assess::membership::{self, Leaving, Member, ProviderDuty};
 use crate::assess::on_delete;
 use crate::assess::outdated::OutdatedCriteria;
-use crate::assess::removal_protection;
 use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
@@ -70,8 +69,8 @@ pub fn classify(observed: &Observed) -> Classified {
                 &members,
                 sizing::wanted(observed, pool, &members),
             );
-            let protected = removal_protection::protected(observed, pool, &members, &ObservedPods::default());
-            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account, &protected);
+            let none = ObservedPods::default();
+            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new(), &account, &none);
             let leaving =
                 members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));
             let start_timeout = membership::start_timeout(pool);

@@ -56,6 +56,8 @@ pub struct Plan {
     pub budget_problems: Vec<String>,
     /// Nodes that ask to be left alone, as far as their pods were listed in this pass, by name, and why.
     pub protected: Vec<(String, String)>,
+    /// Nodes that are out of date and on which this pass was the first to find that no pod asks to be left alone, by name.
+    pub unprotected: BTreeSet<String>,
     /// Machines to request from the provider, by node name.
     pub request: Vec<String>,
     /// Machines that will never run, to delete before anything else.
@@ -93,6 +95,7 @@ impl Plan {
             not_updated: _,
             budget_problems: _,
             protected: _,
+            unprotected: _,
             request,
             failed,
             withdraw,

@@ -146,7 +146,7 @@ fn active(
     let requeue_at = requeue_at.into_iter().chain(pace::next(&nodes, observed.now)).min();
 
     let Choices { removals, sizing, account: _, victims } = choices;
-    let Victims { reasons: _, mut held, refused, protected, is_undecided: _ } = victims;
+    let Victims { reasons: _, mut held, refused, protected, unprotected, is_undecided: _ } = victims;
     held.extend(refused);
     let (template_hash, invalid) = reported(&blueprint);
     let stalled = sizing.unasked.map(frozen::too_many_machines).or(invalid);
@@ -175,6 +175,7 @@ fn active(
         budget_problems: disruption_account::problems(observed, pool, sizing.wanted),
         not_updated,
         protected,
+        unprotected,
         failed: Vec::new(),
         request,
         withdraw: sizing.withdraw,
@@ -205,7 +206,12 @@ fn requeue_at(
     let (now, deleting) = (observed.now, pool.metadata.deletion_timestamp.is_some());
     let after = |interval| now.checked_add(interval).unwrap_or(Timestamp::MAX);
     let unread = (!all_read(observed)).then(|| after(UNREADABLE_POLL));
-    let held = (!victims.held.is_empty()).then(|| after(PROTECTED_POLL));
+    let is_kept = |node: &String| {
+        observed.protected.contains_key(node) || victims.protected.iter().any(|(other, _)| other == node)
+    };
+    // Perhaps no node is made in the place of one whose pods ask to be left alone, and nothing else brings the pool back.
+    let is_kept = sizing.rollout.is_active && sizing.rollout.outdated.keys().any(is_kept);
+    let held = (is_kept || !victims.held.is_empty()).then(|| after(PROTECTED_POLL));
     let ends_machines = !sizing.withdraw.is_empty() || !observed.supply.failed.is_empty();
     let machines_gone = (deleting && ends_machines).then(|| visits::withdrawn(now));
     let of_rollout = criteria.next(members).into_iter().chain(outdated::deadline(pool));

@@ -89,7 +89,8 @@ pub(crate) fn next_list(observed: &Observed) -> Option<Timestamp> {
 /// When the choice of victims goes on, with nodes that were not looked at. At once if this pass decided something or found
 /// nodes that the next one need not look at; otherwise it would look at the same ones.
 pub(crate) fn undecided(victims: &Victims, pods: &ObservedPods, now: Timestamp) -> Option<Timestamp> {
-    let is_new = !victims.reasons.is_empty() || !victims.protected.is_empty();
+    let has_learned = !victims.protected.is_empty() || !victims.unprotected.is_empty();
+    let is_new = !victims.reasons.is_empty() || has_learned;
     let wait = if is_new { SignedDuration::ZERO } else { UNDECIDED_POLL };
     let due = now.checked_add(wait).unwrap_or(Timestamp::MAX);
     victims.is_undecided.then(|| due.max(pods.next_list(now)))

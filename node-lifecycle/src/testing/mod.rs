@@ -175,6 +175,7 @@ pub fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observ
         may_be_hidden: false,
         recent: ObservedPods::default(),
         protected: BTreeMap::new(),
+        unprotected: BTreeSet::new(),
         cluster_readiness: ClusterReadiness::default(),
         condition_times: ConditionTimes::default(),
         supply: supply(),

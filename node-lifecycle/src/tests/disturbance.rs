@@ -174,7 +174,10 @@ pub(super) fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) -> 
             }
             return applied;
         }
-        Disturbance::Forget => cluster.found.clear(),
+        Disturbance::Forget => {
+            cluster.found.clear();
+            cluster.free.clear();
+        }
         Disturbance::Lose(index, seconds) => {
             status(cluster, index, "Unhealthy");
             if let Some(name) = nth(cluster, index) {

@@ -19,7 +19,7 @@ use crate::input::supply::{MachineState, ProvisioningFailure};
 use crate::testing::{ALWAYS, at, facts_after, machine, set_ready};
 
 /// More passes than any history needs to come to rest: a dozen nodes, replaced one by one.
-const MANY_PASSES: usize = 400;
+pub(super) const MANY_PASSES: usize = 400;
 
 /// How long in seconds a new node of a rollout takes to be Ready: some passes.
 const SLOW_START: i64 = 5;
@@ -57,7 +57,7 @@ fn calm(cluster: &mut ModelCluster) {
 }
 
 /// Runs passes until nothing more is planned. Nodes become Ready as with a machine's kubelet.
-fn run_until_idle(cluster: &mut ModelCluster) -> usize {
+pub(super) fn run_until_idle(cluster: &mut ModelCluster) -> usize {
     for pass in 0..MANY_PASSES {
         cluster.register();
         for node in cluster.nodes.values_mut() {
@@ -84,7 +84,7 @@ fn run_until_idle(cluster: &mut ModelCluster) -> usize {
 }
 
 /// One pass, in which every node is Ready.
-fn pass_with_ready_nodes(cluster: &mut ModelCluster) {
+pub(super) fn pass_with_ready_nodes(cluster: &mut ModelCluster) {
     cluster.register();
     cluster.become_ready(0);
     let plan = cluster.plan();
@@ -93,7 +93,7 @@ fn pass_with_ready_nodes(cluster: &mut ModelCluster) {
 }
 
 /// Whether the node was made from the template of a new model.
-fn is_of_first_template(node: &Node) -> bool {
+pub(super) fn is_of_first_template(node: &Node) -> bool {
     let hash = testing::pool(0).spec.template_hash();
     node.metadata.annotations.as_ref().and_then(|all| all.get(names::TEMPLATE_HASH_ANNOTATION))
         == hash.as_ref()

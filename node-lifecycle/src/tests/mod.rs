@@ -1,6 +1,7 @@
 //! Tests of whole plans, case by case and over random histories.
 
 mod another_cluster_tests;
+mod blocked_drain_tests;
 mod deletion_tests;
 mod disturbance;
 mod duties_tests;
@@ -18,6 +19,7 @@ mod revision_tests;
 mod rollout_tests;
 mod sized_tests;
 mod start_tests;
+mod surge_tests;
 mod unread_tests;
 mod visits_tests;
 

@@ -37,6 +37,7 @@ type State = (
     BTreeMap<String, Vec<Pod>>,
     BTreeMap<String, Timestamp>,
     BTreeMap<String, String>,
+    BTreeSet<String>,
 );
 
 /// The part of a cluster that matters here.
@@ -60,6 +61,8 @@ pub(super) struct ModelCluster {
     pub(super) chosen: BTreeMap<String, DisruptionReason>,
     /// Nodes whose pods were found to ask to be left alone, and why: the operator's memory.
     pub(super) found: BTreeMap<String, String>,
+    /// Nodes whose pods were found not to: the same memory.
+    pub(super) free: BTreeSet<String>,
     /// Nodes whose machine is not listed any more while they are not Ready, and since when.
     pub(super) lost: BTreeMap<String, i64>,
     /// The provider's list fails.
@@ -92,6 +95,7 @@ impl ModelCluster {
             attached: BTreeSet::new(),
             chosen: BTreeMap::new(),
             found: BTreeMap::new(),
+            free: BTreeSet::new(),
             lost: BTreeMap::new(),
             is_unlisted: false,
             uncertain_until: None,
@@ -141,6 +145,7 @@ impl ModelCluster {
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: self.found.clone(),
+            unprotected: self.free.clone(),
             cluster_readiness: ClusterReadiness::of(self.members()),
             condition_times: self.condition_times(),
             supply: Supply {
@@ -176,8 +181,8 @@ impl ModelCluster {
 
     /// Everything that a pass may change.
     pub(super) fn state(&self) -> State {
-        let Self { pool, nodes, pods, machines, found, .. } = self.clone();
-        (pool, nodes, pods, machines, found)
+        let Self { pool, nodes, pods, machines, found, free, .. } = self.clone();
+        (pool, nodes, pods, machines, found, free)
     }
 
     /// Every condition has lasted for ever.

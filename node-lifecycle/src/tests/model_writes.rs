@@ -13,7 +13,10 @@ impl ModelCluster {
     /// Carries out the first `budget` writes of `plan`, like an operator that is killed after them.
     pub(super) fn apply(&mut self, plan: &Plan, mut budget: usize) -> Applied {
         let mut applied = Applied::default();
+        self.free.retain(|node| plan.protected.iter().all(|(other, _)| other != node));
+        self.found.retain(|node, _| !plan.unprotected.contains(node));
         self.found.extend(plan.protected.iter().cloned());
+        self.free.extend(plan.unprotected.iter().cloned());
         for step in &plan.join {
             let name = step.node.metadata.name.clone().unwrap();
             self.patch(&name, &step.patch);

@@ -17,14 +17,14 @@ use crate::testing::{
 use crate::{NodeAction, Plan};
 
 /// A pool whose template has changed since [`node`] was made, and is followed by `spec`.
-fn changed(replicas: i32, spec: RolloutSpec) -> NodePool {
+pub(super) fn changed(replicas: i32, spec: RolloutSpec) -> NodePool {
     let mut pool = pool(replicas);
     pool.spec.rollout = Some(spec);
     pool.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
     pool
 }
 
-fn surge(surge: i32, unavailable: i32) -> RolloutSpec {
+pub(super) fn surge(surge: i32, unavailable: i32) -> RolloutSpec {
     RolloutSpec {
         max_surge: IntOrString::Int(surge),
         max_unavailable: IntOrString::Int(unavailable),
@@ -33,18 +33,18 @@ fn surge(surge: i32, unavailable: i32) -> RolloutSpec {
 }
 
 /// `node` as one of the changed template.
-fn new(mut node: Node) -> Node {
+pub(super) fn new(mut node: Node) -> Node {
     let hash = changed(1, RolloutSpec::default()).spec.template_hash().unwrap();
     annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &hash);
     node
 }
 
-fn leaves(mut node: Node, cause: DisruptionReason) -> Node {
+pub(super) fn leaves(mut node: Node, cause: DisruptionReason) -> Node {
     annotate(&mut node, names::DISRUPTION_REASON_ANNOTATION, cause.as_str());
     node
 }
 
-fn cordoned(plan: &Plan) -> usize {
+pub(super) fn cordoned(plan: &Plan) -> usize {
     with_action(plan, &NodeAction::Cordon).len()
 }
 
@@ -360,7 +360,7 @@ fn a_node_that_asks_to_be_left_alone_is_not_replaced_and_another_one_is() {
 }
 
 /// `node` with an annotation that protects it.
-fn asks(mut node: Node) -> Node {
+pub(super) fn asks(mut node: Node) -> Node {
     annotate(&mut node, shared_crds::protection::DO_NOT_DISRUPT, "true");
     node
 }
@@ -373,13 +373,7 @@ fn no_node_is_made_for_one_that_asks_to_be_left_alone() {
     let mut last = two();
     last.spec.drain = Some(DrainSpec { protected_nodes: ProtectedNodes::Last, ..DrainSpec::default() });
     assert_eq!(step(last, vec![asks(node(0)), asks(node(1))]), (2, 0), "they go in the end");
-    // What pods ask for is known while it is remembered.
-    let why = || "has pod default/a, which asks".to_owned();
-    let mut seen = observed(two(), [node(0), node(1)]);
-    assert_eq!(plan(&seen).request.len(), 2);
-    seen.protected = ["n-000", "n-001"].map(|node| (node.to_owned(), why())).into();
-    assert_eq!(plan(&seen).request.len(), 0);
-    // Or found in the very pass.
+    // What pods ask for may be found in the very pass.
     let mut asking = pod("a");
     protect_pod(&mut asking);
     let seen = observed(two(), [node(0), node(1), new(node(2))]);
@@ -406,7 +400,8 @@ fn the_facts_say_how_many_nodes_may_go_and_why_none_may() {
     let going = |since: i64| leaves(draining(1, since), DisruptionReason::Rollout);
     assert_eq!(of(vec![asks(node(0)), going(41)]), (1, None));
     assert_eq!(of(vec![asks(node(0)), going(40)]).0, 0);
-    assert_eq!(of(vec![going(40)]), (0, None), "nothing is refused");
+    let (none, waits) = of(vec![going(40)]);
+    assert_eq!((none, waits.unwrap().reason), (0, Reason::WaitsForDrain), "nothing is refused");
     // The machine of one that is empty has longer to end.
     let mut ending = going(40);
     ending.metadata.deletion_timestamp = Some(Time(at(50)));

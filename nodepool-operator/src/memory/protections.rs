@@ -1,10 +1,10 @@
-//! Which nodes asked to be left alone when their pods were listed last. A pass within the interval takes that for granted and
-//! looks at other nodes, so that each node is looked at in time, with few requests. Where there are many, it does so for
+//! Which nodes asked to be left alone when their pods were listed last, and which did not. A pass within the interval takes that for
+//! granted and looks at other nodes, so that each node is looked at in time, with few requests. Where there are many, it does so for
 //! longer: until all of them have been looked at once.
 //!
 //! It is a cache. A restart empties it, which costs the requests again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::list_budget::OTHERS_RATE;
 /// For how long a node counts as protected after its pods were listed, at least.
 const KEPT_FOR: Duration = Duration::from_secs(30);
 
-/// Nodes by name, with the time at which they were found protected, and why.
-type Found = BTreeMap<String, (Duration, String)>;
+/// Nodes by name, with the time at which their pods were listed, and why they are protected; `None` where they are not.
+type Found = BTreeMap<String, (Duration, Option<String>)>;
 
-/// The protected nodes of each pool.
+/// The nodes of each pool of which it is known whether they are protected.
 pub(crate) struct Protections {
     clock: Clock,
     pools: Mutex<HashMap<PoolKey, Found>>,
@@ -33,6 +33,18 @@ impl Protections {
 
     /// The nodes that were found protected a moment ago, by name, and why.
     pub(crate) fn recent(&self, key: &PoolKey) -> BTreeMap<String, String> {
+        let recent = self.looked_at(key).into_iter();
+        recent.filter_map(|(node, (_, why))| Some((node, why?))).collect()
+    }
+
+    /// The nodes that were found not to be protected a moment ago, by name.
+    pub(crate) fn unprotected(&self, key: &PoolKey) -> BTreeSet<String> {
+        let recent = self.looked_at(key).into_iter();
+        recent.filter(|(_, (_, why))| why.is_none()).map(|(node, _)| node).collect()
+    }
+
+    /// The nodes whose pods were listed a moment ago.
+    fn looked_at(&self, key: &PoolKey) -> Found {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         // Otherwise the first ones would be listed again before the last ones are listed at all.
@@ -40,19 +52,28 @@ impl Protections {
         // A little longer than it takes to list these, so that there is time for those that are not known yet.
         let round = Duration::from_secs(u64::try_from(all).unwrap_or_default() * 3 / 2 / OTHERS_RATE);
         let kept_for = KEPT_FOR.max(round);
-        let Some(of_pool) = pools.get_mut(key) else { return BTreeMap::new() };
+        let Some(of_pool) = pools.get_mut(key) else { return Found::new() };
         of_pool.retain(|_, (at, _)| now.saturating_sub(*at) < kept_for);
-        let recent = of_pool.iter().map(|(node, (_, why))| (node.clone(), why.clone())).collect();
+        let recent = of_pool.clone();
         if of_pool.is_empty() {
             pools.remove(key);
         }
         recent
     }
 
-    /// Records what was found now.
+    /// Records which nodes were found protected now, and why.
     pub(crate) fn record(&self, key: &PoolKey, found: impl IntoIterator<Item = (String, String)>) {
+        self.record_all(key, found.into_iter().map(|(node, why)| (node, Some(why))));
+    }
+
+    /// Records which nodes were found not to be.
+    pub(crate) fn record_unprotected(&self, key: &PoolKey, found: impl IntoIterator<Item = String>) {
+        self.record_all(key, found.into_iter().map(|node| (node, None)));
+    }
+
+    fn record_all(&self, key: &PoolKey, found: impl Iterator<Item = (String, Option<String>)>) {
         let now = self.clock.monotonic();
-        let mut found = found.into_iter().peekable();
+        let mut found = found.peekable();
         if found.peek().is_some() {
             let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
             pools.entry(key.clone()).or_default().extend(found.map(|(node, why)| (node, (now, why))));
@@ -89,6 +110,19 @@ mod tests {
         protections.record(&key(), found("a"));
         protections.forget(&key());
         assert!(recent().is_empty());
+    }
+
+    #[test]
+    fn that_a_node_does_not_ask_is_known_as_long_and_until_it_does() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let protections = Protections::new(clock);
+        let known = || (protections.recent(&key()).len(), protections.unprotected(&key()).len());
+        protections.record_unprotected(&key(), ["a".to_owned(), "b".to_owned()]);
+        assert_eq!(known(), (0, 2));
+        protections.record(&key(), [("a".to_owned(), "asks for it".to_owned())]);
+        assert_eq!(known(), (1, 1));
+        time.advance(Duration::from_secs(30));
+        assert_eq!(known(), (0, 0));
     }
 
     #[test]

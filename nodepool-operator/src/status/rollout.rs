@@ -92,7 +92,7 @@ pub(super) fn progress(facts: &Facts) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Why a rollout waits, where budgets or nodes that ask to be left alone let nothing go.
+/// Why a rollout waits, where budgets, nodes that ask to be left alone or drains that do not get on let nothing go.
 pub(super) fn waits(facts: &Facts) -> Option<Reason> {
     Some(facts.rollout.as_ref()?.waits.as_ref()?.reason)
 }
@@ -255,11 +255,17 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_waits_while_its_only_drain_is_stuck_and_a_budget_or_the_other_nodes_let_nothing_else_go() {
+    fn a_rollout_waits_while_its_only_drain_is_stuck_and_nothing_else_may_go() {
         let going = |since: i64| {
             let mut node = testing::draining(1, since);
             let reason = DisruptionReason::Rollout.as_str();
             testing::annotate(&mut node, shared_crds::names::DISRUPTION_REASON_ANNOTATION, reason);
+            node
+        };
+        let new = || {
+            let mut node = node(3);
+            let hash = changed(2).spec.template_hash().unwrap();
+            testing::annotate(&mut node, shared_crds::names::TEMPLATE_HASH_ANNOTATION, &hash);
             node
         };
         let mut limited = changed(2);
@@ -271,6 +277,8 @@ mod tests {
             ("its drain is stuck", &limited, vec![node(0), going(40)], waits(Reason::WaitsForBudget)),
             ("no budget", &changed(2), vec![node(0), going(40)], rolling),
             ("asks", &changed(2), vec![asks(node(0)), going(40)], waits(Reason::WaitsForProtected)),
+            ("it keeps the place of the other one", &changed(2), vec![node(0), new(), going(40)], waits(Reason::WaitsForDrain)),
+            ("the last drain is stuck", &changed(1), vec![new(), going(40)], waits(Reason::WaitsForDrain)),
             ("one does not ask", &limited, vec![asks(node(0)), node(2)], rolling),
         ] {
             assert_eq!(said(pool, None, nodes)[0], expected, "{what}");

@@ -1,6 +1,8 @@
 //! What those who wait for a pool make of a rollout that waits: kstatus, and with it Flux and Helm 4; Argo CD with the script of
 //! the documentation; and `kubectl wait --for=condition=Ready`.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -14,7 +16,9 @@ use node_lifecycle::testing::{
 use node_lifecycle::{Blocker, Observed, PodName};
 use serde_json::{Value, json};
 use shared_crds::conditions::Reason;
-use shared_crds::v1alpha1::{DisruptionReason, NodePoolStatus, RolloutSpec, RolloutStatus};
+use shared_crds::v1alpha1::{
+    DisruptionReason, DrainSpec, DrainTimeoutAction, NodePoolStatus, RolloutSpec, RolloutStatus,
+};
 use shared_crds::{NodePool, names};
 
 use super::of_pass;
@@ -88,6 +92,39 @@ fn blocked_drain() -> Case {
     }
 }
 
+/// `node` as one of the changed template.
+fn new(pool: &NodePool, mut node: Node) -> Node {
+    annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &pool.spec.template_hash().unwrap());
+    node
+}
+
+/// The new node is there, and the drain of the first old one is refused by a budget of its pod for longer than a minute.
+fn stuck_drain() -> Case {
+    let pool = changed(1, 0);
+    let mut leaving = draining(2, 30);
+    annotate(&mut leaving, names::DISRUPTION_REASON_ANNOTATION, DisruptionReason::Rollout.as_str());
+    let nodes = [node(0), node(1), leaving, new(&pool, node(3))];
+    Case {
+        what: "the only drain is blocked for a minute",
+        seen: observed(pool, nodes),
+        blocked: blocked_drain().blocked,
+    }
+}
+
+/// The same where the old node was given back.
+fn given_back() -> Case {
+    let mut pool = changed(1, 0);
+    pool.spec.drain = Some(DrainSpec {
+        timeout_seconds: Some(60),
+        on_timeout: DrainTimeoutAction::GiveBack,
+        ..DrainSpec::default()
+    });
+    let mut rests = node(2);
+    annotate(&mut rests, names::GIVEN_BACK_ANNOTATION, &at(90).to_string());
+    let nodes = [node(0), node(1), rests, new(&pool, node(3))];
+    Case { what: "the only drain was given back", seen: observed(pool, nodes), blocked: Vec::new() }
+}
+
 fn no_machine_left() -> Case {
     let mut seen = observed(changed(1, 0), nodes(3));
     let message = "the project may have 3 machines".to_owned();
@@ -97,26 +134,31 @@ fn no_machine_left() -> Case {
 }
 
 fn too_late() -> Case {
-    let mut pool = changed(1, 0);
+    let begun = Case {
+        what: "it cannot get on before its deadline",
+        seen: observed(changed(1, 0), nodes(3)),
+        blocked: Vec::new(),
+    };
+    long_after(begun, Some(3))
+}
+
+/// The case long after the last progress, of which it is recorded that so many nodes may go.
+fn long_after(case: Case, may_go_nodes: Option<i32>) -> Case {
+    let mut pool = NodePool::clone(case.seen.pool.as_deref().unwrap());
     let record = RolloutStatus {
         template_hash: pool.spec.template_hash().unwrap(),
         outdated_nodes: 3,
-        may_go_nodes: Some(3),
-        available_nodes: 0,
+        may_go_nodes,
+        available_nodes: 3,
         progress_time: Time(at(-100_000)),
     };
     pool.status = Some(NodePoolStatus { rollout: Some(record), ..NodePoolStatus::default() });
-    Case { what: "it cannot get on before its deadline", seen: observed(pool, nodes(3)), blocked: Vec::new() }
+    Case { seen: Observed { pool: Some(Arc::new(pool)), ..case.seen }, ..case }
 }
 
 fn all_new() -> Case {
     let pool = changed(1, 0);
-    let hash = pool.spec.template_hash().unwrap();
-    let new = |mut node: Node| {
-        annotate(&mut node, names::TEMPLATE_HASH_ANNOTATION, &hash);
-        node
-    };
-    let all = nodes(3).into_iter().map(new);
+    let all = nodes(3).into_iter().map(|node| new(&pool, node));
     Case { what: "all nodes are new", seen: observed(pool.clone(), all), blocked: Vec::new() }
 }
 
@@ -197,15 +239,27 @@ fn waiting_is_no_failure_for_those_who_wait_for_the_pool() {
     let by_nodes =
         ["False WaitsForProtected", "False WaitsForProtected", "True WaitsForProtected", no_failure];
     let blocked = ["True RollingOut", "False RollingOut", "True DrainBlocked", no_failure];
+    let by_drain = ["False WaitsForDrain", "False WaitsForDrain", "True DrainBlocked", no_failure];
+    let by_rest = ["False WaitsForDrain", "False WaitsForDrain", "True WaitsForDrain", no_failure];
     // One goes first, and its successor gets its machine.
     let by_quota = ["True RollingOut", "False QuotaExceeded", "True RollingOut", no_failure];
     let late = "ProgressDeadlineExceeded";
     let late =
         [&format!("True {late}"), "False RollingOut", &format!("False {late}"), &format!("True {late}")];
     let new = ["False UpToDate", "True AllNodesReady", "False Settled", no_failure];
+    // As long as it waits, no time makes a failure of it.
+    let waiting: [(fn() -> Case, [&str; 4]); 4] = [
+        (closed_window, by_budget),
+        (protected, by_nodes),
+        (stuck_drain, by_drain),
+        (given_back, by_rest),
+    ];
+    for (case, said) in waiting {
+        for case in [case(), long_after(case(), Some(0))] {
+            assert_eq!(written(&case), row((0, 0), Some(0), said, in_progress), "{}", case.what);
+        }
+    }
     for (case, expected) in [
-        (closed_window(), row((0, 0), Some(0), by_budget, in_progress)),
-        (protected(), row((0, 0), Some(0), by_nodes, in_progress)),
         (blocked_drain(), row((0, 0), Some(3), blocked, in_progress)),
         (no_machine_left(), row((0, 1), Some(3), by_quota, in_progress)),
         (too_late(), row((1, 0), Some(3), late, ["Failed", "Degraded", "waits"])),

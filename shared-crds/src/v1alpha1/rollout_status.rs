@@ -17,8 +17,8 @@ pub struct RolloutStatus {
     #[schemars(range(min = 0))]
     pub outdated_nodes: i32,
     /// mayGoNodes is how many nodes that are out of date may go now, by the budgets of spec.disruption and by what asks to be left
-    /// alone; those that are being drained and are not stuck are included. With 0 the rollout waits, and the Autoscaler may lower
-    /// the pool.
+    /// alone; those that are being drained and are not stuck are included. It is 0, too, while drains that do not get on keep the
+    /// places of all others. With 0 the rollout waits, and the Autoscaler may lower the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub may_go_nodes: Option<i32>,
