@@ -21,7 +21,7 @@ const KINDS: [&str; 7] = [
 const TOPOLOGY_DOMAINS: [&str; 2] = ["topology.", "failure-domain.beta."];
 
 /// What such labels say after the slash of a place in which balanced pools may differ. Also without a domain: `region` is the topology of
-/// DigitalOcean's CSI driver.
+/// `DigitalOcean`'s CSI driver.
 const ZONES: [&str; 3] = ["zone", "region", "zone-id"];
 
 /// What labels of other domains say after the slash, or without one, of a place (`csi.hetzner.cloud/location`).

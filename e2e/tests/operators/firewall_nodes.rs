@@ -1,4 +1,4 @@
-//! The NodePool operator's token, and those of kubelets, in other hands: what the API server refuses of Nodes.
+//! The `NodePool` operator's token, and those of kubelets, in other hands: what the API server refuses of Nodes.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 

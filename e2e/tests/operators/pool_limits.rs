@@ -1,4 +1,4 @@
-//! An administrator's bounds on what NodePools may ask for (`poolLimits`), as the API server judges them.
+//! An administrator's bounds on what `NodePools` may ask for (`poolLimits`), as the API server judges them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 

@@ -129,7 +129,7 @@ mod tests {
     fn of_many_protected_nodes_all_are_looked_at() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let protections = Protections::new(clock);
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         // In each second the first three that are not known to be protected are listed.
         for _ in 0..1000 {
             let recent = protections.recent(&key());

@@ -277,7 +277,12 @@ mod tests {
             ("its drain is stuck", &limited, vec![node(0), going(40)], waits(Reason::WaitsForBudget)),
             ("no budget", &changed(2), vec![node(0), going(40)], rolling),
             ("asks", &changed(2), vec![asks(node(0)), going(40)], waits(Reason::WaitsForProtected)),
-            ("it keeps the place of the other one", &changed(2), vec![node(0), new(), going(40)], waits(Reason::WaitsForDrain)),
+            (
+                "it keeps the place of the other one",
+                &changed(2),
+                vec![node(0), new(), going(40)],
+                waits(Reason::WaitsForDrain),
+            ),
             ("the last drain is stuck", &changed(1), vec![new(), going(40)], waits(Reason::WaitsForDrain)),
             ("one does not ask", &limited, vec![asks(node(0)), node(2)], rolling),
         ] {

@@ -248,14 +248,13 @@ fn waiting_is_no_failure_for_those_who_wait_for_the_pool() {
         [&format!("True {late}"), "False RollingOut", &format!("False {late}"), &format!("True {late}")];
     let new = ["False UpToDate", "True AllNodesReady", "False Settled", no_failure];
     // As long as it waits, no time makes a failure of it.
-    let waiting: [(fn() -> Case, [&str; 4]); 4] = [
-        (closed_window, by_budget),
+    for (made, said) in [
+        (closed_window as fn() -> Case, by_budget),
         (protected, by_nodes),
         (stuck_drain, by_drain),
         (given_back, by_rest),
-    ];
-    for (case, said) in waiting {
-        for case in [case(), long_after(case(), Some(0))] {
+    ] {
+        for case in [made(), long_after(made(), Some(0))] {
             assert_eq!(written(&case), row((0, 0), Some(0), said, in_progress), "{}", case.what);
         }
     }

@@ -1,4 +1,4 @@
-//! The NodePool operator's token in other hands, at a Machine.
+//! The `NodePool` operator's token in other hands, at a Machine.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::json;

@@ -135,21 +135,21 @@ impl DrainNote {
 }
 
 /// Annotates what the drain waits for, and whether the provider drains the node.
-pub fn drain_waits(node: &Node, note: &DrainNote) -> Value {
+pub fn drain_waits(node: &Node, says: &DrainNote) -> Value {
     let metadata = &node.metadata;
     let mut patch = is_same_object(metadata);
-    let by_provider = note.by_provider.then(|| "true".to_owned());
+    let by_provider = says.by_provider.then(|| "true".to_owned());
     let wanted = [
-        (names::DRAIN_WAITS_ANNOTATION, note.reason.clone()),
+        (names::DRAIN_WAITS_ANNOTATION, says.reason.clone()),
         (names::DRAINED_BY_PROVIDER_ANNOTATION, by_provider),
     ];
-    let (set, unset): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, value)| value.is_some());
+    let (set, absent): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, value)| value.is_some());
     let set: Vec<_> = set.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     if !set.is_empty() {
         patch.extend(annotate(metadata, &set));
     }
-    let there = unset.into_iter().filter(|(name, _)| annotation(metadata, name).is_some());
-    patch.extend(there.flat_map(|(name, _)| remove_annotation(metadata, name)));
+    let taken_off = absent.into_iter().filter(|(name, _)| annotation(metadata, name).is_some());
+    patch.extend(taken_off.flat_map(|(name, _)| remove_annotation(metadata, name)));
     Value::Array(patch)
 }
 
