@@ -73,7 +73,7 @@ impl PassFixture<'_> {
             cluster: ClusterId::from("here"),
             pool: Some(Arc::new(self.pool.clone())),
             is_orphaned: false,
-            has_just_ended: false,
+            just_ended: None,
             times: always(&nodes),
             nodes,
             unreadable: BTreeSet::new(),

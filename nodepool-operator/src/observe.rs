@@ -116,13 +116,13 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
     let protected = ctx.protections.recent(&key);
     let unprotected = ctx.protections.unprotected(&key);
     let is_orphaned = ctx.orphans.look(&key, pool.as_deref());
-    let has_just_ended = ctx.gone_pools.has_just_ended(&key, pool.as_deref());
+    let just_ended = ctx.gone_pools.just_ended(&key, pool.as_deref());
     let mut observed = Observed {
         cluster: ctx.cluster.clone(),
         key,
         pool,
         is_orphaned,
-        has_just_ended,
+        just_ended,
         nodes,
         unreadable,
         registered,

@@ -220,10 +220,14 @@ mod tests {
 
     /// A context without pools, and with these nodes on the server.
     fn without_pools(nodes: Vec<Node>) -> TestContext {
+        let mut patched = serde_json::to_value(&nodes[0]).unwrap();
+        patched["metadata"]["resourceVersion"] = json!("2");
         let mut test = TestContext::new(move |path, _| match path {
             path if path.starts_with("/api/v1/nodes?") => {
                 (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": nodes }))
             }
+            // The answer to a patch.
+            path if path.contains("fieldManager=") => (200, patched.clone()),
             _ => success(),
         });
         let provider = Outage::default();
@@ -250,7 +254,7 @@ mod tests {
         let (ctx, requests) = without_pools(vec![node(0)]).into_parts();
         ctx.gone_pools.ended(key());
         reconcile(Arc::clone(&ctx), key()).await.unwrap();
-        assert_eq!(writes(&requests()), ["DELETE /api/v1/nodes/n-000"]);
+        assert_eq!(writes(&requests()), ["PATCH /api/v1/nodes/n-000", "DELETE /api/v1/nodes/n-000"]);
     }
 
     #[tokio::test]
@@ -274,7 +278,7 @@ mod tests {
             let (ctx, requests) = test.into_parts();
             let step = reconcile(Arc::clone(&ctx), key()).await.unwrap();
             assert_eq!(step, Step::Done, "{on_delete}: {:?}", requests());
-            assert_eq!(ctx.gone_pools.has_just_ended(&key(), None), has_ended, "{on_delete}");
+            assert_eq!(ctx.gone_pools.just_ended(&key(), None).is_some(), has_ended, "{on_delete}");
         }
     }
 

@@ -92,7 +92,8 @@ async fn write_status(
 
 /// Logs, once, which nodes stay although their pool is gone. There is no object left that could say it.
 fn say_what_stays(ctx: &Context, observed: &Observed) {
-    let stays = |node: &&Arc<Node>| node.metadata.deletion_timestamp.is_none() && !observed.has_just_ended;
+    let stays =
+        |node: &&Arc<Node>| node.metadata.deletion_timestamp.is_none() && !observed.has_come_late(node);
     let nodes = observed.nodes.iter().filter(stays);
     let nodes: BTreeSet<String> = nodes.filter_map(|node| node.metadata.name.clone()).collect();
     let (count, first) = (nodes.len(), nodes.first().cloned());

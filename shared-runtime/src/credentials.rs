@@ -34,18 +34,21 @@ impl Fingerprint {
         let context = kubeconfig.contexts.iter().find(|named| named.name == name)?.context.as_ref()?;
         let cluster =
             kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?.cluster.as_ref()?;
-        let user_of =
-            |name: &str| kubeconfig.auth_infos.iter().find(|named| named.name == name)?.auth_info.as_ref();
-        let user = match &context.user {
-            Some(name) => Some(user_of(name)?),
-            None => None,
-        };
+        // kube connects without credentials where the user is missing.
+        let is_user = |name: &&String| !name.is_empty();
+        let user = context.user.as_ref().filter(is_user).and_then(|name| {
+            kubeconfig.auth_infos.iter().find(|named| named.name == *name)?.auth_info.as_ref()
+        });
         let mut hasher = DefaultHasher::new();
         serde_json::to_value(cluster).ok()?.hash(&mut hasher);
         serde_json::to_value(user).ok()?.hash(&mut hasher);
-        let of_user = user.into_iter().flat_map(|user| [&user.client_certificate, &user.client_key]);
-        let files = of_user.chain([&cluster.certificate_authority]);
-        for file in files.flatten() {
+        // Data in the kubeconfig comes before a file, which need not be there then.
+        let unless = |data: bool, file: &Option<String>| file.clone().filter(|_| !data);
+        let authority = unless(cluster.certificate_authority_data.is_some(), &cluster.certificate_authority);
+        let certificate =
+            user.and_then(|user| unless(user.client_certificate_data.is_some(), &user.client_certificate));
+        let key = user.and_then(|user| unless(user.client_key_data.is_some(), &user.client_key));
+        for file in [authority, certificate, key].into_iter().flatten() {
             std::fs::read(file).ok()?.hash(&mut hasher);
         }
         Some(Self(hasher.finish()))

@@ -142,6 +142,7 @@ mod tests {
     fn a_task_at_one_piece_of_work_for_too_long_is_named_although_it_is_heard_of() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let liveness = Liveness::new(clock);
+        time.advance(WORK_LIMIT);
         let pulse = liveness.pulse("a");
         pulse.beat_at_work(Some(WORK_LIMIT));
         assert!(liveness.stuck().is_empty());

@@ -63,7 +63,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 /// Whether this toolchain is there already: to install it again would ask Rust's servers.
 fn is_installed(rust: &str) -> bool {
-    let version = Command::new("rustup").args(["run", rust, "cargo", "--version"]).output();
+    let version = Command::new("cargo").args([&format!("+{rust}"), "--version"]).output();
     version.is_ok_and(|output| output.status.success())
 }
 

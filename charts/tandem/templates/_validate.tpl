@@ -25,10 +25,11 @@ refused here, in the operator's own words: a release that installs must not be a
 {{/*
 Two releases that watch the same pools have a Lease each and one field manager: both make nodes for a pool, and each overwrites what the
 other reports. Helm itself refuses a second release that has the definitions too. `helm template` knows no server and finds no other
-release. One that is scaled to zero does nothing, so another may follow it.
+release. One that is scaled to zero does nothing, so another may follow it. An upgrade does not ask: a user who may not list Deployments
+would be kept from upgrading.
 */}}
 {{- define "tandem.component.validateOnly" -}}
-{{- if not .root.Values.crds.enabled -}}
+{{- if and .root.Release.IsInstall .root.Values.refuseSecondRelease (not .root.Values.crds.enabled) -}}
 {{- $own := .values.watchNamespace | default "" -}}
 {{- range (lookup "apps/v1" "Deployment" "" "").items -}}
 {{- $labels := .metadata.labels | default dict -}}

@@ -361,9 +361,10 @@ async fn a_user_without_rights_in_the_whole_cluster_is_told_which_one_and_leaves
     user.has_current_roles(cluster).await;
     let chart = chart();
     let as_user = format!("--kube-as-user=admin-of-{}", namespace.name());
-    for (value, refused) in
-        [("crds.enabled=true", "customresourcedefinitions"), ("crds.enabled=false", "clusterroles")]
-    {
+    for (value, refused) in [
+        ("crds.enabled=true", "customresourcedefinitions"),
+        ("crds.enabled=false,refuseSecondRelease=false", "clusterroles"),
+    ] {
         let args = ["install", "tenant", chart.to_str().unwrap(), "--namespace", namespace.name()];
         let refusal =
             cluster.helm(&[&args[..], &["--set", value, as_user.as_str()]].concat()).await.unwrap_err();

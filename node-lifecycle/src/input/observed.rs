@@ -26,8 +26,8 @@ pub struct Observed {
     pub pool: Option<Arc<NodePool>>,
     /// The pool is gone, and its nodes and machines were to outlive it: see [`OnDelete::Orphan`](crate::on_delete::OnDelete::Orphan).
     pub is_orphaned: bool,
-    /// The pool is gone because this process ended its deletion a moment ago, when it had no node: one that it has now came late.
-    pub has_just_ended: bool,
+    /// When this process ended the deletion of the pool, which had no node then, if that was a moment ago.
+    pub just_ended: Option<Timestamp>,
     /// Every Node that carries the pool's labels.
     pub nodes: Vec<Arc<Node>>,
     /// Names of nodes that seem to belong to the pool and cannot be read. Nothing is done to them, and nothing that
@@ -120,7 +120,20 @@ impl ObservedPods {
     }
 }
 
+/// How long before the end of its pool's deletion a Node may say that it was created: the request is given up after a minute, and clocks
+/// differ by seconds.
+const LATE_REQUEST: SignedDuration = SignedDuration::from_secs(65);
+
 impl Observed {
+    /// Whether the Node was created by a request that was carried out when the deletion of its pool had ended. One that is older was taken
+    /// out of the pool before, and is its user's.
+    pub fn has_come_late(&self, node: &Node) -> bool {
+        let since = self.just_ended.and_then(|ended| ended.checked_sub(LATE_REQUEST).ok());
+        let created = node.metadata.creation_timestamp.as_ref();
+        let is_new = since.zip(created).is_some_and(|(since, created)| created.0 >= since);
+        is_new && node.metadata.deletion_timestamp.is_none()
+    }
+
     /// The names that no new machine may have: those of all nodes and machines of the pool, and of slots that have failed.
     pub fn occupied(&self) -> BTreeSet<&str> {
         let nodes = self.nodes.iter().filter_map(|node| node.metadata.name.as_deref());

@@ -78,7 +78,7 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
             NodeAction::Keep
         }
     };
-    let is_late = |node: &&Arc<Node>| observed.has_just_ended && node.metadata.deletion_timestamp.is_none();
+    let is_late = |node: &&Arc<Node>| observed.has_come_late(node);
     Plan {
         left_over: observed.nodes.iter().filter(is_late).cloned().collect(),
         nodes: steps(observed, members, action),

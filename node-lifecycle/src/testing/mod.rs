@@ -166,7 +166,7 @@ pub fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observ
         key: key(),
         pool: Some(Arc::new(pool)),
         is_orphaned: false,
-        has_just_ended: false,
+        just_ended: None,
         times: always(&nodes),
         nodes,
         unreadable: BTreeSet::new(),

@@ -136,7 +136,7 @@ impl ModelCluster {
             key: key(),
             pool: (!self.is_gone).then(|| Arc::new(self.pool.clone())),
             is_orphaned: false,
-            has_just_ended: false,
+            just_ended: None,
             times: self.times(&nodes),
             nodes,
             unreadable: BTreeSet::new(),

@@ -166,7 +166,12 @@ fn a_node_that_comes_when_the_deletion_of_its_pool_has_ended_is_deleted_as_any_n
     let names =
         |plan: &Plan| plan.left_over.iter().filter_map(|node| node.metadata.name.clone()).collect::<Vec<_>>();
     assert!(names(&plan(&observed)).is_empty(), "its pool lost its finalizer to another client");
-    observed.has_just_ended = true;
+    observed.just_ended = Some(at(-1000));
+    assert_eq!(names(&plan(&observed)), ["n-000"]);
+    // One that was there before belongs to a pool whose nodes a user wanted to keep.
+    observed.just_ended = Some(at(1000));
+    assert!(names(&plan(&observed)).is_empty());
+    observed.just_ended = Some(at(0));
     let late = plan(&observed);
     assert_eq!(names(&late), ["n-000"]);
     assert_eq!(

@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use node_lifecycle::PoolKey;
 use shared_crds::NodePool;
 use shared_runtime::clock::Clock;
@@ -26,9 +27,16 @@ pub(crate) struct GonePools {
 #[derive(Default)]
 struct Known {
     /// When this process has let go of a pool whose last node was gone.
-    ended: HashMap<PoolKey, Duration>,
+    ended: HashMap<PoolKey, Ended>,
     /// The nodes of which was said that they stay.
     said: HashMap<PoolKey, BTreeSet<String>>,
+}
+
+/// When that was, by both clocks.
+#[derive(Clone, Copy)]
+struct Ended {
+    monotonic: Duration,
+    time: Timestamp,
 }
 
 impl GonePools {
@@ -45,18 +53,19 @@ impl GonePools {
     pub(crate) fn ended(&self, key: PoolKey) {
         let now = self.clock.monotonic();
         let mut known = self.known();
-        known.ended.retain(|_, at| now.saturating_sub(*at) < LATE);
-        known.ended.insert(key, now);
+        known.ended.retain(|_, at| now.saturating_sub(at.monotonic) < LATE);
+        known.ended.insert(key, Ended { monotonic: now, time: self.clock.now() });
     }
 
-    /// Whether this process has ended the pool a moment ago. `pool` is what there is now: another one of its name ends that.
-    pub(crate) fn has_just_ended(&self, key: &PoolKey, pool: Option<&NodePool>) -> bool {
+    /// When this process has ended the pool, if that was a moment ago. `pool` is what there is now: another one of its name ends that.
+    pub(crate) fn just_ended(&self, key: &PoolKey, pool: Option<&NodePool>) -> Option<Timestamp> {
         let now = self.clock.monotonic();
         let mut known = self.known();
         if pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_none()) {
             known.ended.remove(key);
         }
-        pool.is_none() && known.ended.get(key).is_some_and(|at| now.saturating_sub(*at) < LATE)
+        let ended = known.ended.get(key).filter(|at| now.saturating_sub(at.monotonic) < LATE)?;
+        pool.is_none().then_some(ended.time)
     }
 
     /// Whether it was not said yet that these `nodes` of a pool that is gone stay. It counts as said from now on.
@@ -79,7 +88,6 @@ impl GonePools {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use k8s_openapi::jiff::Timestamp;
     use node_lifecycle::testing::{at, key, pool};
 
     use super::*;
@@ -88,16 +96,17 @@ mod tests {
     fn a_pool_has_just_ended_for_a_while_unless_there_is_another_one() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let gone = GonePools::new(clock);
-        assert!(!gone.has_just_ended(&key(), None));
+        assert_eq!(gone.just_ended(&key(), None), None);
         gone.ended(key());
         let mut going = pool(1);
         going.metadata.deletion_timestamp = Some(Time(at(90)));
-        assert!(!gone.has_just_ended(&key(), Some(&going)), "the cache has it still");
-        assert!(gone.has_just_ended(&key(), None));
+        assert_eq!(gone.just_ended(&key(), Some(&going)), None, "the cache has it still");
+        assert_eq!(gone.just_ended(&key(), None), Some(Timestamp::UNIX_EPOCH));
         time.advance(LATE);
-        assert!(!gone.has_just_ended(&key(), None));
+        assert_eq!(gone.just_ended(&key(), None), None);
         gone.ended(key());
-        assert!(!gone.has_just_ended(&key(), Some(&pool(1))) && !gone.has_just_ended(&key(), None));
+        assert_eq!(gone.just_ended(&key(), Some(&pool(1))), None);
+        assert_eq!(gone.just_ended(&key(), None), None);
     }
 
     #[test]
