@@ -114,7 +114,11 @@ impl Karpenter {
 
     /// What the `NodeClass`es of these claims say now, by name. They are read after the claims, so a claim never carries a later
     /// answer. Those of claims that carry none, or are another cluster's, do not matter.
-    async fn classes_of(&self, claims: &[NodeClaim]) -> Result<BTreeMap<String, ClassDigest>, ProviderError> {
+    async fn classes_of(
+        &self,
+        claims: &[NodeClaim],
+        now: Timestamp,
+    ) -> Result<BTreeMap<String, ClassDigest>, ProviderError> {
         let compared = claims
             .iter()
             .filter(|claim| claim.class_hash().is_some() && claim.of_another(&self.cluster).is_none());
@@ -123,7 +127,7 @@ impl Karpenter {
             .collect();
         let mut classes = BTreeMap::new();
         for (name, reference) in wanted {
-            if let Some(class) = self.classes.digest(&reference, ADVICE).await? {
+            if let Some(class) = self.classes.digest(&reference, ADVICE, now).await? {
                 classes.insert(name, class);
             }
         }
@@ -194,7 +198,7 @@ impl NamedProvider for Karpenter {
     fn create<'a>(
         &'a self,
         request: MachineRequest<'a>,
-        _: Timestamp,
+        now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Timestamp>, ProviderError>> {
         async move {
             self.node_source(&request.spec.provider)?;
@@ -202,7 +206,7 @@ impl NamedProvider for Karpenter {
             let MachineRequest { pool, name, spec, existing: _ } = request;
             let claim = NodeClaim::of(&self.cluster, pool, name, spec, &provider, requests(spec)?);
             // Read before the claim is made: what changes in between makes the machine look older than it is, never newer.
-            let class = self.classes.digest(&provider.node_class_ref, ADVICE).await?;
+            let class = self.classes.digest(&provider.node_class_ref, ADVICE, now).await?;
             let claim = claim.of_class(class.as_ref());
             match self.writer.create(&self.claims, &claim).await {
                 Ok(Created::Created(claim)) => {
@@ -222,13 +226,13 @@ impl NamedProvider for Karpenter {
     fn list<'a>(
         &'a self,
         pool: &'a PoolKey,
-        _: Timestamp,
+        now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<ListedMachine>, ProviderError>> {
         async move {
             let of_pool = ListParams::default().labels(&node_claim::selector(pool));
             let claims = self.claims.list(&of_pool).await.map_err(|error| ADVICE.of_read(&error))?;
             let claims = whole(claims)?;
-            let classes = self.classes_of(&claims).await?;
+            let classes = self.classes_of(&claims, now).await?;
             self.remember(pool, &claims);
             let listed = claims.into_iter().map(|claim| {
                 let class = classes.get(&full_name(claim.node_class_ref()));

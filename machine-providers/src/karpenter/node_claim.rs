@@ -55,6 +55,9 @@ pub(super) struct NodeClaimStatus {
     #[serde(default, rename = "providerID")]
     provider_id: Option<String>,
     node_name: Option<String>,
+    /// As its `NodeClass` names it. Empty until the machine is launched, and with providers that have no images.
+    #[serde(default, rename = "imageID")]
+    image_id: Option<String>,
     #[serde(default)]
     conditions: Vec<Condition>,
 }
@@ -206,6 +209,12 @@ impl NodeClaim {
         &self.spec.node_class_ref
     }
 
+    /// Whether the machine was made from something else than this, which its `NodeClass` says now.
+    fn differs_from(&self, class: &ClassDigest) -> bool {
+        let image = self.status.as_ref().and_then(|status| status.image_id.as_deref());
+        self.class_hash().is_some_and(|own| class.differs_from(own, image))
+    }
+
     /// The claim as a machine, in `cluster`. `class` is what its `NodeClass` says now; `None` says nothing.
     pub(super) fn listed(self, cluster: &ClusterId, class: Option<&ClassDigest>) -> ListedMachine {
         let carried = Some(self.of_another(cluster).unwrap_or_else(|| cluster.as_str()).to_owned());
@@ -216,9 +225,7 @@ impl NodeClaim {
         } else {
             Progress::Starting(None)
         };
-        let is_of_another_class =
-            class.zip(self.class_hash()).is_some_and(|(current, own)| current.differs_from(own));
-        let is_outdated = is_of_another_class || self.has(DRIFTED);
+        let is_outdated = class.is_some_and(|class| self.differs_from(class)) || self.has(DRIFTED);
         let (provider_id, node) =
             self.status.map(|status| (status.provider_id, status.node_name)).unwrap_or_default();
         let provider_id = provider_id.filter(|id| !id.is_empty());

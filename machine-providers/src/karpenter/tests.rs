@@ -136,9 +136,9 @@ pub(super) fn spec() -> NodePoolSpec {
 
 #[tokio::test]
 async fn a_claim_asks_for_what_the_planner_counts_on_and_never_expires() {
-    let (karpenter, bodies) = answering(failure(500, "InternalError", "later"));
+    let (karpenter, bodies) = answering(failure(403, "Forbidden", "no"));
     let request = MachineRequest { pool: &key(), name: "m", spec: &spec(), existing: 0 };
-    assert!(matches!(karpenter.create(request, at(0)).await, Err(ProviderError::Transient(_))));
+    assert!(matches!(karpenter.create(request, at(0)).await, Err(ProviderError::Unauthorized(_))));
     insta::assert_json_snapshot!(bodies.lock().unwrap()[0]);
 }
 
