@@ -194,7 +194,7 @@ fn a_rollout_that_waits_for_many_protected_nodes_says_the_same_for_half_an_hour_
         assert!(passes.iter().all(|pass| pass.listed.len() <= 50), "{count}");
         let listed: usize = settled.iter().map(|pass| pass.listed.len()).sum();
         let rounds = usize::try_from(HALF_AN_HOUR / 30).unwrap();
-        assert!(listed <= count * rounds && listed >= count * 10, "{count}: {listed}");
+        assert!((count * 10..=count * rounds).contains(&listed), "{count}: {listed}");
         // What changes is found soon.
         let last = format!("n-{:03}", count - 1);
         let free =
