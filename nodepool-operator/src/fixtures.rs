@@ -82,6 +82,8 @@ impl PassFixture<'_> {
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            failed_lists: Vec::new(),
             unprotected: BTreeSet::new(),
             cluster_readiness: ClusterReadiness::of(self.nodes.iter().map(|node| &**node)),
             condition_times: ConditionTimes::default(),

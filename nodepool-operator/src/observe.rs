@@ -30,6 +30,7 @@ use shared_runtime::reflect::Unreadable;
 use crate::cache;
 use crate::context::Context;
 use crate::error::{Error, Read};
+use crate::memory::protections::KnownProtections;
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.
@@ -113,8 +114,7 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
     let by_node = ctx.drains.recent_lists(names);
     let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
         && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
-    let protected = ctx.protections.recent(&key);
-    let unprotected = ctx.protections.unprotected(&key);
+    let KnownProtections { protected, stale, unprotected, failed_lists } = ctx.protections.known(&key);
     let is_orphaned = ctx.orphans.look(&key, pool.as_deref());
     let just_ended = ctx.gone_pools.just_ended(&key, pool.as_deref());
     let mut observed = Observed {
@@ -130,6 +130,8 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
         may_be_hidden,
         recent: ObservedPods::default(),
         protected,
+        stale,
+        failed_lists,
         unprotected,
         cluster_readiness: ClusterReadiness::default(),
         condition_times: ConditionTimes::default(),

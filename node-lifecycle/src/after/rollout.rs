@@ -116,6 +116,7 @@ fn protected(observed: &Observed, pool: &NodePool, plan: &Plan, old: &[&Member])
     let mut protected =
         removal_protection::protected(observed, pool, old.iter().copied(), &ObservedPods::default());
     if DrainLimits::of(pool).holds_protected {
+        protected.retain(|name, _| !plan.unprotected.contains(name));
         let found = plan.protected.iter().filter(|(name, _)| old.iter().any(|it| it.name() == name));
         protected.extend(found.cloned());
     }

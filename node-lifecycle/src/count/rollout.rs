@@ -226,18 +226,19 @@ impl Rollout {
 }
 
 /// Whether the node has been drained for so long that it may stay for ever. It is not stuck while nothing keeps it but pods that
-/// are ending.
+/// are ending. Whether its pods were listed a moment ago changes that only for one that pods keep.
 pub(crate) fn is_stuck(observed: &Observed, member: &Member) -> bool {
     let Some(leaving) = member.leaving else { return false };
     let now = observed.now;
     let pods = observed.recent.of(member.name());
     let mut keeping = pods.unwrap_or_default().iter().filter(|pod| blocks_removal(pod)).peekable();
-    let is_empty = leaving.deleting || (pods.is_some() && keeping.peek().is_none());
+    // One whose pods are not known may be empty, as one that is visited seldom because it waits for load balancers.
+    let may_be_empty = leaving.deleting || keeping.peek().is_none();
     let is_ending = keeping.peek().is_some() && keeping.all(|pod| pod.metadata.deletion_timestamp.is_some());
     // An empty node waits for its load balancers as it was told.
     let told =
         || observed.pool.as_deref().map_or(SignedDuration::ZERO, |pool| DrainLimits::of(pool).load_balancers);
-    let after = if is_empty {
+    let after = if may_be_empty {
         MACHINE_STUCK_AFTER.checked_add(told()).unwrap_or(SignedDuration::MAX)
     } else {
         STUCK_AFTER

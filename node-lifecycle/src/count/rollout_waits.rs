@@ -98,7 +98,8 @@ impl<'a> RolloutNodes<'a> {
 
 /// Which drain the staying `outdated` nodes wait for where none for the rollout gets on: the nodes that are being drained, or have been
 /// given back, keep the places of the others. `None` where one may go nevertheless, where nothing is drained, and while something else may
-/// change that: a node that is made or starts, or one that may still be made.
+/// change that: a node that is made or starts, or one that may still be made. Where nothing is drained, a provider that makes no nodes is
+/// what holds the rollout up.
 pub(crate) fn waits_for_drain(
     observed: &Observed,
     pool: &NodePool,
@@ -108,6 +109,10 @@ pub(crate) fn waits_for_drain(
     protected: &BTreeMap<String, String>,
 ) -> Option<RolloutWait> {
     let why = nodes.keeps_a_place(outdated)?;
+    // A failure between two attempts is no other state than during one, and it is the failure that has to be mended.
+    if observed.supply.failure.is_some() && nodes.drained().is_empty() {
+        return None;
+    }
     if outdated.is_empty() {
         // New nodes are no part of it any more.
         let why = format!("{why}, and no other node is out of date");

@@ -8,6 +8,7 @@ use shared_crds::protection;
 use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
 
 use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::outdated::OutdatedState;
 use crate::assess::removal_protection::RemovalProtection;
 use crate::count::deletion;
 use crate::count::removal_order;
@@ -36,6 +37,8 @@ pub(crate) struct Victims {
     pub protected: Vec<(String, String)>,
     /// The nodes that are out of date and turned out in this pass not to ask for it, by name.
     pub unprotected: BTreeSet<String>,
+    /// The nodes whose pods could not be listed in this pass although they were to be, by name.
+    pub unread: BTreeSet<String>,
     /// There are nodes whose pods are to be listed in the next pass, because too few of the others may go.
     pub is_undecided: bool,
 }
@@ -51,6 +54,8 @@ impl Sizing {
         mut asked: BTreeSet<String>,
         account: &mut Account,
     ) -> Victims {
+        let is_unread = |name: &&String| pods.of(name).is_none() && !pods.deferred.contains(*name);
+        let unread = asked.iter().filter(is_unread).cloned().collect();
         asked.extend(self.undecided(observed, members, account));
         let mut selection = Selection {
             sizing: self,
@@ -60,7 +65,7 @@ impl Sizing {
             account,
             rest: self.excess,
             may_go: self.rollout.may_go,
-            victims: Victims::default(),
+            victims: Victims { unread, ..Victims::default() },
         };
         selection.choose_named(members);
         selection.choose_candidates(members);
@@ -69,7 +74,8 @@ impl Sizing {
     }
 
     /// The nodes whose pods help to choose the victims, or may protect them, without those that are known to be protected, or
-    /// kept by a budget. With them those whose pods say whether one more is made in their place.
+    /// kept by a budget. With them those whose pods say whether one more is made in their place, and those that were found protected
+    /// some time ago. Where not all can be listed at once, those whose lists have failed come last.
     pub(crate) fn undecided(
         &self,
         observed: &Observed,
@@ -89,7 +95,7 @@ impl Sizing {
             };
             (is_in_no_budget || reasons.any(|reason| has_room.contains(&reason)))
                 && protection::of_node(&member.node.metadata).is_none()
-                && !observed.protected.contains_key(member.name())
+                && (!observed.protected.contains_key(member.name()) || observed.stale.contains(member.name()))
         };
         let with_name = |names: &BTreeSet<String>| -> Vec<&Member> {
             members.iter().filter(|member| names.contains(member.name())).filter(is_open).collect()
@@ -98,24 +104,45 @@ impl Sizing {
         let is_listed = self.protected == ProtectedNodes::Wait || self.deletion.is_some();
         let named = if is_listed { with_name(&self.named) } else { Vec::new() };
         let candidates = with_name(&self.candidates);
-        let in_order =
-            removal_order::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
-        let room = MAX_UNDECIDED.saturating_sub(in_order.len());
-        let all = named.into_iter().take(MAX_UNDECIDED).chain(in_order.into_iter().take(MAX_UNDECIDED));
-        let all = all.chain(self.to_be_surged(members).into_iter().take(room));
+        let candidates = self.in_order_of_lists(observed, candidates);
+        let room = MAX_UNDECIDED.saturating_sub(candidates.len());
+        let all = named.into_iter().take(MAX_UNDECIDED).chain(candidates.into_iter().take(MAX_UNDECIDED));
+        let stale = self.to_be_read_again(observed);
+        let again = self.in_order_of_lists(observed, with_name(&stale));
+        let others = self.to_be_surged(observed, members).into_iter().chain(again);
+        let all = all.chain(others.take(room));
         all.map(|member| member.name().to_owned()).collect()
     }
 
     /// The first nodes in the order of removal in whose place one more would be made if their pods asked for nothing.
-    fn to_be_surged<'a>(&self, members: &'a [Member]) -> Vec<&'a Member> {
+    fn to_be_surged<'a>(&self, observed: &Observed, members: &'a [Member]) -> Vec<&'a Member> {
         if self.surge_lacks == 0 {
             return Vec::new();
         }
         let unknown = members.iter().filter(|it| self.rollout.unknown.contains(it.name())).collect();
-        let mut first =
-            removal_order::in_order(unknown, &BTreeMap::new(), &self.rollout.outdated, &self.first);
+        let mut first = self.in_order_of_lists(observed, unknown);
         first.truncate(self.rollout.sure_lacks.max(LOOK_AHEAD));
         first
+    }
+
+    /// The nodes that a rollout leaves alone for what their pods asked for some time ago. If they were listed only when that is
+    /// forgotten, the rollout would not know for a while whether it waits for them.
+    fn to_be_read_again(&self, observed: &Observed) -> BTreeSet<String> {
+        if !self.rollout.is_active || self.protected != ProtectedNodes::Wait {
+            return BTreeSet::new();
+        }
+        let outdated = self.rollout.outdated.iter().filter(|(name, _)| observed.stale.contains(*name));
+        // The others go whatever their pods ask for.
+        let asked =
+            outdated.filter(|(_, node)| !node.is_past_hard_age && node.state != OutdatedState::NeverReady);
+        asked.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// `nodes` in the order of removal, but those last whose lists have failed, so that they do not keep the others from being listed.
+    fn in_order_of_lists<'a>(&self, observed: &Observed, nodes: Vec<&'a Member>) -> Vec<&'a Member> {
+        let mut all = removal_order::in_order(nodes, &BTreeMap::new(), &self.rollout.outdated, &self.first);
+        all.sort_by_key(|member| observed.failed_lists.iter().position(|name| name == member.name()));
+        all
     }
 }
 
@@ -260,10 +287,11 @@ impl Selection<'_> {
         self.sizing.protected == ProtectedNodes::Wait
     }
 
-    /// Whether the node asks to be left alone, which is recorded if its pods were to be listed.
+    /// Whether the node asks to be left alone, which is recorded if its pods were to be listed and were.
     fn look_at(&mut self, member: &Member) -> RemovalProtection {
         let protection = RemovalProtection::of(member, self.observed, &self.asked, self.pods);
-        if let (RemovalProtection::Protected(why), true) = (&protection, self.asked.contains(member.name())) {
+        let is_new = self.asked.contains(member.name()) && self.pods.of(member.name()).is_some();
+        if let (RemovalProtection::Protected(why), true) = (&protection, is_new) {
             self.victims.protected.push((member.name().to_owned(), why.clone()));
         }
         protection

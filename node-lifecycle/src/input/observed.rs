@@ -41,8 +41,12 @@ pub struct Observed {
     pub may_be_hidden: bool,
     /// Pods of draining nodes that were listed a moment ago.
     pub recent: ObservedPods,
-    /// Nodes that were found protected when their pods were listed a moment ago, by name, and why.
+    /// Nodes that were found protected when their pods were listed last, by name, and why.
     pub protected: BTreeMap<String, String>,
+    /// Those of them whose pods were not listed a moment ago, by name. They count as protected until they are listed again.
+    pub stale: BTreeSet<String>,
+    /// Nodes whose pods could not be listed when there was a choice to make, the last failure last.
+    pub failed_lists: Vec<String>,
     /// Nodes on which nothing was found that asks to be left alone when their pods were listed a moment ago, by name.
     pub unprotected: BTreeSet<String>,
     /// What the provider says.

@@ -58,6 +58,8 @@ pub struct Plan {
     pub protected: Vec<(String, String)>,
     /// Nodes that are out of date and on which this pass was the first to find that no pod asks to be left alone, by name.
     pub unprotected: BTreeSet<String>,
+    /// Nodes among which there was a choice to make and whose pods could not be listed for it in this pass, by name.
+    pub unread: BTreeSet<String>,
     /// Machines to request from the provider, by node name.
     pub request: Vec<String>,
     /// Machines that will never run, to delete before anything else.
@@ -96,6 +98,7 @@ impl Plan {
             budget_problems: _,
             protected: _,
             unprotected: _,
+            unread: _,
             request,
             failed,
             withdraw,

@@ -146,7 +146,7 @@ fn active(
     let requeue_at = requeue_at.into_iter().chain(pace::next(&nodes, observed.now)).min();
 
     let Choices { removals, sizing, account: _, victims } = choices;
-    let Victims { reasons: _, mut held, refused, protected, unprotected, is_undecided: _ } = victims;
+    let Victims { reasons: _, mut held, refused, protected, unprotected, unread, is_undecided: _ } = victims;
     held.extend(refused);
     let (template_hash, invalid) = reported(&blueprint);
     let stalled = sizing.unasked.map(frozen::too_many_machines).or(invalid);
@@ -176,6 +176,7 @@ fn active(
         not_updated,
         protected,
         unprotected,
+        unread,
         failed: Vec::new(),
         request,
         withdraw: sizing.withdraw,

@@ -175,6 +175,8 @@ pub fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observ
         may_be_hidden: false,
         recent: ObservedPods::default(),
         protected: BTreeMap::new(),
+        stale: BTreeSet::new(),
+        failed_lists: Vec::new(),
         unprotected: BTreeSet::new(),
         cluster_readiness: ClusterReadiness::default(),
         condition_times: ConditionTimes::default(),

@@ -1,5 +1,7 @@
 //! A rollout whose drains do not get on waits: that is no failure, and says so.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::v1alpha1::{AutoscalingStatus, DrainSpec, DrainTimeoutAction, RolloutStatus, ScaleDownPlan};
@@ -9,8 +11,18 @@ use super::*;
 use crate::facts::RolloutFacts;
 use crate::input::supply::ProvisioningFailure;
 use crate::testing::{
-    SOON, annotate, at, draining, facts, machine, node, observed, plan, pod, pods, starting, with_action,
+    ALWAYS, SOON, annotate, at, draining, facts, machine, node, plan, pod, pods, starting, with_action,
 };
+
+/// The observation a moment after a pass in which each node that is drained had a pod.
+fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observed {
+    let mut seen = testing::observed(pool, nodes);
+    let drained = |node: &Node| Member::read(&Arc::new(node.clone()), seen.now, ALWAYS).leaving.is_some();
+    let names = seen.nodes.iter().filter(|node| drained(node)).filter_map(|node| node.metadata.name.clone());
+    let names: Vec<String> = names.collect();
+    seen.recent = pods(names.iter().map(|name| (name.as_str(), vec![pod("a")])));
+    seen
+}
 
 /// Drained for a minute, and nothing says that its pods are ending.
 fn stuck(index: usize) -> Node {

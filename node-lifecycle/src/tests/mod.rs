@@ -17,6 +17,7 @@ mod removal_tests;
 mod repair_tests;
 mod revision_tests;
 mod rollout_tests;
+mod settled_tests;
 mod sized_tests;
 mod start_tests;
 mod surge_tests;

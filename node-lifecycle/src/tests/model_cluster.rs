@@ -145,6 +145,8 @@ impl ModelCluster {
             may_be_hidden: false,
             recent: ObservedPods::default(),
             protected: self.found.clone(),
+            stale: BTreeSet::new(),
+            failed_lists: vec![],
             unprotected: self.free.clone(),
             cluster_readiness: ClusterReadiness::of(self.members()),
             condition_times: self.condition_times(),

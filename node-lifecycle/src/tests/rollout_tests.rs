@@ -117,6 +117,12 @@ fn without_room_for_one_more_one_goes_first() {
 #[test]
 fn a_node_that_is_too_many_and_does_not_go_holds_up_no_rollout_after_a_minute() {
     let too_many = |since: i64| leaves(draining(9, since), DisruptionReason::ScaleDown);
+    let step = |pool: NodePool, nodes: Vec<Node>| {
+        let mut seen = observed(pool, nodes);
+        seen.recent = pods([("n-009", vec![pod("a")])]);
+        let plan = plan(&seen);
+        (plan.request.len(), cordoned(&plan))
+    };
     for (what, surge, nodes, expected) in [
         ("a minute has passed", surge(1, 0), vec![node(0), node(1), too_many(40)], (0, 1)),
         ("not yet", surge(1, 0), vec![node(0), node(1), too_many(41)], (0, 0)),
@@ -148,6 +154,11 @@ fn a_node_that_is_too_many_and_does_not_go_holds_up_no_rollout_after_a_minute() 
         cordoned(&plan(&seen))
     };
     assert_eq!((with_pods(true), with_pods(false)), (0, 1));
+    // One whose pods are not known may be empty, and has the time of an empty one.
+    for (since, expected) in [(-199, 0), (-200, 1)] {
+        let seen = observed(changed(2, surge(1, 0)), [node(0), node(1), too_many(since)]);
+        assert_eq!(cordoned(&plan(&seen)), expected, "{since}");
+    }
 }
 
 #[test]
@@ -386,7 +397,9 @@ fn no_node_is_made_for_one_that_asks_to_be_left_alone() {
 #[test]
 fn the_facts_say_how_many_nodes_may_go_and_why_none_may() {
     let of = |nodes: Vec<Node>| {
-        let rollout = facts(&observed(changed(2, surge(1, 0)), nodes)).rollout.unwrap();
+        let mut seen = observed(changed(2, surge(1, 0)), nodes);
+        seen.recent = pods([("n-001", vec![pod("a")])]);
+        let rollout = facts(&seen).rollout.unwrap();
         (rollout.record.unwrap().may_go_nodes.unwrap(), rollout.waits)
     };
     assert_eq!(of(vec![node(0), node(1)]), (2, None));

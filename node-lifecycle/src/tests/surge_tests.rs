@@ -13,7 +13,8 @@ use super::model_cluster::ModelCluster;
 use super::rollout_tests::{changed, new, surge};
 use super::*;
 use crate::testing::{
-    SOON, at, machine, node, nodes, observed, plan_with, pod, pods, protect_pod, shared, starting,
+    SOON, at, done, facts_after, machine, node, nodes, observed, plan_with, pod, pods, protect_pod, shared,
+    starting,
 };
 
 /// As many nodes more as there are.
@@ -122,6 +123,39 @@ fn what_was_found_a_moment_ago_is_not_read_again_and_nodes_that_ask_are_visited_
     // What is read now counts more than what was found before.
     let pods = pods([("n-000", one_pod(true)), ("n-001", one_pod(false))]);
     assert_eq!(plan_with(&seen, &pods).request.len(), 1);
+}
+
+#[test]
+fn what_was_found_some_time_ago_counts_until_the_node_is_read_again() {
+    let mut seen = observed(changed(2, surge(2, 0)), nodes(2));
+    let asks = |node: &str| (node.to_owned(), "asks".to_owned());
+    seen.protected = [asks("n-000"), asks("n-001")].into();
+    assert!(classify(&seen).reads.undecided.is_empty());
+    seen.stale = ["n-001".to_owned()].into();
+    assert_eq!(Vec::from_iter(classify(&seen).reads.undecided), ["n-001"]);
+    let reason = |plan: &Plan| {
+        let rollout = facts_after(&seen, plan, &done(plan)).rollout.unwrap();
+        rollout.waits.map(|waits| waits.reason)
+    };
+    let unread = plan_with(&seen, &ObservedPods::default());
+    assert_eq!((unread.request.len(), unread.protected.len(), unread.unread.len()), (0, 0, 1));
+    assert_eq!((reason(&unread), unread.requeue_at), (Some(Reason::WaitsForProtected), Some(at(115))));
+    let still = read(&seen, |_| true);
+    assert_eq!((reason(&still), still.protected.len()), (Some(Reason::WaitsForProtected), 1));
+    let free = read(&seen, |_| false);
+    assert_eq!((reason(&free), free.request.len(), free.unprotected.len()), (None, 1, 1));
+}
+
+#[test]
+fn nodes_whose_lists_have_failed_come_after_the_others() {
+    let mut seen = observed(roomy(30, surge(1, 0)), nodes(30));
+    let name = |index: usize| format!("n-{index:03}");
+    let listed = |seen: &Observed| Vec::from_iter(classify(seen).reads.undecided);
+    assert_eq!(listed(&seen), (20..30).map(name).collect::<Vec<_>>());
+    seen.failed_lists = (20..30).map(name).collect();
+    assert_eq!(listed(&seen), (10..20).map(name).collect::<Vec<_>>());
+    seen.failed_lists = (0..30).rev().map(name).collect();
+    assert_eq!(listed(&seen), (20..30).map(name).collect::<Vec<_>>(), "the first that failed");
 }
 
 #[test]

@@ -76,6 +76,7 @@ impl PassResult {
 pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult {
     ctx.protections.record(&seen.observed.key, plan.protected.iter().cloned());
     ctx.protections.record_unprotected(&seen.observed.key, plan.unprotected.iter().cloned());
+    ctx.protections.record_unread(&seen.observed.key, plan.unread.iter().cloned());
     let mut result = PassResult::default();
     let found = failed_machines::end(ctx, seen, plan, &mut result).await;
     carry_out_plan(ctx, seen, plan, &mut result).await;

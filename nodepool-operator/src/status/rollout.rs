@@ -140,7 +140,8 @@ mod tests {
     /// Status and reason of these conditions.
     fn said(pool: &NodePool, rolling: Option<&str>, nodes: Vec<Node>) -> [(Option<bool>, Reason); 5] {
         let supply = node_lifecycle::Supply { rolling: rolling.map(str::to_owned), ..supply() };
-        let facts = testing::facts(&Observed { supply, ..observed(pool.clone(), nodes) });
+        let recent = testing::pods([("n-001", vec![testing::pod("a")])]);
+        let facts = testing::facts(&Observed { supply, recent, ..observed(pool.clone(), nodes) });
         let all = statements(pool, &facts, &Applied::default());
         [RollingOut, Ready, NodesReady, Reconciling, Stalled].map(|type_| {
             let found = all.iter().find(|statement| statement.type_ == type_).unwrap();

@@ -11,7 +11,7 @@ use mlua::{Lua, LuaSerdeExt as _};
 use node_lifecycle::outcome::{AppliedAction, Blocked};
 use node_lifecycle::supply::ProvisioningFailure;
 use node_lifecycle::testing::{
-    annotate, at, blocked_by, done, draining, facts_after, node, nodes, observed, plan, pool,
+    annotate, at, blocked_by, done, draining, facts_after, node, nodes, observed, plan, pod, pods, pool,
 };
 use node_lifecycle::{Blocker, Observed, PodName};
 use serde_json::{Value, json};
@@ -104,9 +104,10 @@ fn stuck_drain() -> Case {
     let mut leaving = draining(2, 30);
     annotate(&mut leaving, names::DISRUPTION_REASON_ANNOTATION, DisruptionReason::Rollout.as_str());
     let nodes = [node(0), node(1), leaving, new(&pool, node(3))];
+    let recent = pods([("n-002", vec![pod("web-0")])]);
     Case {
         what: "the only drain is blocked for a minute",
-        seen: observed(pool, nodes),
+        seen: Observed { recent, ..observed(pool, nodes) },
         blocked: blocked_drain().blocked,
     }
 }
