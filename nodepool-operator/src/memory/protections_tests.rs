@@ -25,7 +25,7 @@ fn a_node_is_listed_again_half_a_minute_after_its_pods_were_and_counts_as_protec
     let protections = Protections::new(clock);
     let known = || {
         let known = protections.known(&key());
-        (Vec::from_iter(known.protected.into_keys()), Vec::from_iter(known.stale))
+        (known.protected.into_keys().collect::<Vec<_>>(), known.stale.into_iter().collect::<Vec<_>>())
     };
     let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     protections.record(&key(), found("a"));
