@@ -3,6 +3,7 @@
 //! planes on to each other.
 
 mod build;
+mod disk;
 mod limits;
 mod lines;
 mod process;
@@ -49,6 +50,9 @@ const LOOKED: Duration = Duration::from_secs(1);
 /// When something cannot be built, or a test failed; all others have been run then.
 pub(crate) async fn run(only: Option<&str>, limits: Limits) -> anyhow::Result<()> {
     let began = Instant::now();
+    if let Some(warning) = disk::warning(&workspace::root().join("target")) {
+        eprintln!("{warning}");
+    }
     let mut programs =
         timeout(limits.run, build::everything()).await.context("the build takes too long")??;
     let labels: Vec<_> = programs.iter().map(|program| program.label.clone()).collect();
