@@ -48,8 +48,13 @@ struct Row {
     may_go: Option<i32>,
     /// Status and reason of `RollingOut`, `Ready`, `Reconciling` and `Stalled`.
     said: [String; 4],
+    /// Those of the other conditions of the operator.
+    others: Vec<String>,
     verdicts: Verdicts,
 }
+
+/// The conditions that say something of the rollout.
+const TOLD: [&str; 4] = ["RollingOut", "Ready", "Reconciling", "Stalled"];
 
 /// A pool of three with a changed template, of which at most `surge` are more than wanted, and `unavailable` less.
 fn changed(surge: i32, unavailable: i32) -> NodePool {
@@ -171,16 +176,19 @@ fn written(case: &Case) -> Row {
     applied.absorb(blocked_by(case.blocked.clone()));
     let facts = facts_after(&case.seen, &plan, &applied);
     let status = of_pass(pool, pool, &facts, &applied, &Time(case.seen.now));
-    let said = ["RollingOut", "Ready", "Reconciling", "Stalled"].map(|type_| {
+    let said = TOLD.map(|type_| {
         let one = status.conditions.iter().find(|condition| condition.type_ == type_).unwrap();
         format!("{} {}", one.status, one.reason)
     });
+    let others = status.conditions.iter().filter(|one| !TOLD.contains(&&*one.type_));
+    let others = others.map(|one| format!("{} {} {}", one.type_, one.status, one.reason)).collect();
     let object = json!({ "metadata": pool.metadata, "spec": pool.spec, "status": status });
     Row {
         requested: plan.request.len(),
         cordoned: applied.names(AppliedAction::starts_drain).count(),
         may_go: status.rollout.as_ref().and_then(|rollout| rollout.may_go_nodes),
         said,
+        others,
         verdicts: Verdicts {
             kstatus: kstatus(&object),
             argo_cd: argo_cd(&object),
@@ -228,6 +236,7 @@ fn row(done: (usize, usize), may_go: Option<i32>, said: [&str; 4], read: [&'stat
         cordoned: done.1,
         may_go,
         said: said.map(str::to_owned),
+        others: ["?"].map(str::to_owned).to_vec(),
         verdicts: Verdicts { kstatus, argo_cd: argo_cd.to_owned(), kubectl_wait },
     }
 }
