@@ -5,6 +5,7 @@
 
 mod admission;
 mod adopted;
+mod clients_that_wait;
 mod conflicts;
 mod demo;
 mod firewall;
