@@ -32,6 +32,7 @@ pub mod memory;
 pub mod nodes_over_time;
 pub mod objects;
 pub mod operators;
+pub mod pages;
 pub mod places;
 pub mod played_kubelets;
 pub mod process_supervisor;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
@@ -174,6 +174,18 @@ printf '%s\n' "$answer""#,
     /// When they cannot be read.
     pub fn names(&self) -> Result<Vec<String>> {
         machines_in(&self.all(), |_| true)
+    }
+
+    /// When the machine of this name was made; `None` when it is not there. So it is told from an earlier one of its name.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn made(&self, namespace: &str, pool: &str, machine: &str) -> Result<Option<SystemTime>> {
+        match std::fs::metadata(self.all().join(namespace).join(pool).join(machine)) {
+            Ok(file) => Ok(Some(file.modified()?)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Adds a machine that nobody asked for now.

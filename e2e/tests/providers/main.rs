@@ -3,6 +3,7 @@
 
 mod another_cluster;
 mod cluster_api;
+mod deletions;
 mod exec;
 mod failing;
 mod hpa;

@@ -1,32 +1,29 @@
 //! What becomes of nodes, pods and finalizers when something is deleted: the table of `docs/guides/operations.md`.
 //!
-//! The provider is `simulated`, whose machines are their Nodes. What the others do with their machines is shown by the tests that
-//! the second table names.
+//! The provider is `simulated`, whose machines are their Nodes. The others have tables of their own, and the second table here names
+//! tests that show more of them.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use shared_crds::names::ON_DELETE_ANNOTATION;
+use testbed::objects;
+use testbed::pages::{
+    DeletionSubject, MachineSource, PageBlock, PodOnNode, QUICK_LEASE, SubjectObjects, markdown,
+};
 use testbed::test_env::{PATIENCE, TestEnv};
 use testbed::wait::eventually;
 use toolbox::workspace;
 
-use super::deletion_subject::{OnNode, Subject};
+use super::TESTS;
 
-const PAGE: &str = "docs/guides/operations.md";
+const BLOCK: PageBlock = PageBlock { path: "docs/guides/operations.md", mark: "deletion-table", test: TESTS };
 const HEADER: [&str; 6] =
     ["what is deleted", "pool", "its node", "a pod on it", "finalizer of the pool", "finalizer of the node"];
 const DEFINITION: &str = "nodepools.tandem.dev";
-
-/// A lease that the operator gets back within seconds after it was killed.
-const QUICK_LEASE: [&str; 3] = [
-    "nodepoolOperator.leaderElection.leaseDurationSeconds=6",
-    "nodepoolOperator.leaderElection.renewDeadlineSeconds=4",
-    "nodepoolOperator.leaderElection.retryPeriodSeconds=1",
-];
 
 /// Provider, what is shown, the file below the root, and the test in it.
 const ELSEWHERE: [(&str, &str, &str, &str); 8] = [
@@ -90,34 +87,45 @@ async fn every_deletion_ends_as_the_table_says() -> Result<()> {
     let mut rows = vec![pool, orphan, node, machine, namespace];
     // Last: no other row may be under way while the operator is down.
     rows.extend(the_definition_and_a_pool_while_the_operator_is_down(&env).await?);
-    let table = super::markdown(&HEADER, &rows);
+    let table = markdown(&HEADER, &rows);
     env.end().await?;
-    super::check(PAGE, "deletion-table", &format!("{table}\n{}", elsewhere()?))
+    BLOCK.check(&format!("{table}\n{}", elsewhere()?))
+}
+
+/// A pool in `namespace`, with its node and its pod.
+async fn subject<'a>(
+    env: &'a TestEnv,
+    namespace: &str,
+    pool: &str,
+    on_node: PodOnNode,
+) -> Result<DeletionSubject<'a>> {
+    let (namespace, pool) = (namespace.to_owned(), objects::pool(pool, 0, 3));
+    let objects = SubjectObjects { namespace, pool, machines: MachineSource::Nodes, on_node };
+    DeletionSubject::make(env, &objects).await
 }
 
 async fn a_pool(env: &TestEnv) -> Result<Cells> {
-    let subject = Subject::make(env, env.namespace(), "row-pool", OnNode::Pod).await?;
+    let subject = subject(env, env.namespace(), "row-pool", PodOnNode::Pod).await?;
     subject.delete_pool().await?;
     subject.is_gone().await?;
     subject.cells("a pool").await
 }
 
 async fn an_orphan(env: &TestEnv) -> Result<Cells> {
-    let subject = Subject::make(env, env.namespace(), "row-orphan", OnNode::Pod).await?;
+    let mut subject = subject(env, env.namespace(), "row-orphan", PodOnNode::Pod).await?;
     let word = format!("{ON_DELETE_ANNOTATION}=Orphan");
     env.kubectl(&["annotate", "npool/row-orphan", &word]).await?;
     subject.delete_pool().await?;
     subject.is_gone().await?;
     let cells = subject.cells(&format!("a pool with `{ON_DELETE_ANNOTATION}: Orphan`")).await?;
     // The node is in no pool, so it goes with none.
-    let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-    let _ = env.api::<Pod>().delete("row-orphan", &at_once).await?;
+    subject.delete_pod().await?;
     subject.delete_node().await?;
     Ok(cells)
 }
 
 async fn a_node(env: &TestEnv) -> Result<Cells> {
-    let subject = Subject::make(env, env.namespace(), "row-node", OnNode::Pod).await?;
+    let subject = subject(env, env.namespace(), "row-node", PodOnNode::Pod).await?;
     subject.delete_node().await?;
     subject.has_another_node().await?;
     subject.cells("a Node, by hand").await
@@ -125,7 +133,7 @@ async fn a_node(env: &TestEnv) -> Result<Cells> {
 
 /// Of this provider: its Node goes without the operator, past its finalizer.
 async fn a_machine(env: &TestEnv) -> Result<Cells> {
-    let subject = Subject::make(env, env.namespace(), "row-machine", OnNode::Nothing).await?;
+    let subject = subject(env, env.namespace(), "row-machine", PodOnNode::Nothing).await?;
     subject.delete_node().await?;
     let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     Api::<Node>::all(env.client.clone()).patch(&subject.node(), &PatchParams::default(), &none).await?;
@@ -135,13 +143,13 @@ async fn a_machine(env: &TestEnv) -> Result<Cells> {
 
 async fn a_namespace(env: &TestEnv) -> Result<Cells> {
     let namespace = env.cluster.namespace("deletion-table-whole").await?;
-    let subject = Subject::make(env, namespace.name(), "row-namespace", OnNode::PodOfOthers).await?;
+    let subject = subject(env, namespace.name(), "row-namespace", PodOnNode::PodOfOthers).await?;
     namespace.delete(PATIENCE).await?;
     subject.cells("the pool's namespace").await
 }
 
 async fn the_definition_and_a_pool_while_the_operator_is_down(env: &TestEnv) -> Result<[Cells; 3]> {
-    let subject = Subject::make(env, env.namespace(), "row-down", OnNode::Pod).await?;
+    let subject = subject(env, env.namespace(), "row-down", PodOnNode::Pod).await?;
     let refusal = refusal(env).await?;
     let what = format!("the definition `{DEFINITION}`, while pools exist: refused, “{refusal}”");
     let definition = subject.cells(&what).await?;
@@ -180,7 +188,7 @@ fn elsewhere() -> Result<String> {
         ensure!(source.contains(&format!("fn {test}(")), "{file} has no test {test}");
         rows.push(vec![provider.to_owned(), what.to_owned(), format!("`{test}`"), format!("`{file}`")]);
     }
-    Ok(super::markdown(&["provider", "what is shown", "test", "in"], &rows))
+    Ok(markdown(&["provider", "what is shown", "test", "in"], &rows))
 }
 
 #[test]

@@ -11,13 +11,14 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use shared_crds::names::DRAIN_WAITS_ANNOTATION;
 use testbed::audit::Event;
+use testbed::pages::{PageBlock, markdown, seen};
 use testbed::test_env::{PATIENCE, TestEnv};
 use testbed::wait::eventually;
 
+use super::TESTS;
 use super::drain_rows::{self, Keeper, Row};
-use super::seen;
 
-const PAGE: &str = "docs/guides/drain.md";
+const BLOCK: PageBlock = PageBlock { path: "docs/guides/drain.md", mark: "drain-table", test: TESTS };
 const HEADER: [&str; 7] = [
     "pod",
     "`spec.drain`",
@@ -60,10 +61,10 @@ async fn every_kind_of_pod_leaves_its_node_as_the_table_says() -> Result<()> {
     let played = try_join_all(drained).await?;
     let events = events_of_all(&env, &played).await?;
     let cells = rows.iter().zip(&played).map(|(row, played)| cells(&env, row, played, &events));
-    let table = super::markdown(&HEADER, &cells.collect::<Vec<_>>());
+    let table = markdown(&HEADER, &cells.collect::<Vec<_>>());
     clean(&env).await?;
     env.end().await?;
-    super::check(PAGE, "drain-table", &table)
+    BLOCK.check(&table)
 }
 
 /// Lowers the number of nodes of the row's pool to none, and takes away what keeps the node if it is kept.

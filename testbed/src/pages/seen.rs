@@ -2,14 +2,15 @@
 
 use kube::ResourceExt as _;
 use shared_crds::names::DRAIN_WAITS_ANNOTATION;
-use testbed::audit::Event;
-use testbed::test_env::RELEASE_NAMESPACE;
+
+use crate::audit::Event;
+use crate::test_env::RELEASE_NAMESPACE;
 
 /// What is said of a pod that no operator asked anything about.
-pub(super) const NOTHING: &str = "nothing";
+pub const NOTHING: &str = "nothing";
 
 /// What the operators asked the API server to do with a pod, in this order, each only once.
-pub(super) fn asked_of_pod(events: &[Event], namespace: &str, pod: &str) -> String {
+pub fn asked_of_pod(events: &[Event], namespace: &str, pod: &str) -> String {
     let mut asked: Vec<&str> = Vec::new();
     for event in of_operators(events) {
         let is_it = event.object.as_ref().is_some_and(|object| {
@@ -30,7 +31,7 @@ pub(super) fn asked_of_pod(events: &[Event], namespace: &str, pod: &str) -> Stri
 }
 
 /// What the operators noted on a node about what its drain waits for, in this order.
-pub(super) fn noted_on_node(events: &[Event], node: &str) -> Vec<String> {
+pub fn noted_on_node(events: &[Event], node: &str) -> Vec<String> {
     let pointer = format!("/metadata/annotations/{}", DRAIN_WAITS_ANNOTATION.replace('/', "~1"));
     let mut noted: Vec<String> = Vec::new();
     for event in of_operators(events) {
@@ -46,7 +47,7 @@ pub(super) fn noted_on_node(events: &[Event], node: &str) -> Vec<String> {
 }
 
 /// Whether an operator's deletion of this node is in the log, and so all that it asked for before.
-pub(super) fn has_deleted_node(events: &[Event], node: &str) -> bool {
+pub fn has_deleted_node(events: &[Event], node: &str) -> bool {
     of_operators(events).any(|event| {
         let is_it =
             event.object.as_ref().is_some_and(|object| object.resource == "nodes" && object.name == node);
@@ -59,7 +60,7 @@ fn of_operators(events: &[Event]) -> impl Iterator<Item = &Event> {
 }
 
 /// A finalizer of an object, in words.
-pub(super) fn finalizer<K: kube::Resource>(object: Option<&K>, finalizer: &str) -> &'static str {
+pub fn finalizer<K: kube::Resource>(object: Option<&K>, finalizer: &str) -> &'static str {
     match object {
         None => "removed",
         Some(object) if object.finalizers().iter().any(|it| it == finalizer) => "stays",
