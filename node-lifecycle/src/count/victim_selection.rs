@@ -75,7 +75,7 @@ impl Sizing {
 
     /// The nodes whose pods help to choose the victims, or may protect them, without those that are known to be protected, or
     /// kept by a budget. With them those whose pods say whether one more is made in their place, and those that were found protected
-    /// some time ago. Where not all can be listed at once, those whose lists have failed come last.
+    /// some time ago; of these, those whose lists have failed come last.
     pub(crate) fn undecided(
         &self,
         observed: &Observed,
@@ -104,7 +104,10 @@ impl Sizing {
         let is_listed = self.protected == ProtectedNodes::Wait || self.deletion.is_some();
         let named = if is_listed { with_name(&self.named) } else { Vec::new() };
         let candidates = with_name(&self.candidates);
-        let candidates = self.in_order_of_lists(observed, candidates);
+        // Always the same first ones, also where their lists fail: what is said of them would change from pass to pass, and each
+        // change of the status brings the next pass at once.
+        let candidates =
+            removal_order::in_order(candidates, &BTreeMap::new(), &self.rollout.outdated, &self.first);
         let room = MAX_UNDECIDED.saturating_sub(candidates.len());
         let all = named.into_iter().take(MAX_UNDECIDED).chain(candidates.into_iter().take(MAX_UNDECIDED));
         let stale = self.to_be_read_again(observed);

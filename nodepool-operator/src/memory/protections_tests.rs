@@ -216,3 +216,18 @@ fn nodes_whose_pods_cannot_be_listed_keep_no_others_from_being_looked_at() {
     let first = passes.iter().take(3).flat_map(|pass| &pass.listed).collect::<BTreeSet<_>>();
     assert_eq!(first.len(), 30, "each pass tries others");
 }
+
+/// Otherwise each pass would write a status, which brings the next pass, and its lists, at once.
+#[test]
+fn of_nodes_that_are_too_many_and_whose_pods_cannot_be_listed_the_same_is_said_in_every_pass() {
+    for count in [10, 60, 130] {
+        let mut waiting = Waiting::new(count, 0);
+        waiting.seen.pool = Some(Arc::new(pool(0)));
+        let passes = waiting.passes(120, |_| None);
+        let first = &passes[0].facts;
+        assert!(!first.held.is_empty(), "{count}");
+        for Pass { second, facts, .. } in &passes {
+            assert_eq!(facts, first, "{count} nodes, at {second}");
+        }
+    }
+}
