@@ -53,7 +53,8 @@ fn hold_port() -> Result<TcpListener> {
     held.map_or_else(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1"), Ok)
 }
 
-/// The ports to choose from: above those that programs commonly have by default (19000 is one of Cluster API's), below those of
+/// The ports to choose from: above those that programs commonly have by default (19000 is one of Cluster API's) and those of the kubelets
+/// of `docs/providers/exec/processes.sh` (18000 and the machine's number), below those of
 /// Services (`--service-node-port-range`, 30000 to 32767).
 const BELOW: std::ops::Range<u16> = 20_000..30_000;
 
@@ -74,6 +75,14 @@ pub fn was_taken(log: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_control_plane_gets_the_port_of_a_kubelet_of_the_example() {
+        let program = include_str!("../../../docs/providers/exec/processes.sh");
+        let first = program.split("port: $((").nth(1).unwrap().split(" +").next().unwrap();
+        let first: u16 = first.parse().unwrap();
+        assert!(first + 999 < BELOW.start, "{first}");
+    }
 
     #[test]
     fn the_ports_differ_and_can_be_bound() {
