@@ -53,6 +53,15 @@ struct Row {
     verdicts: Verdicts,
 }
 
+/// The other conditions, of a pool that nothing else is the matter with.
+const SETTLED: [&str; 5] = [
+    "NodesReady True AllNodesReady",
+    "ProvisioningHealthy True Provisioned",
+    "BudgetsValid True BudgetsRead",
+    "ReplicasClamped False WithinBounds",
+    "MachinesContested False NotContested",
+];
+
 /// The conditions that say something of the rollout.
 const TOLD: [&str; 4] = ["RollingOut", "Ready", "Reconciling", "Stalled"];
 
@@ -198,8 +207,12 @@ fn written(case: &Case) -> Row {
 }
 
 fn condition<'a>(object: &'a Value, type_: &str) -> &'a str {
-    let all = object["status"]["conditions"].as_array().unwrap();
-    all.iter().find(|one| one["type"] == type_).and_then(|one| one["status"].as_str()).unwrap_or("none")
+    let all = object["status"]["conditions"].as_array();
+    all.into_iter()
+        .flatten()
+        .find(|one| one["type"] == type_)
+        .and_then(|one| one["status"].as_str())
+        .unwrap_or("none")
 }
 
 /// The rules of kstatus for kinds that it does not know. `e2e/tests/operators/clients_that_wait.rs` runs Helm, which has it built in.
@@ -236,9 +249,19 @@ fn row(done: (usize, usize), may_go: Option<i32>, said: [&str; 4], read: [&'stat
         cordoned: done.1,
         may_go,
         said: said.map(str::to_owned),
-        others: ["?"].map(str::to_owned).to_vec(),
+        others: SETTLED.map(str::to_owned).to_vec(),
         verdicts: Verdicts { kstatus, argo_cd: argo_cd.to_owned(), kubectl_wait },
     }
+}
+
+/// The row of a pool of which other conditions say these.
+fn but(mut row: Row, said: &[&str]) -> Row {
+    for &said in said {
+        let type_ = said.split(' ').next().unwrap();
+        let other = row.others.iter_mut().find(|it| it.split(' ').next() == Some(type_)).unwrap();
+        said.clone_into(other);
+    }
+    row
 }
 
 #[test]
@@ -269,9 +292,21 @@ fn waiting_is_no_failure_for_those_who_wait_for_the_pool() {
         }
     }
     for (case, expected) in [
-        (blocked_drain(), row((0, 0), Some(3), blocked, in_progress)),
-        (no_machine_left(), row((0, 1), Some(3), by_quota, in_progress)),
-        (too_late(), row((1, 0), Some(3), late, ["Failed", "Degraded", "waits"])),
+        (blocked_drain(), but(row((0, 0), Some(3), blocked, in_progress), &["NodesReady False RollingOut"])),
+        (
+            no_machine_left(),
+            but(
+                row((0, 1), Some(3), by_quota, in_progress),
+                &["NodesReady False QuotaExceeded", "ProvisioningHealthy False QuotaExceeded"],
+            ),
+        ),
+        (
+            too_late(),
+            but(
+                row((1, 0), Some(3), late, ["Failed", "Degraded", "waits"]),
+                &["ProvisioningHealthy True Provisioning"],
+            ),
+        ),
         (all_new(), row((0, 0), None, new, ["Current", "Healthy", "returns"])),
     ] {
         assert_eq!(written(&case), expected, "{}", case.what);
