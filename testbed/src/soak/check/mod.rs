@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use shared_crds::v1alpha1::NodePoolSpec;
 
 use self::budgets::Budgets;
 use self::nodes::{NodeChange, NodeState, PoolNodes};
@@ -65,7 +66,7 @@ pub struct PoolSize {
     pub leaving: usize,
     /// Those without a kubelet.
     pub dead: usize,
-    /// Those from the last template that any node was made from.
+    /// Those from the pool's template.
     pub current: usize,
     /// Some node is from another template.
     pub rolls: bool,
@@ -186,8 +187,15 @@ impl Checker<'_> {
     }
 
     fn template(&mut self, event: &Event) {
-        let template = event.response.as_ref().and_then(|answer| answer.pointer("/spec/template"));
-        let Some(template) = template else { return };
+        let spec = event.response.as_ref().and_then(|answer| answer.get("spec"));
+        let Some((spec, template)) = spec.and_then(|spec| Some((spec, spec.get("template")?))) else {
+            return;
+        };
+        // A change of what a live node can get as well begins no rollout.
+        let read = serde_json::from_value::<NodePoolSpec>(spec.clone());
+        if let Some(hash) = read.ok().and_then(|spec| spec.template_hash()) {
+            self.nodes.want(hash);
+        }
         if self.template.as_ref().is_some_and(|before| before != template) {
             self.findings.template_changed = Some(event.completed);
         }

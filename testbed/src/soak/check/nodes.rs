@@ -90,11 +90,13 @@ pub(super) struct PoolNodes {
     nodes: BTreeMap<String, NodeState>,
     /// Every template that a node was made from, in the order of their first nodes.
     hashes: Vec<String>,
+    /// The template of the pool; `None` while it has not been read.
+    wanted: Option<String>,
 }
 
 impl PoolNodes {
     pub(super) fn of(pool: &ObjectKey) -> Self {
-        Self { pool: pool.clone(), nodes: BTreeMap::new(), hashes: Vec::new() }
+        Self { pool: pool.clone(), nodes: BTreeMap::new(), hashes: Vec::new(), wanted: None }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&NodeState> {
@@ -132,13 +134,18 @@ impl PoolNodes {
         Some(change)
     }
 
-    /// Whether some node is not from the last template.
+    /// Takes in from which template nodes are to be from now on.
+    pub(super) fn want(&mut self, hash: String) {
+        self.wanted = Some(hash);
+    }
+
+    /// Whether some node is not from the pool's template: from the change of that on, also before the first new node is made.
     pub(super) fn roll(&self) -> bool {
         self.nodes.values().any(|node| !self.is_current(node))
     }
 
     fn is_current(&self, node: &NodeState) -> bool {
-        self.hashes.last() == Some(&node.hash)
+        self.wanted.as_ref().or_else(|| self.hashes.last()) == Some(&node.hash)
     }
 
     pub(super) fn current(&self) -> usize {

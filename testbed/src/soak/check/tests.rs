@@ -274,6 +274,39 @@ fn an_operator_may_act_on_a_number_that_was_wanted_a_moment_ago_and_not_on_an_ol
 }
 
 #[test]
+fn a_rollout_begins_when_the_template_is_written_and_a_label_begins_none() {
+    let spec = |cpu: &str, label: &str| {
+        json!({
+            "replicas": 4,
+            "rollout": {"maxSurge": 1, "maxUnavailable": 1},
+            "template": {"metadata": {"labels": {"is": label}}, "spec": {"capacity": {"cpu": cpu}}},
+            "provider": {"simulated": {}},
+        })
+    };
+    let hash = |cpu: &str| {
+        let mut whole = spec(cpu, "a");
+        json_patch::merge(&mut whole, &json!({"maxReplicas": 9}));
+        serde_json::from_value::<NodePoolSpec>(whole).unwrap().template_hash().unwrap()
+    };
+    let (old, new) = (hash("4"), hash("8"));
+    assert_ne!(old, new);
+    for (cpu, label, expected) in
+        [("8", "a", vec![]), ("4", "b", vec![Invariant::NeverBelow]), ("4", "a", vec![Invariant::NeverBelow])]
+    {
+        let mut log = Log::of_pool(4);
+        log.pool(&spec("4", "a"));
+        log.nodes(&["a", "b", "c", "d"], &old);
+        log.wait();
+        log.pool(&spec(cpu, label));
+        log.node("patch", Made { name: "a", hash: &old, cordoned: true, ..NODE });
+        assert_eq!(log.broken().0, expected, "{cpu} {label}");
+        // No more than one.
+        log.node("patch", Made { name: "b", hash: &old, cordoned: true, ..NODE });
+        assert_eq!(log.broken().0.len(), expected.len() + 1, "{cpu} {label}");
+    }
+}
+
+#[test]
 fn a_scale_counts_as_a_wish() {
     let mut log = Log::of_pool(0);
     let scale = log.revised(json!({"kind": "Scale", "spec": {"replicas": 1}}));
