@@ -27,6 +27,32 @@ const ZONES: [&str; 3] = ["zone", "region", "zone-id"];
 /// What labels of other domains say after the slash, or without one, of a place (`csi.hetzner.cloud/location`).
 const OTHER_PLACES: [&str; 4] = ["availability-zone", "fault-domain", "location", "rack"];
 
+/// Labels that say where or what a machine is, of every source: for tests of what is decided from them.
+pub const EXAMPLES: [&str; 22] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "node.kubernetes.io/windows-build",
+    "beta.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "topology.ebs.csi.aws.com/zone",
+    "topology.gke.io/zone",
+    "topology.disk.csi.azure.com/zone",
+    "topology.k8s.aws/zone-id",
+    "topology.rook.io/chassis",
+    "csi.hetzner.cloud/location",
+    "example.com/availability-zone",
+    "example.com/fault-domain",
+    "example.com/zone",
+    "region",
+    "rack",
+];
+
 /// Whether the label says where or what a machine is. A template's hash counts such labels in: with another key here, it needs
 /// another version.
 pub fn is_place(key: &str) -> bool {
@@ -50,34 +76,8 @@ fn is_topology(domain: &str) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Labels that say where or what a machine is, of every source.
-    pub(crate) const EXAMPLES: [&str; 22] = [
-        "topology.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region",
-        "node.kubernetes.io/instance-type",
-        "node.kubernetes.io/windows-build",
-        "beta.kubernetes.io/instance-type",
-        "kubernetes.io/os",
-        "kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "topology.ebs.csi.aws.com/zone",
-        "topology.gke.io/zone",
-        "topology.disk.csi.azure.com/zone",
-        "topology.k8s.aws/zone-id",
-        "topology.rook.io/chassis",
-        "csi.hetzner.cloud/location",
-        "example.com/availability-zone",
-        "example.com/fault-domain",
-        "example.com/zone",
-        "region",
-        "rack",
-    ];
 
     #[test]
     fn a_label_is_a_place_whatever_names_it() {

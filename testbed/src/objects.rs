@@ -1,6 +1,7 @@
 //! The objects that tests and demos use, in their smallest form.
 
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
@@ -68,6 +69,18 @@ pub fn deployment(name: &str, pool: &str, replicas: i32, cpu: &str) -> Deploymen
     }))
 }
 
+/// A pod that requests nothing, of the name of its pool: it runs only on a node of that.
+pub fn pod_on(pool: &str) -> Pod {
+    of(json!({
+        "metadata": {"name": pool},
+        "spec": {
+            "nodeSelector": {"pool": pool},
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "app", "image": "example.invalid/app"}],
+        },
+    }))
+}
+
 #[expect(
     clippy::expect_used,
     reason = "the literals of this file are objects, and a test of this file makes each"
@@ -85,5 +98,6 @@ mod tests {
         assert_eq!(pool("a", 1, 2).spec.max_replicas, 2);
         assert_eq!(autoscaler("b", 0).spec.scale_down.unwrap().unneeded_seconds, 0);
         assert_eq!(deployment("c", "a", 3, "1").spec.unwrap().replicas, Some(3));
+        assert_eq!(pod_on("a").spec.unwrap().containers.len(), 1);
     }
 }

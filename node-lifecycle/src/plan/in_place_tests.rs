@@ -5,11 +5,12 @@ use std::sync::Arc;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
+use shared_crds::places::EXAMPLES;
 
 use super::*;
 use crate::template::Blueprint;
 use crate::template::earlier::tests::{of_version_2, of_version_3};
-use crate::testing::{ALWAYS, PLACES, SOURCE, annotate, key, pool};
+use crate::testing::{ALWAYS, SOURCE, annotate, key, pool};
 
 fn pool_with(labels: &Value, annotations: &Value, taints: &Value) -> NodePool {
     let mut pool = pool(1);
@@ -145,7 +146,7 @@ fn a_node_that_is_replaced_keeps_its_hash_and_one_that_was_not_made_for_the_pool
 
 #[test]
 fn where_and_what_a_machine_is_is_not_written_to_a_live_node() {
-    for label in PLACES {
+    for label in EXAMPLES {
         let at = |place: &str| pool_with(&json!({ label: place }), &json!({}), &json!([]));
         let node = made(&at("x"));
         for (what, then) in [("changed", at("y")), ("taken off", empty())] {
@@ -157,7 +158,7 @@ fn where_and_what_a_machine_is_is_not_written_to_a_live_node() {
 
 #[test]
 fn the_note_of_an_earlier_version_changes_no_place() {
-    for label in PLACES {
+    for label in EXAMPLES {
         let at = |place: &str| pool_with(&json!({ label: place, "a": "1" }), &json!({}), &json!([]));
         let nodes = [of_version_2(&at("x")), of_version_3(&at("x"))];
         let pools = [("the same", at("x"), false), ("changed", at("y"), true), ("taken off", first(), true)];

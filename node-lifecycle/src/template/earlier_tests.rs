@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use shared_crds::names::KUBELETS_LABELS;
+use shared_crds::places::EXAMPLES;
 use shared_crds::{NodePool, names};
 
 use super::*;
 use crate::assess::membership::Member;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::template::Blueprint;
-use crate::testing::{ALWAYS, PLACES, SOURCE, annotate, at, key};
+use crate::testing::{ALWAYS, SOURCE, annotate, at, key};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const TYPE: &str = "node.kubernetes.io/instance-type";
@@ -147,7 +148,7 @@ fn an_upgrade_from_version_3_makes_no_node_outdated_and_another_place_does() {
     let set = |node: &mut Node, label: &str, value: &str| {
         node.metadata.labels.as_mut().unwrap().insert(label.to_owned(), value.to_owned());
     };
-    for label in PLACES.into_iter().filter(|label| *label != ZONE) {
+    for label in EXAMPLES.into_iter().filter(|label| *label != ZONE) {
         let of = |place: &str| {
             let taints = json!([ends_pods("e", "1"), { "key": "t", "effect": "NoSchedule" }]);
             pool_with(&json!({ ZONE: "a", label: place, "a": "1" }), &taints)

@@ -24,28 +24,6 @@ use crate::{
     Supply, classify,
 };
 
-/// Labels that say where or what a machine is, of every source: those that the schema allows, and of CSI drivers, clouds and users.
-pub const PLACES: [&str; 18] = [
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-    "node.kubernetes.io/windows-build",
-    "beta.kubernetes.io/instance-type",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-    "topology.ebs.csi.aws.com/zone",
-    "topology.gke.io/zone",
-    "topology.k8s.aws/zone-id",
-    "topology.rook.io/chassis",
-    "csi.hetzner.cloud/location",
-    "example.com/availability-zone",
-    "rack",
-];
-
 /// A provider whose Nodes the operator creates.
 pub const SOURCE: Result<NodeSource, String> = Ok(NodeSource::Operator { provider_id_prefix: "kwok://" });
 

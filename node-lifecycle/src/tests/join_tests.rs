@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{NodeSpec, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
-use shared_crds::names;
+use shared_crds::names::{self, KUBELETS_LABELS};
+use shared_crds::places::EXAMPLES;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::*;
@@ -16,7 +17,6 @@ use crate::after::outcome::{ActionOutcome, AppliedAction};
 use crate::input::observed_time::{MachineTimes, NodeTime, NodeTimes};
 use crate::input::supply::{KnownAs, Machine, MachineState, NodeSource, Size};
 use crate::testing::{self, at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
-use shared_crds::names::KUBELETS_LABELS;
 
 /// A pool of `replicas` whose machines register themselves, with these machines running under IDs `x://NAME`.
 fn pool_of(replicas: i32, machines: &[&str]) -> Observed {
@@ -353,7 +353,7 @@ fn the_node_of_a_machine_of_an_earlier_template_is_out_of_date() {
 
 #[test]
 fn a_node_that_says_where_or_what_its_machine_is_keeps_that_when_it_joins() {
-    let labels = testing::PLACES.into_iter().chain(["kubernetes.io/hostname", "tier"]);
+    let labels = EXAMPLES.into_iter().chain(["kubernetes.io/hostname", "tier"]);
     for (label, own) in labels.flat_map(|label| [(label, Some("b")), (label, None)]) {
         let mut observed = pool_of(1, &["m"]);
         let pool = Arc::make_mut(observed.pool.as_mut().unwrap());

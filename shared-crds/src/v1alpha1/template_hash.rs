@@ -190,7 +190,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::places::tests::EXAMPLES;
+    use crate::places::EXAMPLES;
 
     fn spec(change: impl FnOnce(&mut serde_json::Value)) -> NodePoolSpec {
         let mut spec = json!({

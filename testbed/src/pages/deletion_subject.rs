@@ -4,12 +4,12 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::{MACHINE_LABEL, NODE_FINALIZER, NODEPOOL_LABEL, POOL_FINALIZER, node_selector};
 
 use super::machine_source::{FoundMachine, MachineSource};
 use super::seen;
+use crate::objects;
 use crate::test_env::{PATIENCE, TestEnv, is_ready};
 use crate::wait::eventually;
 
@@ -283,15 +283,7 @@ async fn ready_node(env: &TestEnv, namespace: &str, pool: &str, besides: Option<
 /// A pod that the scheduler puts on the pool's node: some makers keep pods off it at first.
 async fn running_pod(env: &TestEnv, namespace: &str, pool: &str) -> Result<Pod> {
     let pods = Api::<Pod>::namespaced(env.client.clone(), namespace);
-    let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": pool},
-        "spec": {
-            "nodeSelector": {"pool": pool},
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "app", "image": "example.invalid/app"}],
-        },
-    }))?;
-    pods.create(&PostParams::default(), &pod).await?;
+    pods.create(&PostParams::default(), &objects::pod_on(pool)).await?;
     eventually(PATIENCE, &format!("the pod {pool} runs"), async || {
         let pod = pods.get(pool).await?;
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());

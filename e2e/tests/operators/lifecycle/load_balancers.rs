@@ -5,10 +5,10 @@ use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use serde_json::json;
 use shared_crds::names::{DRAIN_WAITS_ANNOTATION, EXCLUDE_FROM_LOAD_BALANCERS_LABEL};
 use shared_crds::v1alpha1::DrainSpec;
 use testbed::audit::Event;
+use testbed::objects;
 use testbed::test_env::{PATIENCE, TestEnv, is_ready};
 use testbed::wait::eventually;
 
@@ -17,19 +17,6 @@ use super::{cordon_of, scale};
 
 /// Far more than a drain takes that waits for nothing, which is two seconds and a pass or two.
 const LET_GO: i32 = 30;
-
-async fn pod_on(env: &TestEnv, pool: &str) {
-    let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": pool},
-        "spec": {
-            "nodeSelector": {"pool": pool},
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": "app", "image": "example.invalid/app"}],
-        },
-    }))
-    .unwrap();
-    env.create(&pod).await.unwrap();
-}
 
 /// When an object of this name was first deleted: when that request arrived.
 fn deleted_at(events: &[Event], resource: &str, name: &str) -> Option<Timestamp> {
@@ -66,7 +53,7 @@ async fn an_empty_node_that_is_ready_keeps_its_machine_until_load_balancers_have
     }
     let [patient, broken, prompt] = &nodes[..] else { panic!("{nodes:?}") };
     for pool in ["patient", "prompt"] {
-        pod_on(&env, pool).await;
+        env.create(&objects::pod_on(pool)).await.unwrap();
     }
     env.pods_run(2).await.unwrap();
     // Nothing reaches a node whose kubelet is silent, so it is not waited for.
