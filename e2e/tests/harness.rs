@@ -23,6 +23,7 @@ use testbed::borrowed;
 use testbed::cluster::{Cluster, ClusterOptions};
 use testbed::lost_update_check::LostUpdateCheck;
 use testbed::operators::OperatorProcess;
+use testbed::places::Places;
 use testbed::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
 use testbed::request_costs::RequestCosts;
 use testbed::tandem::install_definitions;
@@ -51,6 +52,25 @@ async fn the_api_server_is_the_pinned_version_and_every_program_lives() {
     assert_eq!(names, ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]);
     cluster.check_alive().unwrap();
     println!("started in {:?}", cluster.startup().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_control_plane_is_passed_on_unless_its_test_fails() {
+    static PASSED_ON: Places = Places::one_beside(|| ClusterOptions {
+        scheduler: false,
+        controller_manager: false,
+        kwok: false,
+        ..ClusterOptions::private()
+    });
+    let root = || async { PASSED_ON.take().await.unwrap().root().to_owned() };
+    let first = root().await;
+    assert_eq!(root().await, first);
+    let failed = tokio::spawn(async {
+        let place = PASSED_ON.take().await.unwrap();
+        assert!(place.root().as_os_str().is_empty(), "this test fails on purpose");
+    });
+    assert!(failed.await.unwrap_err().is_panic());
+    assert_ne!(root().await, first);
 }
 
 #[tokio::test(flavor = "multi_thread")]
