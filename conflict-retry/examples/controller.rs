@@ -1,9 +1,9 @@
-//! A complete small operator: it keeps `data.colour` of every `ConfigMap` with the label `paint=wanted` at the wanted colour, and writes
-//! down how often it has painted. A conflict with another writer is retried inside `update`; a failure waits longer each time, object
-//! by object.
+//! A complete small operator: it keeps `data.colour` of every `ConfigMap` with the label `paint=wanted` at the wanted colour. A conflict
+//! with another writer is retried inside `update`; a failure waits longer each time, object by object.
 //!
-//! `controller --once` ends when there is such a map and all are painted.
+//! `controller --once` ends when there is such a map, all are painted, and the reconcile of each has returned.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use conflict_retry::controller::ControllerExt as _;
@@ -69,12 +69,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let controller = Controller::new(maps, selected);
     let store = controller.store();
     let mut reconciled = controller.run_with_backoff(reconcile, context).boxed();
+    let mut returned = HashSet::new();
     while let Some(result) = reconciled.next().await {
-        if let Err(error) = result {
-            eprintln!("{error}");
+        match result {
+            Ok((map, _)) => drop(returned.insert(map.name)),
+            Err(error) => eprintln!("{error}"),
         }
         let known = store.state();
-        if is_once && !known.is_empty() && known.iter().all(|map| is_painted(map)) {
+        // The store may hold what a reconcile wrote before that reconcile has its answer.
+        let is_done = |map: &Arc<ConfigMap>| is_painted(map) && returned.contains(&map.name_any());
+        if is_once && !known.is_empty() && known.iter().all(is_done) {
             return Ok(());
         }
     }
