@@ -261,8 +261,6 @@ impl Member {
     /// Until when it is not drained again because its last drain took too long; `None` when it may be.
     pub(crate) fn rests_until(&self, limits: DrainLimits, now: Timestamp) -> Option<Timestamp> {
         let ((since, observed), rest) = (self.given_back?, limits.rest()?);
-        // A time to come was written by a clock that was ahead: what this process has seen decides alone.
-        let since = if since > now { Timestamp::UNIX_EPOCH } else { since };
         Some(due(since, rest, observed, now)).filter(|end| self.stays() && *end > now)
     }
 

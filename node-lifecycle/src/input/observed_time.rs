@@ -73,9 +73,17 @@ impl PodTimes {
     }
 }
 
+/// How far ahead of the clock a time is that was rounded up to whole seconds.
+const ROUNDING: SignedDuration = SignedDuration::from_secs(1);
+
 /// When both clocks agree that `limit` has passed: the wall clock since `since`, and the monotonic clock, which has
 /// measured `observed`. It has passed if the result is not after `now`.
+///
+/// A time to come was written by a clock that is ahead, or was: what this process has measured decides alone. Otherwise a drain that began
+/// before a clock was set back by an hour would wait for an hour, and nothing would say for what.
 pub fn due(since: Timestamp, limit: SignedDuration, observed: SignedDuration, now: Timestamp) -> Timestamp {
+    let is_to_come = since.checked_sub(ROUNDING).is_ok_and(|since| since > now);
+    let since = if is_to_come { Timestamp::MIN } else { since };
     let by_wall = since.checked_add(limit).unwrap_or(Timestamp::MAX);
     let rest = limit.checked_sub(observed).unwrap_or(SignedDuration::ZERO).max(SignedDuration::ZERO);
     by_wall.max(now.checked_add(rest).unwrap_or(Timestamp::MAX))
@@ -96,5 +104,15 @@ mod tests {
             assert_eq!(due, at(expected), "at {now} after {observed} s");
         }
         assert!(due(at(50), seconds(60), SignedDuration::MAX, at(500)) <= at(500));
+    }
+
+    #[test]
+    fn a_time_to_come_prolongs_no_limit() {
+        let seconds = SignedDuration::from_secs;
+        for (since, observed, expected) in [(3700, 20, 140), (3700, 60, 100), (102, 20, 140), (101, 60, 161)]
+        {
+            let due = due(at(since), seconds(60), seconds(observed), at(100));
+            assert_eq!(due, at(expected), "since {since}, after {observed} s");
+        }
     }
 }
