@@ -145,6 +145,19 @@ impl Failures {
         });
     }
 
+    /// Shortens what ends later than it can: that end was computed by a clock that has been set back since.
+    pub(super) fn clock_is(&self, key: &PoolKey, now: Timestamp) {
+        let mut pools = self.pools();
+        let Some(state) = pools.get_mut(key) else { return };
+        let after = |time| now.checked_add(time).unwrap_or(Timestamp::MAX);
+        if let Some(failure) = &mut state.failure {
+            failure.retry_at = failure.retry_at.min(after(MAX_BACKOFF));
+        }
+        for until in state.unanswered.values_mut() {
+            *until = (*until).min(after(LATE_COMMIT));
+        }
+    }
+
     /// What the pool's status should remember. Why it makes no nodes is added by the writer, with other reasons than failures.
     pub(super) fn remembered(&self, key: &PoolKey) -> ProvisioningStatus {
         let pools = self.pools();
@@ -431,6 +444,20 @@ mod tests {
         failures.unanswered(&key(), "a", at(0));
         failures.accepted(&key(), "a");
         assert_eq!(failures.uncertain_until(&key()), None);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_backoff_longer() {
+        let failures = Failures::default();
+        failures.record(&key(), Some(1), Reason::ProvisioningFailed, String::new(), at(3600));
+        failures.unanswered(&key(), "a", at(3600));
+        let ends_at = |now| {
+            failures.clock_is(&key(), at(now));
+            (failures.last(&key()).unwrap().retry_at, failures.uncertain_until(&key()))
+        };
+        assert_eq!(ends_at(3601), (at(3605), Some(at(3720))));
+        assert_eq!(ends_at(0), (at(300), Some(at(120))), "it was set back by an hour");
+        assert_eq!(ends_at(10), (at(300), Some(at(120))), "the ends come nearer");
     }
 
     #[test]

@@ -179,6 +179,7 @@ impl Provisioner {
         if let Some(pool) = pool {
             self.failures.restore(key, pool);
         }
+        self.failures.clock_is(key, now);
         let generation = pool.and_then(|pool| pool.metadata.generation);
         self.lists.spec_is(key, generation);
         let stays = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_none());
