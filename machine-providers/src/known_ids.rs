@@ -82,7 +82,7 @@ impl KnownIds {
         self.ids().ending.contains(&(key.clone(), name.to_owned()))
     }
 
-    /// Records that the machine is gone: its name may be used again.
+    /// Records that the machine is gone, or that its name is used again.
     pub(super) fn ended(&self, key: &PoolKey, name: &str) {
         self.ids().ending.remove(&(key.clone(), name.to_owned()));
     }

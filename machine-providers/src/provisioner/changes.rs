@@ -34,6 +34,8 @@ impl Provisioner {
         self.may_ask_for_change(key, selected, now)?;
         self.failures.asking(key, &reference);
         self.lists.changing(key);
+        // Another machine gets the name. That its provider knows none of it is not to be believed because the former one has ended.
+        self.ids.ended(key, name);
         let begun = Instant::now();
         let created = provider.create(request, now);
         let created = self.calls.in_time(selected.callee(), Call::Create, created);

@@ -465,3 +465,20 @@ async fn a_machine_that_its_provider_does_not_know_is_not_taken_for_one_that_is_
     assert!(error.to_string().contains("no machine a, but its list is empty"), "{error}");
     assert_eq!(ended(2, &doubtful).await, Ok(Deletion::Gone), "this process has seen it end");
 }
+
+#[tokio::test(start_paused = true)]
+async fn that_a_machine_has_ended_says_nothing_about_the_next_one_of_its_name() {
+    let doubtful = Absence::Doubtful("its list is empty".to_owned());
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Ending(Mutex::new(1)))]);
+    let delete = async || {
+        let made_by = Some("simulated");
+        provisioner.delete(&key(), Some(&pool(1)), made_by, &slot(0), &doubtful, at(0)).await
+    };
+    assert_eq!(delete().await, Ok(Deletion::Started));
+    let spec = pool(1).spec;
+    let request = MachineRequest { pool: &key(), name: &slot(0), spec: &spec, existing: 0 };
+    let created = provisioner.create(request, at(1)).await;
+    assert!(matches!(created, Err(ProviderError::Unreachable(_))), "{created:?}");
+    let gone = delete().await;
+    assert!(matches!(gone, Err(ProviderError::Unreachable(_))), "{gone:?}");
+}
