@@ -24,6 +24,8 @@ struct Ids {
     deleted: HashMap<String, (PoolKey, Option<Timestamp>)>,
     /// Machines with a Node whose deletion has begun, by pool and name.
     ending: HashSet<(PoolKey, String)>,
+    /// By pool, the machines that the last list called outdated.
+    outdated: HashMap<PoolKey, BTreeSet<String>>,
 }
 
 /// The provider IDs of every pool's machines.
@@ -48,7 +50,9 @@ impl KnownIds {
         let of =
             |machine: &Machine| Some((machine.provider_id.clone()?, (key.clone(), machine.name.clone())));
         ids.listed.extend(machines.iter().filter_map(of));
-        let Ids { listed, deleted, ending: _ } = &mut *ids;
+        let outdated = machines.iter().filter(|machine| machine.is_outdated);
+        ids.outdated.insert(key.clone(), outdated.map(|machine| machine.name.clone()).collect());
+        let Ids { listed, deleted, ending: _, outdated: _ } = &mut *ids;
         deleted.retain(|id, (pool, since)| {
             let is_listed = pool == key && listed.contains_key(id);
             if is_listed {
@@ -102,9 +106,15 @@ impl KnownIds {
         listed.or_else(|| ids.deleted.get(id).map(|(pool, _)| pool)).cloned()
     }
 
+    /// The machines of the pool that its last list called outdated. While it cannot be listed, they are so still.
+    pub(super) fn outdated(&self, key: &PoolKey) -> BTreeSet<String> {
+        self.ids().outdated.get(key).cloned().unwrap_or_default()
+    }
+
     /// Drops everything about a pool that is gone.
     pub(super) fn forget(&self, key: &PoolKey) {
         let mut ids = self.ids();
+        ids.outdated.remove(key);
         ids.listed.retain(|_, (pool, _)| pool != key);
         ids.deleted.retain(|_, (pool, _)| pool != key);
         ids.ending.retain(|(pool, _)| pool != key);

@@ -68,6 +68,8 @@ pub(super) struct Found {
 pub(super) struct FromRecords {
     /// Provider IDs of machines that were deleted.
     pub(super) deleted_ids: BTreeSet<String>,
+    /// The machines that were outdated when they were listed last, where they cannot be listed now.
+    pub(super) outdated_before: BTreeSet<String>,
     /// Why no machine may be removed, where the selected provider's list failed.
     pub(super) own_unlisted: Option<String>,
 }
@@ -204,7 +206,7 @@ impl Provisioner {
         records: FromRecords,
     ) -> (Supply, ListFindings) {
         let AskedPool { key, generation, now, lists: _ } = asked;
-        let FromRecords { deleted_ids, own_unlisted } = records;
+        let FromRecords { deleted_ids, outdated_before, own_unlisted } = records;
         let Found {
             machines,
             failed,
@@ -264,6 +266,7 @@ impl Provisioner {
             duties,
             uncertain_until,
             deleted_ids,
+            outdated_before,
             former,
             former_machines,
             taken,

@@ -214,15 +214,15 @@ impl Provisioner {
                 Err(NoList { error, again_at }) => found.take_error(lister, error, again_at),
             }
         }
-        let deleted_ids = if found.is_unknown {
+        let (deleted_ids, outdated_before) = if found.is_unknown {
             found.machines.clear();
-            BTreeSet::new()
+            (BTreeSet::new(), self.ids.outdated(key))
         } else {
-            self.all_listed(asked, pool, &mut found).await
+            (self.all_listed(asked, pool, &mut found).await, BTreeSet::new())
         };
         let own_list = current.flatten().and_then(|current| found.unlisted.get(&current));
         let own_unlisted = own_list.map(|why| unlisted_machines(why));
-        self.supplied(asked, pool, found, FromRecords { deleted_ids, own_unlisted })
+        self.supplied(asked, pool, found, FromRecords { deleted_ids, outdated_before, own_unlisted })
     }
 
     /// Why the machine `name` did not come, or was given up, in its provider's words.

@@ -482,3 +482,26 @@ async fn that_a_machine_has_ended_says_nothing_about_the_next_one_of_its_name() 
     let gone = delete().await;
     assert!(matches!(gone, Err(ProviderError::Unreachable(_))), "{gone:?}");
 }
+
+/// A provider with one machine, which would be made from something else now. It answers unless this is set.
+struct Revised(Arc<Mutex<bool>>);
+
+impl Scripted for Revised {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
+        let is_silent = *self.0.lock().unwrap();
+        let outdated = ListedMachine { is_outdated: true, ..running(&slot(0)) };
+        answer(if is_silent { Err(ProviderError::Unreachable("x".to_owned())) } else { Ok(vec![outdated]) })
+    }
+}
+
+#[tokio::test]
+async fn what_was_outdated_is_so_while_nothing_can_be_listed() {
+    let is_silent = Arc::new(Mutex::new(false));
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Revised(Arc::clone(&is_silent)))]);
+    let listed = supply(&provisioner, 1, 0).await.0;
+    assert!(listed.machines[0].is_outdated && listed.outdated_before.is_empty());
+    *is_silent.lock().unwrap() = true;
+    let silent = supply(&provisioner, 1, 1).await.0;
+    assert!(silent.is_unknown);
+    assert_eq!(silent.outdated_before, [slot(0)].into());
+}

@@ -198,10 +198,11 @@ impl Observed {
         machines.map(|machine| &*machine.name).collect()
     }
 
-    /// The machines of which their provider says that it would make them from something else now, by name.
+    /// The machines of which their provider says that it would make them from something else now, or said so last, by name.
     pub fn outdated_machines(&self) -> BTreeSet<&str> {
         let outdated = self.supply.machines.iter().filter(|machine| machine.is_outdated);
-        outdated.map(|machine| &*machine.name).collect()
+        let before = self.supply.outdated_before.iter().map(String::as_str);
+        outdated.map(|machine| &*machine.name).chain(before).collect()
     }
 
     /// The Nodes that are left of machines that were deleted.

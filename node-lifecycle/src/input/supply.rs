@@ -186,6 +186,8 @@ pub struct Supply {
     /// Provider IDs of machines that were deleted before they had a Node and are gone: a Node that has one of them was
     /// the last thing that the machine did.
     pub deleted_ids: BTreeSet<String>,
+    /// Where the machines cannot be listed, those of which the last list said that they would be made from something else now, by name.
+    pub outdated_before: BTreeSet<String>,
     /// Providers that the spec does not select and that may still have machines of the pool.
     pub former: BTreeSet<String>,
     /// The machines among [`Self::machines`] that such a provider lists, by name, with its reference.

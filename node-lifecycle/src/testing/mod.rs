@@ -48,6 +48,7 @@ pub fn supply() -> Supply {
         duties: ProviderDuties::default(),
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
+        outdated_before: BTreeSet::new(),
         former: BTreeSet::new(),
         former_machines: BTreeMap::new(),
         taken: BTreeSet::new(),

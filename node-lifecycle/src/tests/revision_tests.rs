@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::*;
 use crate::input::supply::MachineState;
-use crate::testing::{annotate, draining, machine, node, observed, plan, pool, with_action};
+use crate::testing::{annotate, draining, facts, machine, node, observed, plan, pool, with_action};
 
 /// A pool that wants two nodes and has these, where the provider says so of the `outdated` machines.
 fn seen(nodes: Vec<Node>, outdated: &[&str]) -> Observed {
@@ -42,4 +42,17 @@ fn its_drain_is_not_called_off_while_the_provider_says_nothing() {
     observed.supply.machines.clear();
     observed.supply.is_unknown = true;
     assert!(with_action(&plan(&observed), &NodeAction::Uncordon).is_empty());
+}
+
+#[test]
+fn while_the_provider_says_nothing_the_rollout_is_not_over() {
+    let mut observed = seen(vec![node(0), node(1)], &["n-000"]);
+    let outdated = |observed: &Observed| facts(observed).rollout.map(|rollout| rollout.outdated);
+    assert_eq!(outdated(&observed), Some(1));
+    observed.supply.machines.clear();
+    observed.supply.is_unknown = true;
+    observed.supply.outdated_before = ["n-000".to_owned()].into();
+    assert_eq!((outdated(&observed), facts(&observed).up_to_date), (Some(1), 1));
+    let waits = plan(&observed);
+    assert_eq!((waits.request.len(), with_action(&waits, &NodeAction::Cordon).len()), (0, 0));
 }
