@@ -1,5 +1,5 @@
 //! The provider IDs of machines: which pool a Node belongs to that has just registered, and which Nodes are left of machines
-//! that are gone.
+//! that are gone; and which machines would be made from something else now.
 //!
 //! All of it is in memory, and made again from the providers' lists.
 
