@@ -100,8 +100,12 @@ async fn carry_out_plan(ctx: &Context, seen: &Seen, plan: &Plan, result: &mut Pa
     // A node that already leaves is no replica: what fails for it leaves the count as it was planned.
     let (removals, others): (Vec<_>, Vec<_>) =
         plan.nodes.iter().partition(|step| step.action.removes_replica() && step.member.stays());
-    all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), result).await;
-    let gained = result.applied.complete();
+    let mut removed = PassResult::default();
+    all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut removed).await;
+    // A Node that cannot join counts all the same, so it keeps no other one from coming.
+    let gained = removed.applied.complete();
+    result.applied.absorb(removed.applied);
+    result.error = result.error.take().or(removed.error);
     let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
     let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
     all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), result).await;

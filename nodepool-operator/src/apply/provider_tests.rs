@@ -12,7 +12,7 @@ use machine_providers::testing::{Scripted, ScriptedAnswer, answer, running};
 use machine_providers::{Deletion, ListedMachine, MachineRequest, Progress, ProviderError};
 use node_lifecycle::Supply;
 use node_lifecycle::supply::Size;
-use node_lifecycle::testing::{at, cluster, key, observed, plan, pool, slot};
+use node_lifecycle::testing::{at, cluster, key, node, observed, plan, pool, slot};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{
     ClusterApiProvider, MachineDeploymentReference, NodePoolStatus, ProviderSpec, ProvisioningStatus,
@@ -269,4 +269,16 @@ async fn withdrawals_know_the_deadline_of_the_pass() {
     let withdrawn = result.applied.count(AppliedAction::Withdraw);
     assert!((8..=16).contains(&withdrawn), "{withdrawn}");
     assert!(begin.elapsed() < Duration::from_secs(9), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_written_keeps_no_machine_from_being_asked_for() {
+    let rack = Arc::new(Rack::default());
+    let test = context(&rack);
+    let seen = Seen { observed: observed(asked_for_twenty(2), []), findings: ListFindings::default() };
+    let mut plan = plan(&seen.observed);
+    plan.left_over = vec![Arc::new(node(0))];
+    let result = apply(&test.ctx, &seen, &plan).await;
+    assert!(matches!(result.error, Some(Error::Write { what: Write::PatchNode, .. })), "{:?}", result.error);
+    assert_eq!(*rack.calls.lock().unwrap(), slots_of([0, 1]));
 }
