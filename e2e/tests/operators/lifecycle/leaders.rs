@@ -22,7 +22,7 @@ use super::hold::Hold;
 use super::{QUICK_LEASE, asked, scale, sent_by};
 
 /// Lease duration of [`QUICK_LEASE`].
-const LEASE: Duration = Duration::from_secs(6);
+const LEASE: Duration = Duration::from_secs(10);
 
 /// The work of an operator.
 struct Work {
