@@ -61,7 +61,7 @@ async fn what_the_chart_renders_passes_strict_validation() {
         // An annotation cannot hold a definition of that size.
         cluster.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
         let name = format!("crd/{plural}.monitoring.coreos.com");
-        cluster.kubectl(&["wait", "--for=condition=Established", &name, "--timeout=60s"]).await.unwrap();
+        cluster.kubectl(&["wait", "--for=condition=Established", &name, "--timeout=180s"]).await.unwrap();
     }
     let mut goldens = 0;
     for entry in std::fs::read_dir(chart().join("../golden")).unwrap() {
