@@ -50,7 +50,7 @@ async fn has_roles(cluster: &Cluster) {
     ];
     for (account, right) in rights {
         let (verb, rest) = right.split_first().unwrap();
-        let asked = [&[*verb, "nodepools.tandem.dev", "--all-namespaces"], rest].concat();
+        let asked = [&[*verb, "nodepools.tandem.dev", "--all-namespaces"][..], rest].concat();
         eventually(PATIENCE, &format!("{account} may {asked:?}"), async || {
             Ok(cluster.can_i((RELEASE_NAMESPACE, account), &asked).await?.then_some(()))
         })
