@@ -106,7 +106,7 @@ async fn register(cluster: &Cluster, port: u16) -> Result<()> {
     ]});
     cluster.kubectl_with_input(&["apply", "--filename", "-"], &objects.to_string()).await?;
     let wait =
-        ["wait", "--for=condition=Available", "--timeout=60s", "apiservice/v1beta1.external.metrics.k8s.io"];
+        ["wait", "--for=condition=Available", "--timeout=180s", "apiservice/v1beta1.external.metrics.k8s.io"];
     cluster.kubectl(&wait).await.context("the aggregation layer does not reach the metrics server")?;
     Ok(())
 }

@@ -195,6 +195,21 @@ impl TestEnv {
         said.await.map_err(|error| self.with_logs(error))
     }
 
+    /// Waits until the namespace has an event with each of these reasons: an operator publishes them beside its work, so
+    /// one may come after what it tells.
+    ///
+    /// # Errors
+    /// When one does not come in time, with the reasons that there are.
+    pub async fn published(&self, reasons: &[&str]) -> Result<()> {
+        eventually(PATIENCE, &format!("the events {reasons:?} are published"), async || {
+            let found = self.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await?;
+            let is_there = |reason: &&str| found.split_whitespace().any(|it| it == *reason);
+            ensure!(reasons.iter().all(is_there), "there are {found}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
     /// Reads a pool's nodes.
     ///
     /// # Errors

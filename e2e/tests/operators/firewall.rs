@@ -54,19 +54,54 @@ fn pools(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &ApiResource::erase::<NodePool>(&()))
 }
 
-/// Installs the release, and returns when the API server has its policies: it reads them now and then.
+/// Installs the release, and returns when the API server has its roles and each of its policies: it reads them now and
+/// then, and one may come after another.
 pub(super) async fn install(cluster: &Cluster) {
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
-    let client = cluster.client_for_service_account(RELEASE_NAMESPACE, WRITERS[0].1).await.unwrap();
-    let nodes: Api<Node> = Api::all(client);
-    let node: Node = serde_json::from_value(json!({"metadata": {"name": "nobodys"}})).unwrap();
-    let dry = PostParams { dry_run: true, ..PostParams::default() };
-    testbed::wait::eventually(testbed::test_env::PATIENCE, "the policies are in force", || async {
-        let refused = verdict(nodes.create(&dry, &node).await) == Verdict::Refused;
-        Ok(refused.then_some(()))
-    })
+    let namespace = cluster.namespace("in-force").await.unwrap();
+    let admin = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
+    admin.create(&PostParams::default(), &objects::pool("x", 0, 1)).await.unwrap();
+    let claims = json!({"tandem.dev/left-over": "true"});
+    for (client, annotations) in [
+        (cluster.client_for_service_account(RELEASE_NAMESPACE, WRITERS[0].1).await.unwrap(), json!({})),
+        (kubelet(cluster, "nobodys").await, claims),
+    ] {
+        let node = json!({"metadata": {"name": "nobodys", "annotations": annotations}});
+        let node: Node = serde_json::from_value(node).unwrap();
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let nodes = Api::<Node>::all(client);
+        refuses("Nodes", async || nodes.create(&dry, &node).await.map(drop)).await;
+    }
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    // A field of the user, which neither owns.
+    let foreign = Patch::Merge(json!({"spec": {"maxReplicas": 2}}));
+    for (_, account) in WRITERS {
+        let client = cluster.client_for_service_account(RELEASE_NAMESPACE, account).await.unwrap();
+        let api = pools(client, namespace.name());
+        refuses(account, async || api.patch("x", &dry, &foreign).await.map(drop)).await;
+    }
+}
+
+/// Waits until the firewall refuses this write. Before that its writer may have no right to it yet, or no policy is asked.
+async fn refuses(what: &str, write: impl AsyncFn() -> Result<(), kube::Error>) {
+    testbed::wait::eventually(
+        testbed::test_env::PATIENCE,
+        &format!("the policy of {what} holds"),
+        async || match write().await {
+            Err(kube::Error::Api(status)) if status.message.contains("does not own") => Ok(Some(())),
+            other => anyhow::bail!("{other:?}"),
+        },
+    )
     .await
     .unwrap();
+}
+
+/// The client of the kubelet of this node.
+pub(super) async fn kubelet(cluster: &Cluster, name: &str) -> Client {
+    let mut config = cluster.client_config().await.unwrap();
+    config.auth_info.impersonate = Some(format!("system:node:{name}"));
+    config.auth_info.impersonate_groups = Some(vec!["system:nodes".to_owned()]);
+    Client::try_from(config).unwrap()
 }
 
 /// A value that fits the schema, with every field of it.

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
 use serde_json::{Value, json};
 use shared_crds::names::{
     LEFT_OVER_ANNOTATION, MACHINE_LABEL, MEMBER_LABEL, NODE_FINALIZER, TEMPLATE_APPLIED_ANNOTATION,
@@ -70,10 +70,7 @@ async fn operator(cluster: &Cluster) -> Api<Node> {
 
 /// Nodes, as the kubelet of this one.
 async fn kubelet(cluster: &Cluster, name: &str) -> Api<Node> {
-    let mut config = cluster.client_config().await.unwrap();
-    config.auth_info.impersonate = Some(format!("system:node:{name}"));
-    config.auth_info.impersonate_groups = Some(vec!["system:nodes".to_owned()]);
-    Api::all(Client::try_from(config).unwrap())
+    Api::all(super::firewall::kubelet(cluster, name).await)
 }
 
 #[tokio::test(flavor = "multi_thread")]

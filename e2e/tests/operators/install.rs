@@ -9,8 +9,7 @@ use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
-use kube::api::{DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use shared_crds::ownership::{self, Owner, Rule};
@@ -41,6 +40,25 @@ async fn account(cluster: &Cluster, name: &str) -> Client {
     cluster.client_for_service_account(RELEASE_NAMESPACE, name).await.unwrap()
 }
 
+/// Waits until the API server knows the roles of both accounts, which come from a watch. Those of their pools are made last.
+async fn has_roles(cluster: &Cluster) {
+    let rights: [(&str, &[&str]); 4] = [
+        (AUTOSCALER_ACCOUNT, &["get"]),
+        (AUTOSCALER_ACCOUNT, &["patch", "--subresource=scale"]),
+        (AUTOSCALER_ACCOUNT, &["patch", "--subresource=status"]),
+        (NODE_POOL_ACCOUNT, &["patch", "--subresource=status"]),
+    ];
+    for (account, right) in rights {
+        let (verb, rest) = right.split_first().unwrap();
+        let asked = [&[*verb, "nodepools.tandem.dev", "--all-namespaces"][..], rest].concat();
+        eventually(PATIENCE, &format!("{account} may {asked:?}"), async || {
+            Ok(cluster.can_i((RELEASE_NAMESPACE, account), &asked).await?.then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_operator_is_refused_what_is_not_its_own() {
     let cluster = &PLACES.take().await.unwrap();
@@ -55,6 +73,7 @@ async fn each_operator_is_refused_what_is_not_its_own() {
     let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
     let params = PatchParams::default();
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "rbac-node"}})).unwrap();
+    has_roles(cluster).await;
 
     let client = account(cluster, AUTOSCALER_ACCOUNT).await;
     let pools = Api::<NodePool>::namespaced(client.clone(), namespace.name());
@@ -397,14 +416,9 @@ async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
     let cluster = &PLACES.take().await.unwrap();
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let client = cluster.client().await.unwrap();
-    let namespace = cluster.namespace("restricted").await.unwrap();
-    let enforce =
-        Patch::Merge(json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}));
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Namespace"));
-    Api::<DynamicObject>::all_with(client.clone(), &kind)
-        .patch(namespace.name(), &PatchParams::default(), &enforce)
-        .await
-        .unwrap();
+    // From its first moment: the API server may know a label that comes later only after the first pods.
+    let enforce = [("pod-security.kubernetes.io/enforce", "restricted")];
+    let namespace = cluster.namespace_called("restricted", &enforce).await.unwrap();
 
     let deployments =
         Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(client.clone(), release.namespace());

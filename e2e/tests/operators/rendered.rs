@@ -8,7 +8,8 @@ use serde::Deserialize;
 use testbed::cluster::Cluster;
 use testbed::prometheus_operator;
 use testbed::tandem::{Release, chart};
-use testbed::test_env::RELEASE_NAMESPACE;
+use testbed::test_env::{PATIENCE, RELEASE_NAMESPACE};
+use testbed::wait::eventually;
 use tokio::process::Command;
 use toolbox::programs;
 
@@ -61,8 +62,13 @@ async fn what_the_chart_renders_passes_strict_validation() {
         // An annotation cannot hold a definition of that size.
         cluster.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]).await.unwrap();
         let name = format!("crd/{plural}.monitoring.coreos.com");
-        cluster.kubectl(&["wait", "--for=condition=Established", &name, "--timeout=60s"]).await.unwrap();
+        cluster.kubectl(&["wait", "--for=condition=Established", &name, "--timeout=180s"]).await.unwrap();
     }
+    // Discovery, from which kubectl knows them, includes them a little later.
+    let monitors = ["get", "servicemonitors,podmonitors", "--all-namespaces"];
+    eventually(PATIENCE, "the monitors are served", async || Ok(Some(cluster.kubectl(&monitors).await?)))
+        .await
+        .unwrap();
     let mut goldens = 0;
     for entry in std::fs::read_dir(chart().join("../golden")).unwrap() {
         let path = entry.unwrap().path();

@@ -205,10 +205,13 @@ async fn quiet_when_nothing_changes(env: &TestEnv) {
     // What it writes because of its own event comes before its answer to the next one.
     annotate("example.com/unrelated", "last".to_owned()).await;
     let last = version(&env.pool("busy").await.unwrap());
+    // Versions are those of all objects, so it is the last change of the pool that is looked for.
+    let key = env.key("busy");
     let own_writes = |events: &[Event]| {
-        let own = events.iter().filter(|event| event.is_write() && is_by_third(env, event));
-        let count = own.filter(|event| event.version() > Some(before)).count();
-        events.iter().any(|event| event.version() >= Some(last)).then_some(count)
+        let of_pool = events.iter().filter(|event| event.object.as_ref() == Some(&key));
+        let later: Vec<&Event> = of_pool.filter(|event| event.version() > Some(before)).collect();
+        let count = later.iter().filter(|event| event.is_write() && is_by_third(env, event)).count();
+        (count > 0 && later.iter().any(|event| event.version() >= Some(last))).then_some(count)
     };
     let audit = env.audit().unwrap();
     let writes = audit.wait_for(0, PATIENCE, "the last change is in the log", own_writes).await.unwrap();

@@ -2,14 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
-use std::time::Duration;
-
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use testbed::cluster::{Cluster, TestNamespace};
-use testbed::wait::eventually;
+use testbed::wait::{PATIENCE, eventually};
 use testbed::{objects, tandem};
 
 async fn cluster() -> &'static Cluster {
@@ -227,7 +225,7 @@ async fn explain_describes_every_field() {
     let explain = async |what: &[&str]| {
         let args = [&["explain"], what].concat();
         let published = async || Ok(Some(cluster().await.kubectl(&args).await?));
-        eventually(Duration::from_secs(60), "the schema is published", published).await.unwrap()
+        eventually(PATIENCE, "the schema is published", published).await.unwrap()
     };
     let text = explain(&["npool.spec", "--recursive"]).await;
     for field in ["replicas", "minReplicas", "template", "provider", "provisioningTimeoutSeconds"] {

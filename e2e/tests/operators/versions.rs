@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use conflict_retry::freshness::{Expectations, Version, Watched};
@@ -18,6 +17,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use testbed::cluster::{Cluster, TestNamespace};
+use testbed::wait::PATIENCE;
 use testbed::{objects, tandem};
 
 async fn cluster() -> &'static Cluster {
@@ -273,7 +273,7 @@ async fn add_ones(name: String, namespace: String, times: u32, counts: Arc<Count
         .from(object.source())
         .outcome();
         let Outcome::Written(stored) = outcome.await? else { bail!("the update ended without a write") };
-        let read = watched.fresh(&of, Duration::from_secs(10)).await?.context("the pool is gone")?;
+        let read = watched.fresh(&of, PATIENCE).await?.context("the pool is gone")?;
         let version = |pool: &NodePool| pool.metadata.resource_version.as_deref().and_then(Version::parse);
         ensure!(version(&read) >= version(&stored), "read {read:?} after writing {stored:?}");
     }

@@ -17,10 +17,11 @@ use crate::process_supervisor::lock;
 /// Where it is set, the tests write the tables instead of comparing them.
 const WRITES: &str = "TANDEM_WRITE_PAGES";
 
-/// Values of the chart: a lease that the `NodePool` operator gets back within seconds after it was killed.
+/// Values of the chart: a lease that the `NodePool` operator gets back within seconds after it was killed, and keeps
+/// where it is not scheduled for some.
 pub const QUICK_LEASE: [&str; 3] = [
-    "nodepoolOperator.leaderElection.leaseDurationSeconds=6",
-    "nodepoolOperator.leaderElection.renewDeadlineSeconds=4",
+    "nodepoolOperator.leaderElection.leaseDurationSeconds=10",
+    "nodepoolOperator.leaderElection.renewDeadlineSeconds=8",
     "nodepoolOperator.leaderElection.retryPeriodSeconds=1",
 ];
 

@@ -81,7 +81,7 @@ async fn a_pool_that_is_deleted_with_orphan_leaves_its_nodes_and_machines_where_
     let names: Vec<String> = env.nodes("kept").await.unwrap().iter().map(Node::name_any).collect();
 
     env.kubectl(&["annotate", "npool/kept", &format!("{ON_DELETE_ANNOTATION}=Orphan")]).await.unwrap();
-    env.kubectl(&["delete", "npool/kept", "--timeout=60s"]).await.unwrap();
+    env.kubectl(&["delete", "npool/kept", "--timeout=180s"]).await.unwrap();
     assert!(env.nodes("kept").await.unwrap().is_empty(), "nodes are still in the pool");
 
     let nodes = Api::<Node>::all(env.client.clone());
@@ -106,7 +106,7 @@ async fn a_pool_that_is_deleted_with_orphan_leaves_its_nodes_and_machines_where_
     env.kubectl(&["delete", "deployment/kept"]).await.unwrap();
     env.pods_run(0).await.unwrap();
     for name in &names {
-        env.kubectl(&["delete", "node", name, "--timeout=60s"]).await.unwrap();
+        env.kubectl(&["delete", "node", name, "--timeout=180s"]).await.unwrap();
     }
     env.end().await.unwrap();
 }
@@ -128,7 +128,7 @@ async fn a_pool_with_ready_nodes_is_not_deleted_without_a_word_of_intent_where_a
     .await
     .unwrap();
     env.kubectl(&["annotate", "npool/meant", &format!("{ON_DELETE_ANNOTATION}=Drain")]).await.unwrap();
-    env.kubectl(&["delete", "npool/meant", "npool/empty", "--timeout=60s"]).await.unwrap();
+    env.kubectl(&["delete", "npool/meant", "npool/empty", "--timeout=180s"]).await.unwrap();
     // The last one goes with its namespace, of which nothing can be asked.
     env.end().await.unwrap();
 }

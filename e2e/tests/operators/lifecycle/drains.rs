@@ -16,6 +16,7 @@ use shared_crds::names::{
 use shared_crds::v1alpha1::{DrainSpec, DrainTimeoutAction};
 use testbed::audit::Event;
 use testbed::objects;
+use testbed::pages::seen;
 use testbed::test_env::{PATIENCE, TestEnv};
 use testbed::wait::eventually;
 
@@ -87,8 +88,9 @@ async fn a_drain_shows_on_its_node_what_it_waits_for_and_leaves_nothing_there_wh
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_deleted_when_its_grace_period_is_all_that_is_left_of_the_drain() {
     let env = TestEnv::begin("last-grace", &[]).await.unwrap();
-    one_node(&env, "timed", DrainSpec { timeout_seconds: Some(14), ..DrainSpec::default() }).await;
-    guarded_pod(&env, "timed", 8).await;
+    // It is deleted at half the time. The other half is for a pass that comes late: after it, nothing would show.
+    one_node(&env, "timed", DrainSpec { timeout_seconds: Some(30), ..DrainSpec::default() }).await;
+    guarded_pod(&env, "timed", 15).await;
     let frozen = frozen_kwok(env.cluster).await;
     scale(&env, "npool/timed", 0).await;
     let pod = deleted_pod(&env).await;
@@ -97,8 +99,8 @@ async fn a_pod_is_deleted_when_its_grace_period_is_all_that_is_left_of_the_drain
     // Its deletion timestamp is the end of its grace period.
     let end = pod.metadata.deletion_timestamp.unwrap().0;
     let after = end.duration_since(started).as_secs();
-    assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(8));
-    assert!((13..14 + 8).contains(&after), "deleted {after} s after the drain began, with its grace");
+    assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(15));
+    assert!((29..30 + 15).contains(&after), "deleted {after} s after the drain began, with its grace");
     let refused = evictions(&env.events().unwrap());
     assert!(refused.contains(&("db".to_owned(), 429)), "its budget was asked first: {refused:?}");
     drop(frozen);
@@ -128,13 +130,7 @@ async fn a_drain_that_takes_too_long_is_given_back_and_tried_again() {
     .await
     .unwrap();
     env.says("patient", "Reconciling", ("True", "Draining", "was given back")).await.unwrap();
-    eventually(PATIENCE, "an event says so", async || {
-        let events = env.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"]).await?;
-        ensure!(events.contains("DrainGivenBack"), "{events}");
-        Ok(Some(()))
-    })
-    .await
-    .unwrap();
+    env.published(&["DrainGivenBack"]).await.unwrap();
     is_untouched(&env, &before).await;
 
     env.kubectl(&["delete", "pdb", "db"]).await.unwrap();
@@ -223,12 +219,11 @@ async fn a_node_waits_for_its_volumes_to_be_detached_and_not_longer_than_it_is_t
         let api: Api<VolumeAttachment> = Api::all(env.client.clone());
         api.create(&PostParams::default(), &attachment).await.unwrap();
         scale(&env, &format!("npool/{pool}"), 0).await;
+        // In the audit log: the node that is hurried may be gone before the test looks at it again.
         eventually(PATIENCE, "the node says which volume it waits for", async || {
-            let nodes = env.nodes(pool).await?;
-            let waits_for = nodes.first().context("no node")?.annotations().get(DRAIN_WAITS_ANNOTATION);
-            ensure!(
-                waits_for.context("no annotation")?.contains(&format!("volume {pool}-data to be detached"))
-            );
+            let noted = seen::noted_on_node(&env.events()?, &node);
+            let volume = format!("volume {pool}-data to be detached");
+            ensure!(noted.iter().any(|noted| noted.contains(&volume)), "{noted:?}");
             Ok(Some(()))
         })
         .await
@@ -325,6 +320,6 @@ async fn nodes_that_ask_to_be_left_alone_stay_when_a_person_lowers_the_number_an
     env.says("kept", "Reconciling", ("True", "Draining", "has the annotation cluster-autoscaler"))
         .await
         .unwrap();
-    env.kubectl(&["delete", "npool/kept", "--timeout=60s"]).await.unwrap();
+    env.kubectl(&["delete", "npool/kept", "--timeout=180s"]).await.unwrap();
     env.end().await.unwrap();
 }

@@ -18,7 +18,8 @@ use testbed::operators::OperatorKind;
 use testbed::test_env::{EXITS, PATIENCE, TestEnv};
 use testbed::wait::eventually;
 
-use super::refused::{Policy, scales};
+use super::has_count;
+use super::refused::{Policy, is_marked, scales};
 
 /// How long a fault lasts that is over soon.
 const MOMENT: Duration = Duration::from_secs(2);
@@ -39,6 +40,7 @@ async fn two_pools(env: &TestEnv) {
     autoscaler.spec.expander = Expander::Priority;
     env.create(&autoscaler).await.unwrap();
     for name in ["cheap", "dear"] {
+        has_count(env, name, 0).await;
         env.settles(name, 0).await.unwrap();
     }
 }
@@ -107,10 +109,18 @@ async fn a_fault_that_lasts_sends_pods_to_another_pool_and_the_pool_says_so() {
     let other = ("False", "FailedUpdateScale", "other pools are used for now");
     env.says("cheap", "AbleToScale", other).await.unwrap();
     // What is known of the fault is not found out again for each pod.
-    let again = Instant::now();
+    let start = env.audit().unwrap().end().unwrap();
     pod(&env, "more").await;
+    let answered = |events: &[Event]| {
+        let asked = events.iter().find(|event| is_marked(&env, event, "more-"))?.completed;
+        Some((asked, scales(&env, events, "dear", 200).first()?.received))
+    };
+    let (asked, grown) =
+        env.audit().unwrap().wait_for(start, PATIENCE, "the other pool grows again", answered).await.unwrap();
+    // The pod may have been seen before it was marked.
+    let took = Duration::try_from(grown.duration_since(asked)).unwrap_or_default();
+    assert!(took < LASTING / 2, "after {took:?}");
     env.settles("dear", 2).await.unwrap();
-    assert!(again.elapsed() < LASTING / 2, "after {:?}", again.elapsed());
     proxy.stop_refusing();
     env.end().await.unwrap();
 }

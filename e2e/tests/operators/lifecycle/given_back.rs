@@ -74,7 +74,8 @@ fn is_in_use(node: &Node) -> bool {
 async fn pods_that_come_back_to_a_draining_node_do_not_keep_it_from_being_given_back() {
     let env = TestEnv::begin("tolerant", &[]).await.unwrap();
     let drain = DrainSpec {
-        timeout_seconds: Some(8),
+        // Time for the eviction of two pods on a busy machine.
+        timeout_seconds: Some(20),
         on_timeout: DrainTimeoutAction::GiveBack,
         ..DrainSpec::default()
     };

@@ -16,7 +16,7 @@ use testbed::test_env::{PATIENCE, TestEnv};
 use testbed::wait::eventually;
 
 use super::hold::Hold;
-use super::{QUICK_LEASE, asked, observed, replicas_written, scale, sent_by};
+use super::{QUICK_LEASE, asked, has_count, observed, replicas_written, scale, sent_by, unschedulable};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_killed_in_the_middle_of_a_burst_never_has_too_many_nodes() {
@@ -161,12 +161,7 @@ async fn the_autoscaler_killed_while_it_raises_the_replicas_raises_them_again() 
     let mut env = TestEnv::begin("kill-up", &QUICK_LEASE).await.unwrap();
     env.create(&objects::pool("growing", 0, 10)).await.unwrap();
     env.create(&objects::autoscaler("all", 600)).await.unwrap();
-    eventually(PATIENCE, "the Autoscaler sets what was unset", async || {
-        let replicas = env.pool("growing").await?.spec.replicas;
-        if replicas == Some(0) { Ok(Some(())) } else { bail!("spec.replicas {replicas:?}") }
-    })
-    .await
-    .unwrap();
+    has_count(&env, "growing", 0).await;
 
     let mut hold = Hold::begin(&env, OperatorKind::Autoscaler, "growing").await.unwrap();
     let began = env.audit().unwrap().end().unwrap();
@@ -177,6 +172,8 @@ async fn the_autoscaler_killed_while_it_raises_the_replicas_raises_them_again() 
     hold.end().await.unwrap();
     let replicas = env.pool("growing").await.unwrap().spec.replicas;
     assert_eq!(replicas, Some(0), "a write that was refused was carried out");
+    // Its next pass sees all of them, and asks once.
+    unschedulable(&env, "web", 8).await;
 
     env.operators.autoscaler.start_again().await.unwrap();
     env.pods_run(8).await.unwrap();

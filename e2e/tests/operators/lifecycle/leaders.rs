@@ -22,7 +22,7 @@ use super::hold::Hold;
 use super::{QUICK_LEASE, asked, scale, sent_by};
 
 /// Lease duration of [`QUICK_LEASE`].
-const LEASE: Duration = Duration::from_secs(6);
+const LEASE: Duration = Duration::from_secs(10);
 
 /// The work of an operator.
 struct Work {
@@ -202,15 +202,15 @@ fn writes(
         .collect()
 }
 
-/// Waits until a replica has sent nothing for a second: a write that is about to be sent when it is frozen would be
+/// Waits until a replica has sent nothing for three seconds: a write that is about to be sent when it is frozen would be
 /// sent when it wakes.
 async fn at_rest(env: &TestEnv, operator: OperatorKind, replica: usize) {
     let sent = || anyhow::Ok(writes(&env.events()?, operator, replica).len());
     eventually(PATIENCE, &format!("{}-{replica} comes to rest", operator.name()), async || {
         let before = sent()?;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         let after = sent()?;
-        if before == after { Ok(Some(())) } else { bail!("{before} writes, {after} a second later") }
+        if before == after { Ok(Some(())) } else { bail!("{before} writes, {after} three seconds later") }
     })
     .await
     .unwrap();

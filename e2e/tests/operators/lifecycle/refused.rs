@@ -15,17 +15,17 @@ use testbed::objects;
 use testbed::test_env::{PATIENCE, TestEnv};
 use testbed::wait::eventually;
 
-use super::unschedulable;
+use super::{has_count, unschedulable};
 
 /// The policy's message.
 const REFUSAL: &str = "the budget of this team is spent";
 
-/// After this many consecutive refusals the backoff of a failing key is at least six seconds.
-const MANY: usize = 8;
+/// After this many consecutive refusals the backoff of a failing key is at least twelve seconds.
+const MANY: usize = 9;
 
 /// How long a pod of another pool may wait for the write that creates its node: less than that backoff, and much longer than a
 /// busy machine takes.
-const PROMPT: Duration = Duration::from_secs(5);
+const PROMPT: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
@@ -35,6 +35,7 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
     }
     env.create(&objects::autoscaler("all", 600)).await.unwrap();
     for pool in ["refused", "served"] {
+        has_count(&env, pool, 0).await;
         env.settles(pool, 0).await.unwrap();
     }
     let policy = Policy::begin(&env, "refused").await.unwrap();
@@ -47,12 +48,14 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
     // A pod for the other pool, in the middle of the longest backoff so far.
     let began = env.audit().unwrap().end().unwrap();
     env.create(&objects::deployment("web", "served", 1, "1")).await.unwrap();
-    let answered = |events: &[Event]| scales(&env, events, "served", 200).first().map(|event| event.received);
-    let answered =
+    let answered = |events: &[Event]| {
+        let asked = events.iter().find(|event| is_marked(&env, event, "web-"))?.completed;
+        Some((asked, scales(&env, events, "served", 200).first()?.received))
+    };
+    let (asked, answered) =
         env.audit().unwrap().wait_for(began, PATIENCE, "the other pool grows", answered).await.unwrap();
-    let since = env.audit().unwrap().follow_from(began).read_new().unwrap();
-    let asked = since.iter().find(|event| is_marked(&env, event, "web-")).unwrap();
-    let took = Duration::try_from(answered.duration_since(asked.completed)).unwrap();
+    // The answer to the mark may be logged as complete after the Autoscaler has seen it.
+    let took = Duration::try_from(answered.duration_since(asked)).unwrap_or_default();
     assert!(took < PROMPT, "the pod waited {took:?}\n{}", env.operators.autoscaler.log_tail());
     env.settles("served", 1).await.unwrap();
 
@@ -81,7 +84,7 @@ pub(super) fn scales<'a>(env: &TestEnv, events: &'a [Event], pool: &str, code: u
 }
 
 /// Whether the scheduler reported here that it finds no node for a pod of the test with this name prefix.
-fn is_marked(env: &TestEnv, event: &Event, prefix: &str) -> bool {
+pub(super) fn is_marked(env: &TestEnv, event: &Event, prefix: &str) -> bool {
     let Some(object) = event.object.as_ref().filter(|object| object.resource == "pods") else { return false };
     object.namespace == env.namespace()
         && object.name.starts_with(prefix)

@@ -59,8 +59,7 @@ async fn the_pods_of_a_dead_node_move_when_its_machine_is_confirmed_to_be_off() 
     env.settles("repaired", 2).await.unwrap();
     let left = Api::<Node>::all(env.client.clone()).get_opt(&dead).await.unwrap();
     assert!(left.is_none_or(|node| node.uid() != uid), "the dead node is still there");
-    let events = env.kubectl(&["get", "events", "-o", "jsonpath={.items[*].reason}"]).await.unwrap();
-    assert!(events.contains("NodeRepaired"), "{events}");
+    env.published(&["NodeRepaired"]).await.unwrap();
     let said_so = env.events().unwrap().iter().any(|event| {
         event.object.as_ref().is_some_and(|object| object.name == dead)
             && event.request.as_ref().is_some_and(|body| body.to_string().contains(OUT_OF_SERVICE_TAINT))

@@ -20,6 +20,8 @@ async fn a_replica_without_the_right_to_the_lease_is_not_ready_until_it_has_it()
     let replica = env.release.pod(env.cluster, operator).await.unwrap();
     let standby = replica.replica(1).start(env.cluster).await.unwrap();
     is_ready(&standby).await.unwrap();
+    // On a busy machine it may have said so at its start, too.
+    let began = std::fs::read_to_string(standby.log_path()).unwrap().len();
 
     let bindings = Api::<RoleBinding>::namespaced(env.client.clone(), env.release.namespace());
     let mut binding = bindings.get("tandem-nodepool-operator-lease").await.unwrap();
@@ -41,7 +43,7 @@ async fn a_replica_without_the_right_to_the_lease_is_not_ready_until_it_has_it()
         }
     }
     let log = std::fs::read_to_string(standby.log_path()).unwrap();
-    assert_eq!(log.matches("not ready").count(), 1, "{log}");
+    assert_eq!(log[began..].matches("not ready").count(), 1, "{log}");
 
     binding.metadata.resource_version = None;
     binding.metadata.uid = None;

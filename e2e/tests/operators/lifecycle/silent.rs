@@ -190,7 +190,8 @@ async fn a_node_that_never_starts_is_replaced_also_when_the_operator_is_started_
     let client = cluster.client().await.unwrap();
     let mut pool = objects::pool("stuck", 1, 3);
     pool.spec.replicas = Some(1);
-    pool.spec.provisioning_timeout_seconds = 4;
+    // Longer than the test may take from its look at the node to the operator's end.
+    pool.spec.provisioning_timeout_seconds = 15;
     let pools = Api::<NodePool>::namespaced(client.clone(), "default");
     pools.create(&PostParams::default(), &pool).await.unwrap();
     let nodes = Api::<Node>::all(client);

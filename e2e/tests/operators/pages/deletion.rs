@@ -10,6 +10,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use shared_crds::names::ON_DELETE_ANNOTATION;
+use shared_crds::v1alpha1::DrainSpec;
 use testbed::objects;
 use testbed::pages::{
     DeletionSubject, MachineSource, PageBlock, PodOnNode, QUICK_LEASE, SubjectObjects, markdown,
@@ -133,12 +134,22 @@ async fn a_node(env: &TestEnv) -> Result<Cells> {
 
 /// Of this provider: its Node goes without the operator, past its finalizer.
 async fn a_machine(env: &TestEnv) -> Result<Cells> {
-    let subject = subject(env, env.namespace(), "row-machine", PodOnNode::Nothing).await?;
+    // The operator would remove the empty node within seconds. It waits for load balancers, so this client is first.
+    let mut pool = objects::pool("row-machine", 0, 3);
+    let drain = DrainSpec { load_balancer_drain_seconds: Some(3600), ..DrainSpec::default() };
+    pool.spec.drain = Some(drain);
+    let (namespace, on_node) = (env.namespace().to_owned(), PodOnNode::Nothing);
+    let objects = SubjectObjects { namespace, pool, machines: MachineSource::Nodes, on_node };
+    let subject = DeletionSubject::make(env, &objects).await?;
     subject.delete_node().await?;
     let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     Api::<Node>::all(env.client.clone()).patch(&subject.node(), &PatchParams::default(), &none).await?;
     subject.has_another_node().await?;
-    subject.cells("a Node, by a client that also removes its finalizer: the machine is gone").await
+    let cells =
+        subject.cells("a Node, by a client that also removes its finalizer: the machine is gone").await?;
+    // At the end of the test nothing waits for load balancers.
+    env.patch_pool("row-machine", &json!({"drain": null})).await?;
+    Ok(cells)
 }
 
 async fn a_namespace(env: &TestEnv) -> Result<Cells> {
