@@ -20,12 +20,12 @@ use super::{has_count, unschedulable};
 /// The policy's message.
 const REFUSAL: &str = "the budget of this team is spent";
 
-/// After this many consecutive refusals the backoff of a failing key is at least twelve seconds.
-const MANY: usize = 9;
+/// After this many consecutive refusals the backoff of a failing key is at least six seconds.
+const MANY: usize = 8;
 
 /// How long a pod of another pool may wait for the write that creates its node: less than that backoff, and much longer than a
 /// busy machine takes.
-const PROMPT: Duration = Duration::from_secs(10);
+const PROMPT: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
