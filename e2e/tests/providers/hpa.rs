@@ -55,6 +55,20 @@ async fn have(
     }
 }
 
+/// Waits until Kubernetes knows that the autoscalers which were deleted are gone, and scales by none of them any more: it does
+/// once it reports about one that was made after that.
+async fn are_forgotten(env: &TestEnv) -> Result<()> {
+    let (name, autoscalers) = ("of-no-pool", env.api::<HorizontalPodAutoscaler>());
+    env.create(&external_metrics::autoscaler(name)?).await?;
+    eventually(PATIENCE, "an autoscaler that was made last is looked at", async || {
+        let status = autoscalers.get(name).await?.status.unwrap_or_default();
+        Ok(status.conditions.is_some_and(|all| !all.is_empty()).then_some(()))
+    })
+    .await?;
+    autoscalers.delete(name, &DeleteParams::default()).await?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_and_kubectl_scale_drive_a_pool_of_every_provider() {
     let mut machines = Machines::new().unwrap();
@@ -95,6 +109,7 @@ async fn a_horizontal_pod_autoscaler_and_kubectl_scale_drive_a_pool_of_every_pro
     for name in POOLS {
         autoscalers.delete(name, &DeleteParams::default()).await.unwrap();
     }
+    are_forgotten(&env).await.unwrap();
     let scale = async |replicas: usize| -> Result<()> {
         for name in POOLS {
             let (pool, replicas) = (format!("nodepools.tandem.dev/{name}"), format!("--replicas={replicas}"));

@@ -1,9 +1,11 @@
 //! The `NodePool` operator's token in other hands, at a Machine.
 
+use anyhow::{bail, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use testbed::cluster_api::{self, DELETE_MACHINE};
 use testbed::test_env::RELEASE_NAMESPACE;
+use testbed::wait::{PATIENCE, eventually};
 
 use super::{begin, end, has, machines, pool_of};
 
@@ -24,6 +26,16 @@ async fn the_operators_token_marks_a_machine_and_changes_nothing_else_of_it() {
         json!({"metadata": {"finalizers": []}}),
         json!({"spec": {"providerID": "other://machine"}}),
     ];
+    // The API server may not know of the right to write Machines at first, nor of the policy that bounds it.
+    eventually(PATIENCE, "the policy is in force", async || {
+        let Err(error) = api.patch(&machine, &dry, &Patch::Merge(&refused[0])).await else {
+            bail!("it passes")
+        };
+        ensure!(error.to_string().contains("nodepool-operator does not own"), "{error}");
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
     for change in refused {
         let error = api.patch(&machine, &dry, &Patch::Merge(&change)).await.unwrap_err().to_string();
         assert!(error.contains("nodepool-operator does not own"), "{change}: {error}");
