@@ -42,6 +42,7 @@ pub mod real_nodes;
 pub mod request_costs;
 pub mod scheduler_conformance;
 pub mod soak;
+pub mod takeover;
 pub mod tandem;
 pub mod test_env;
 pub mod wait;

@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use serde_json::Value;
-use shared_runtime::leader::DEFAULT_TIMING;
+use shared_runtime::leader::{DEFAULT_TIMING, Timing};
 use testbed::audit::{Event, ObjectKey};
 use testbed::borrowed;
 use testbed::cluster::Cluster;
 use testbed::kind::Kind;
 use testbed::lost_update_check::LostUpdateCheck;
+use testbed::takeover::Takeover;
 use testbed::tandem::chart;
 use testbed::wait::{PATIENCE, eventually};
 use testbed::write_effects::WriteEffects;
@@ -25,9 +26,6 @@ use crate::release::{
 };
 
 const LEASE: &str = "leases/tandem-nodepool-operator";
-
-/// What the requests of a takeover may take on a busy machine, beyond [`DEFAULT_TIMING`], which is the chart's too.
-const BUSY: Duration = Duration::from_secs(4);
 
 /// When a test gives up to wait for another leader.
 const GIVES_UP: Duration = Duration::from_secs(60);
@@ -59,20 +57,28 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
     install(cluster).await;
     // Other tests have had a pool of this name.
     let audit = kind.audit_log();
-    let mut log = audit.follow_from(audit.end().unwrap());
+    let from = audit.end().unwrap();
+    let mut log = audit.follow_from(from);
     make(cluster, "kept", POOL).await;
     nodes_are_ready(cluster, 2).await;
+    let Timing { lease_duration, retry_period, .. } = DEFAULT_TIMING;
+    let takeover_at_most = DEFAULT_TIMING.takeover();
     let mut events = Vec::new();
     for (nodes, fault) in [(3, Fault::Killed), (4, Fault::Frozen), (5, Fault::CutOff)] {
         let old = leader(cluster, kind).await.unwrap();
         events.extend(log.read_new().unwrap());
         assert!(events.iter().any(|event| wrote(event, &old)), "no write of {} is recognised", old.pod);
         fault.begin(kind, &old).await.unwrap();
-        let took = taken_over(cluster, &old).await;
-        inform(&format!("{fault:?}: another took over {:.1} s after the last renewal", took.as_secs_f64()));
-        let longest = DEFAULT_TIMING.takeover() + BUSY;
-        assert!(took >= DEFAULT_TIMING.lease_duration, "{fault:?}: the lease was taken after {took:?}");
-        assert!(took <= longest, "{fault:?}: the lease was taken after {took:?}, and not within {longest:?}");
+        taken_over(cluster, &old).await;
+        let find = |events: &[Event]| Takeover::of(events, &lease_key(), &old.identity).ok();
+        let takeover =
+            audit.wait_for(from, PATIENCE, "the takeover is in the audit log", find).await.unwrap();
+        let took = takeover.took.as_secs_f64();
+        inform(&format!("{fault:?}: another took over {took:.1} s after the last renewal"));
+        let longest = (takeover_at_most - lease_duration) / 2;
+        if let Err(error) = takeover.check(lease_duration, retry_period, longest) {
+            panic!("{fault:?}: {error:#}");
+        }
         scale(cluster, nodes).await;
         nodes_are_ready(cluster, nodes).await;
         // It comes back, and has to notice that it does not lead any more.
@@ -174,32 +180,28 @@ async fn lease(cluster: &Cluster) -> Value {
     lease["spec"].take()
 }
 
+fn lease_key() -> ObjectKey {
+    let (_, name) = LEASE.split_once('/').unwrap();
+    let [group, resource, namespace, name] =
+        ["coordination.k8s.io", "leases", NAMESPACE, name].map(str::to_owned);
+    ObjectKey { group, resource, namespace, name }
+}
+
 fn holder(lease: &Value) -> &str {
     lease["holderIdentity"].as_str().unwrap_or_default()
 }
 
-fn time(lease: &Value, which: &str) -> Result<Timestamp> {
-    Ok(lease[which].as_str().with_context(|| format!("the lease has no {which}"))?.parse()?)
-}
-
-/// How long after the old leader's last renewal another replica has the lease, by the times in it: the nodes have one clock.
-async fn taken_over(cluster: &Cluster, old: &Leader) -> Duration {
-    let renewed = Cell::new(None);
+/// Waits until another replica holds the lease.
+async fn taken_over(cluster: &Cluster, old: &Leader) {
     let taken = eventually(GIVES_UP, "another replica leads", || async {
         let lease = lease(cluster).await;
         let now = holder(&lease);
-        if now == old.identity {
-            renewed.set(Some(time(&lease, "renewTime")?));
-        }
         ensure!(!now.is_empty() && now != old.identity, "{now} leads");
-        Ok(Some(time(&lease, "acquireTime")?))
+        Ok(Some(()))
     });
-    let acquired = match taken.await {
-        Ok(acquired) => acquired,
-        Err(error) => panic!("{error:#}\n{}", what_runs(cluster).await),
-    };
-    let renewed: Timestamp = renewed.get().unwrap();
-    Duration::try_from(acquired.duration_since(renewed)).unwrap()
+    if let Err(error) = taken.await {
+        panic!("{error:#}\n{}", what_runs(cluster).await);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
