@@ -5,7 +5,8 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 /// Whether a pod has a constraint.
 type Check = fn(&PodSpec) -> bool;
 
-/// The constraint of a pending pod without which a plan for it would be a guess: no node is said to take it, and no pool grows for it.
+/// The constraint of a pod without which a plan for it would be a guess. While the pod is pending, no node is said to take it, and no
+/// pool grows for it. While it runs, its node is not removed: whether another one could take it is not known either.
 pub(crate) fn obstacle(pod: &Pod) -> Option<&'static str> {
     let spec = pod.spec.as_ref()?;
     let checks: [(_, Check); 2] =

@@ -518,6 +518,38 @@ fn a_pod_on_its_way_out_needs_no_place_unless_its_successor_waits_for_it() {
 }
 
 #[test]
+fn a_node_whose_pod_has_a_constraint_that_is_not_planned_is_not_removed() {
+    let claims = || json!({ "resourceClaims": [{ "name": "r" }] });
+    let group = json!({ "schedulingGroup": { "podGroupName": "g" } });
+    for (spec, expected, victim) in [
+        (json!({}), "Unneeded", "n1"),
+        (json!({ "resourceClaims": [] }), "Unneeded", "n1"),
+        (claims(), "BlockedByPod", "n2"),
+        (group, "BlockedByPod", "n2"),
+    ] {
+        let plan = nodes(TestCluster::eager(), 2)
+            .running("x", "n1", "1", with(json!({ "spec": spec })))
+            .running("y", "n2", "1500m", owned())
+            .plan();
+        assert_eq!(plan.verdict("n1"), expected, "{spec}");
+        assert_eq!(plan.pool("a").victims, [victim], "what is planned moves to its node: {spec}");
+    }
+    let plan =
+        nodes(TestCluster::eager(), 2).running("x", "n1", "1", with(json!({ "spec": claims() }))).plan();
+    assert_eq!(
+        verdict(&plan, "n1").message,
+        "pod apps/x has resource claims, which this version does not plan with: whether another node could take it is not known (NotPlanned)"
+    );
+    // These need no other place.
+    let daemon = json!({ "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }] });
+    for metadata in [daemon, json!({ "annotations": { "kubernetes.io/config.mirror": "x" } })] {
+        let agent = json!({ "metadata": metadata, "spec": claims() });
+        let plan = nodes(TestCluster::eager(), 1).running("d", "n1", "1", agent).plan();
+        assert_eq!(plan.verdict("n1"), "Unneeded", "{metadata}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_keeps_a_node() {
     let plan = nodes(TestCluster::eager(), 2).running("x", "n1", "nonsense", owned()).plan();
     assert_eq!(plan.verdict("n1"), "BlockedByPod");

@@ -305,6 +305,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_not_planned_is_kept() {
+        for spec in [
+            json!({ "containers": [], "resourceClaims": [{ "name": "r", "resourceClaimName": "c" }] }),
+            json!({ "containers": [], "schedulingGroup": { "podGroupName": "g" } }),
+        ] {
+            let whole: Pod = serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap();
+            let pruned = pods()(whole.clone());
+            let obstacle = unplanned::obstacle(&whole);
+            assert!(obstacle.is_some(), "{spec}");
+            assert_eq!(unplanned::obstacle(pruned.shape().pod()), obstacle, "{spec}");
+        }
+    }
+
     /// A pod of a `ReplicaSet` with the status that the kubelet sets.
     fn running(name: &str, node: &str, granted: &str) -> Pod {
         let resources = json!({ "requests": { "cpu": granted }, "limits": { "cpu": granted } });
