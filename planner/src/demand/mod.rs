@@ -91,7 +91,7 @@ impl Demand {
             supplies,
             unreadable,
             waiting,
-            unmeasured,
+            misread,
             mut warnings,
         } = SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, interner);
         let InternedPods { all: interned_pods, all_requirements, places } = interned;
@@ -140,7 +140,7 @@ impl Demand {
             daemons,
             unreadable,
             waiting,
-            unmeasured,
+            misread,
             delayed_until: delayed.until,
             warnings,
         }

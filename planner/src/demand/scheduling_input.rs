@@ -52,8 +52,8 @@ pub(super) struct SchedulingInput<'p> {
     pub(super) unreadable: Vec<(PodIndex, String)>,
     /// Pending pods that no node can help.
     pub(super) waiting: Vec<(PodIndex, Rejection)>,
-    /// Bound pods whose requests cannot be read.
-    pub(super) unmeasured: Vec<PodIndex>,
+    /// Bound pods whose requests or selectors cannot be read.
+    pub(super) misread: Vec<PodIndex>,
     /// Problems of bound pods.
     pub(super) warnings: Vec<String>,
 }
@@ -113,8 +113,10 @@ impl<'p> SchedulingInput<'p> {
         storage: &Storage<'_>,
     ) -> Vec<VolumeTerms> {
         let name = QualifiedName::from(pod.key());
+        if requirements.request.is_err() || requirements.problem.is_some() {
+            self.misread.push(index);
+        }
         if let Err(problem) = &requirements.request {
-            self.unmeasured.push(index);
             self.warnings.push(format!("pod {name} counts as asking for nothing: {problem} in its requests"));
         }
         if let Some(problem) = &requirements.problem {

@@ -553,10 +553,21 @@ fn a_node_whose_pod_has_a_constraint_that_is_not_planned_is_not_removed() {
 fn what_cannot_be_read_keeps_a_node() {
     let plan = nodes(TestCluster::eager(), 2).running("x", "n1", "nonsense", owned()).plan();
     assert_eq!(plan.verdict("n1"), "BlockedByPod");
-    assert_eq!(
-        verdict(&plan, "n1").message,
-        "pod apps/x asks for amounts that cannot be read (UnexpectedError)"
-    );
+    let message = "pod apps/x has requests or selectors that cannot be read (UnexpectedError)";
+    assert_eq!(verdict(&plan, "n1").message, message);
+    let apart = |operator: &str| {
+        let selector =
+            json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": ["b"] }] });
+        let terms = json!([{ "topologyKey": "kubernetes.io/hostname", "labelSelector": selector }]);
+        with(json!({ "spec": { "affinity": { "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": terms } } } }))
+    };
+    for (operator, expected) in [("In", "Unneeded"), ("Like", "BlockedByPod")] {
+        let cluster = nodes(TestCluster::eager(), 2).running("y", "n2", "2", owned());
+        let plan = cluster.running("x", "n1", "1", apart(operator)).plan();
+        assert_eq!(plan.verdict("n1"), expected, "{operator}");
+        assert!(expected == "Unneeded" || verdict(&plan, "n1").message == message, "{operator}");
+    }
     let odd = json!({ "status": { "allocatable": { "cpu": "nonsense" } } });
     let plan = nodes(TestCluster::eager(), 1).node("a", "n2", odd).running("x", "n2", "1", owned()).plan();
     assert_eq!(plan.verdict("n2"), "UnexpectedError");
