@@ -108,12 +108,15 @@ mod tests {
             ("topology.ebs.csi.aws.com/zone", true),
             ("topology.gke.io/zone", true),
             ("topology.disk.csi.azure.com/zone", true),
+            ("topology.diskplugin.csi.alibabacloud.com/zone", true),
+            ("topology.cinder.csi.openstack.org/zone", true),
             ("topology.k8s.aws/zone-id", true),
             ("topology.example.com/rack", false),
             ("example.com/zone", false),
             ("zone", false),
         ] {
             assert_eq!(tells_zone(key), is_zone, "{key}");
+            assert!(is_place(key), "{key}");
         }
     }
 
