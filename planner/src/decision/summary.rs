@@ -13,6 +13,7 @@ use crate::index::{Indexed, PassNodeIndex, PodIndex, PoolIndex};
 use crate::input::nodes as facts;
 use crate::input::observed::PassInput;
 use crate::input::selection::AutoscalerAssignment;
+use crate::input::unplanned;
 use crate::limits::schedules;
 use crate::numbers::replicas;
 use crate::pools::{Pool, Pools};
@@ -130,7 +131,12 @@ impl PassResults<'_> {
             let mut pods = group.pods.iter().copied();
             for (place, count) in self.by_place(placed) {
                 let result = self.result(place);
-                results.extend(pods.by_ref().take(count).map(|pod| (pod, result.clone())));
+                let exists = matches!(place, Place::Node(_));
+                let result_of = |pod: PodIndex| match self.unknown_limit(pod) {
+                    Some(rejection) if exists => self.refused(&rejection),
+                    _ => result.clone(),
+                };
+                results.extend(pods.by_ref().take(count).map(|pod| (pod, result_of(pod))));
             }
             if left > 0 {
                 let reasons = self.worded(asked.rejections(group.class));
@@ -143,9 +149,7 @@ impl PassResults<'_> {
             |(pod, problem): &(PodIndex, String)| (*pod, Rejection::InvalidRequests(problem.clone()));
         let hopeless = demand.unreadable.iter().map(unreadable).chain(demand.waiting.iter().cloned());
         for (pod, rejection) in hopeless {
-            let selected = self.pools.enumerated().filter(|(_, pool)| pool.is_selected());
-            let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
-            results.push((pod, SchedulingResult::Unschedulable { reasons: self.worded(rejections) }));
+            results.push((pod, self.refused(&rejection)));
         }
         results.sort_by_key(|(pod, _)| *pod);
         let outcome = |(pod, result): (PodIndex, SchedulingResult)| {
@@ -154,6 +158,19 @@ impl PassResults<'_> {
             PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), result, object }
         };
         results.into_iter().map(outcome).collect()
+    }
+
+    /// Why no place of the pod on an existing node is believed: the scheduler, which knows the nodes' volume limits, has
+    /// refused nodes for them. The place is kept for the pod all the same, and so is the node: volumes may be detached.
+    fn unknown_limit(&self, pod: PodIndex) -> Option<Rejection> {
+        unplanned::meets_volume_limit(self.input.pods[pod].shape().pod()).then_some(Rejection::VolumeLimits)
+    }
+
+    /// The outcome for a pod that all selected pools refuse for the same reason.
+    fn refused(&self, rejection: &Rejection) -> SchedulingResult {
+        let selected = self.pools.enumerated().filter(|(_, pool)| pool.is_selected());
+        let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
+        SchedulingResult::Unschedulable { reasons: self.worded(rejections) }
     }
 
     /// The verdict for each node.

@@ -339,3 +339,42 @@ fn nothing_is_promised_to_a_pod_with_a_constraint_that_is_not_planned() {
         assert_eq!((plan.results(), plan.desired("a")), (vec![result.to_owned()], desired), "{spec}");
     }
 }
+
+/// The scheduler says that nodes can attach no more volumes; the planner knows no limits of nodes.
+#[test]
+fn a_place_on_an_existing_node_is_no_promise_where_the_scheduler_names_volume_limits() {
+    let limited = "0/1 nodes are available: 1 node(s) exceed max volume count.";
+    let small = "0/1 nodes are available: 1 Insufficient cpu.";
+    for (replicas, used, message, result, desired) in [
+        (1, "0", small, "fits n", 1),
+        (1, "0", limited, "no VolumeLimitsNotPlanned", 1),
+        (1, "4", limited, "grows ns/a", 2),
+        (2, "4", limited, "fits upcoming ns/a", 2),
+    ] {
+        let pool = json!({ "spec": { "replicas": replicas } });
+        let cluster = TestCluster::eager().pool("a", pool).node("a", "n", none());
+        let cluster = cluster.running("busy", "n", used, none());
+        let plan = cluster.pending("p", 1, "1", &told(message)).plan();
+        assert_eq!((plan.results(), plan.desired("a")), (vec![result.to_owned()], desired), "{message}");
+    }
+}
+
+#[test]
+fn a_pod_refused_for_volume_limits_keeps_its_place_and_its_node_and_says_nothing_about_equal_pods() {
+    let pool = json!({ "spec": { "replicas": 1 } });
+    let cluster = TestCluster::eager().pool("a", pool).node("a", "n", none());
+    let limited = told("0/1 nodes are available: 1 node(s) exceed max volume count.");
+    let cluster = cluster.pending("limited", 1, "2", &limited);
+    let plan = cluster.plan();
+    assert_eq!((plan.verdict("n"), plan.desired("a")), ("NeededByPendingPods", 1));
+    let plan = cluster.pending("plain", 2, "2", &none()).plan();
+    assert_eq!(plan.results(), ["no VolumeLimitsNotPlanned", "fits n", "grows ns/a"]);
+    let crate::SchedulingResult::Unschedulable { reasons } = &plan.pods[0].result else { panic!("{plan:?}") };
+    assert!(reasons[0].message.contains("does not plan with volume limits"), "{reasons:?}");
+}
+
+/// A pod with this message of the scheduler.
+fn told(message: &str) -> Value {
+    json!({ "status": { "conditions": [
+        { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message }] } })
+}
