@@ -260,6 +260,12 @@ pub(crate) fn is_device(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-")
 }
 
+/// Whether a node may show some of the resource at first, and all of it later: an extended resource. The kubelet counts huge pages
+/// when it starts, and what schedulers compute has no full amount.
+pub(crate) fn comes_in_parts(name: &str) -> bool {
+    name.contains('/') && !name.starts_with(COMPUTED)
+}
+
 /// Lowers what the template leaves to pods to what has been discovered, and adds what the template does not name.
 pub(crate) fn apply(promised: &mut ExactAmounts, discovered: &DiscoveredResources) {
     for (name, quantity) in &discovered.allocatable {

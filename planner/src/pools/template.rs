@@ -92,7 +92,7 @@ impl Template {
         let mut promise = Promise {
             template_hash: pool.spec.template_hash(),
             earlier_hashes: earlier.into_iter().map(|earlier| earlier.hash).collect(),
-            resources: Vec::new(),
+            resources: ExactAmounts::new(),
             labels: declared.cloned().collect(),
         };
         let remembered = observed
@@ -132,11 +132,13 @@ impl Template {
     }
 }
 
-/// The resources that a node may get some time after it is Ready.
-fn devices(allocatable: &ExactAmounts) -> Vec<String> {
+/// The resources that a node may get some time after it is Ready, and how much of each it has at least when it is complete:
+/// see [`Promise::resources`].
+fn devices(allocatable: &ExactAmounts) -> ExactAmounts {
     let all =
         allocatable.iter().filter(|(name, amount)| discovered::is_device(name) && **amount > Exact::ZERO);
-    all.map(|(name, _)| name.clone()).collect()
+    let least = |name: &str, amount| if discovered::comes_in_parts(name) { amount } else { Exact::ZERO };
+    all.map(|(name, &amount)| (name.clone(), least(name, amount))).collect()
 }
 
 fn less(capacity: &ExactAmounts, reserved: &ExactAmounts) -> ExactAmounts {
