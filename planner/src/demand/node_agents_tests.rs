@@ -211,6 +211,17 @@ fn a_young_node_with_a_part_of_its_devices_counts_with_all_of_them() {
 }
 
 #[test]
+fn a_young_node_with_more_of_one_device_and_a_part_of_the_other_counts_with_more_and_all() {
+    for (gpus, nics, expected) in
+        [("12", "0", "fits n"), ("12", "2", "fits n"), ("13", "2", "no InsufficientResource")]
+    {
+        let cluster = node(with_devices(1), "n", "11:59", showing("12", "1"));
+        let pod = asking(json!({ "example.com/gpu": gpus, "example.com/nic": nics }));
+        assert_eq!(cluster.pending("p", 1, "1", &pod).plan().results(), [expected], "{gpus} and {nics}");
+    }
+}
+
+#[test]
 fn the_pods_on_a_young_node_have_a_part_of_the_devices_that_are_to_come() {
     for (gpus, desired) in [("6", 1), ("7", 2)] {
         let cluster = node(with_devices(1), "n", "11:59", showing("2", "2"));
