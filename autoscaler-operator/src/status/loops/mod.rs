@@ -43,9 +43,10 @@ fn pool(name: &'static str, zone: &'static str) -> Pool {
         zone,
         lacks: 0,
         static_pod: 0,
-        gpu: false,
+        gpus: 0,
         runs_after: 0,
         boots: (30, 0),
+        gpu_every: 0,
         registers_itself: false,
         tainted: false,
         replicas: 0,
@@ -62,7 +63,7 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
         replicas,
         cpu,
         resized: 0,
-        gpu: false,
+        gpus: 0,
         spread: None,
         apart: false,
         tolerates: false,
@@ -72,18 +73,20 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
 
 fn cluster(number: u64) -> World {
     let (mut random, mut machines, mut resizes) = (Random(number), Random(!number), Random(number << 32));
+    let mut devices = Random(!number << 32);
     let mut pools = Vec::new();
     for (name, zone) in [("a", "z1"), ("b", "z2"), ("c", "z1")] {
         if name == "a" || !random.one_in(3) {
             pools.push(Pool {
                 lacks: random.among(&[0, 0, 100, 600]),
                 static_pod: random.among(&[0, 0, 100, 500]),
-                gpu: name == "c" && random.one_in(2),
+                gpus: if name == "c" && random.one_in(2) { devices.among(&[1, 2, 8]) } else { 0 },
                 boots: (random.among(&[15, 60, 240]), random.among(&[0, 30, 120])),
                 tainted: name == "c" && random.one_in(2),
                 replicas: i32::try_from(random.below(4)).unwrap(),
                 runs_after: machines.among(&[0, 0, 60]),
                 registers_itself: machines.one_in(2),
+                gpu_every: devices.among(&[0, 15, 45]),
                 ..pool(name, zone)
             });
         }
@@ -97,7 +100,7 @@ fn cluster(number: u64) -> World {
             _ => None,
         };
         apps.push(App {
-            gpu: random.one_in(5),
+            gpus: if random.one_in(5) { devices.among(&[1, 1, 2, 8]) } else { 0 },
             spread,
             apart: random.one_in(5),
             tolerates: random.one_in(2),
@@ -176,8 +179,11 @@ fn came_for_one(pool: &Pool, app: &App, daemon: Daemon) -> [i32; 2] {
 fn one_pod_makes_one_node_come() {
     let none = Daemon { said: 0, real: 0 };
     // A GPU that its plugin registers two minutes after the node is Ready.
-    let late = Pool { gpu: true, boots: (30, 120), ..pool("gpu", "z1") };
-    assert_eq!(came_for_one(&late, &App { gpu: true, ..app("train", 1, 500) }, none), [1, 1]);
+    let late = Pool { gpus: 1, boots: (30, 120), ..pool("gpu", "z1") };
+    assert_eq!(came_for_one(&late, &App { gpus: 1, ..app("train", 1, 500) }, none), [1, 1]);
+    // Eight that come one after the other, for a pod that needs them all.
+    let slow = Pool { gpus: 8, gpu_every: 45, ..late };
+    assert_eq!(came_for_one(&slow, &App { gpus: 8, ..app("train", 1, 500) }, none), [1, 1]);
     // Pods that its real nodes do not take, because of static pods, of daemons that ask for more than is said, or of a kernel that
     // takes its part: the first node is wrong, and no other one comes.
     for (pool, daemon) in [

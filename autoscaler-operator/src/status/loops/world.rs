@@ -71,9 +71,14 @@ impl World {
         self.now >= host.created + self.pools[host.pool].boots.0
     }
 
-    fn has_gpu(&self, host: &Host) -> bool {
+    /// How many GPUs of the node are there by now.
+    fn gpus(&self, host: &Host) -> i64 {
         let pool = &self.pools[host.pool];
-        pool.gpu && self.now >= host.created + pool.boots.0 + pool.boots.1
+        let since_first = self.now - (host.created + pool.boots.0 + pool.boots.1);
+        if since_first < 0 {
+            return 0;
+        }
+        if pool.gpu_every == 0 { pool.gpus } else { pool.gpus.min(1 + since_first / pool.gpu_every) }
     }
 
     /// Evicted pods end, and nothing is left of those whose node is gone.
@@ -98,8 +103,8 @@ impl World {
             ("memory", "16Gi".to_owned()),
             ("pods", "30".to_owned()),
         ];
-        if self.has_gpu(host) {
-            amounts.push((GPU, "1".to_owned()));
+        if self.gpus(host) > 0 {
+            amounts.push((GPU, self.gpus(host).to_string()));
         }
         let amounts: BTreeMap<String, Quantity> =
             amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount))).collect();
@@ -171,14 +176,14 @@ impl World {
 
     fn takes(&self, name: &str, host: &Host, at: usize) -> bool {
         let app = &self.apps[at];
-        let gpus_used = self.pods_of(name).filter(|pod| self.apps[pod.app].gpu);
-        let gpu_free = self.has_gpu(host) && gpus_used.count() == 0;
+        let gpus_used: i64 = self.pods_of(name).map(|pod| self.apps[pod.app].gpus).sum();
+        let has_gpus = app.gpus == 0 || self.gpus(host) - gpus_used >= app.gpus;
         let repels = |host: &Host| self.pools[host.pool].tainted && !app.tolerates;
         if !self.is_ready(host)
             || host.is_cordoned()
             || repels(host)
             || self.free(name, host) < app.cpu
-            || (app.gpu && !gpu_free)
+            || !has_gpus
             || (app.apart && self.pods_of(name).any(|pod| pod.app == at))
         {
             return false;
