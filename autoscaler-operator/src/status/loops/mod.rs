@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use shared_crds::v1alpha1::NodePoolStatus;
 
-use self::objects::{App, Daemon, Pool, ZONE};
+use self::objects::{App, Daemon, HOST, Pool, ZONE};
 use self::world::{STEP, World};
 
 /// Virtual seconds of a cluster. What is learnt of a pool is tried anew an hour after its last node: that is no loop.
@@ -66,6 +66,7 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
         gpus: 0,
         spread: None,
         apart: false,
+        near: None,
         tolerates: false,
         budget: false,
     }
@@ -73,7 +74,7 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
 
 fn cluster(number: u64) -> World {
     let (mut random, mut machines, mut resizes) = (Random(number), Random(!number), Random(number << 32));
-    let mut devices = Random(!number << 32);
+    let (mut devices, mut affinities) = (Random(!number << 32), Random((number << 16) | 1));
     let mut pools = Vec::new();
     for (name, zone) in [("a", "z1"), ("b", "z2"), ("c", "z1")] {
         if name == "a" || !random.one_in(3) {
@@ -95,14 +96,20 @@ fn cluster(number: u64) -> World {
     for at in 0..=random.below(4) {
         let replicas = 1 + usize::try_from(random.below(5)).unwrap();
         let spread = match random.below(5) {
-            0 => Some(("kubernetes.io/hostname", random.one_in(2))),
+            0 => Some((HOST, random.one_in(2))),
             1 => Some((ZONE, random.one_in(2))),
             _ => None,
         };
+        // Only near an app before it: two that wait for each other would wait for ever.
+        let near = (at > 0 && affinities.one_in(4)).then(|| {
+            let key = if affinities.one_in(2) { HOST } else { ZONE };
+            (format!("app{}", affinities.below(at)), key)
+        });
         apps.push(App {
             gpus: if random.one_in(5) { devices.among(&[1, 1, 2, 8]) } else { 0 },
             spread,
             apart: random.one_in(5),
+            near,
             tolerates: random.one_in(2),
             budget: random.one_in(2),
             resized: resizes.among(&[0, 0, 0, 300]),
@@ -212,7 +219,7 @@ fn no_pool_grows_twice_for_one_pod() {
 fn a_node_that_is_drained_under_a_spread_does_not_come_back() {
     for (honor, expected) in [(false, 0), (true, 0)] {
         let pool = Pool { replicas: 3, ..pool("a", "z1") };
-        let spread = App { spread: Some(("kubernetes.io/hostname", honor)), ..app("s", 3, 500) };
+        let spread = App { spread: Some((HOST, honor)), ..app("s", 3, 500) };
         let world = lived(World::new(vec![pool], vec![spread], Daemon { said: 0, real: 0 }));
         assert_eq!(
             grown(&world.pools[0]),
@@ -220,5 +227,16 @@ fn a_node_that_is_drained_under_a_spread_does_not_come_back() {
             "nodeTaintsPolicy Honor: {honor}: {:?}",
             world.pools[0].history
         );
+    }
+}
+
+#[test]
+fn a_pod_that_has_to_be_near_another_brings_a_node_where_that_is_near() {
+    // On the full node of the other there is no room, and a new node is another host in the same zone.
+    for (key, expected) in [(HOST, 1), (ZONE, 2)] {
+        let second = App { near: Some(("first".to_owned(), key)), ..app("second", 1, 500) };
+        let (pools, apps) = (vec![pool("a", "z1")], vec![app("first", 1, 3800), second]);
+        let world = lived(World::new(pools, apps, Daemon { said: 0, real: 0 }));
+        assert_eq!(grown(&world.pools[0]), expected, "{key}: {:?}", world.pools[0].history);
     }
 }

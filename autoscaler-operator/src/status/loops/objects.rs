@@ -12,6 +12,7 @@ use shared_crds::names::POOL_FINALIZER;
 use shared_crds::v1alpha1::NodePoolStatus;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const HOST: &str = "kubernetes.io/hostname";
 pub(super) const GPU: &str = "nvidia.com/gpu";
 /// Cores that every node has, in thousandths.
 pub(super) const CORES: i64 = 4000;
@@ -66,6 +67,8 @@ pub(super) struct App {
     pub(super) spread: Option<(&'static str, bool)>,
     /// At most one pod on a node.
     pub(super) apart: bool,
+    /// The app near whose pods its own have to be, and the topology key that says what is near.
+    pub(super) near: Option<(String, &'static str)>,
     pub(super) tolerates: bool,
     /// A budget: no pod is evicted while another one does not run.
     pub(super) budget: bool,
@@ -143,9 +146,14 @@ impl App {
                 "whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": policy, "labelSelector": selector }]);
         }
         if self.apart {
-            let term = json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": selector });
-            spec["affinity"] =
-                json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } });
+            let term = json!({ "topologyKey": HOST, "labelSelector": selector });
+            spec["affinity"]["podAntiAffinity"] =
+                json!({ "requiredDuringSchedulingIgnoredDuringExecution": [term] });
+        }
+        if let Some((app, key)) = &self.near {
+            let term = json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "app": app } } });
+            spec["affinity"]["podAffinity"] =
+                json!({ "requiredDuringSchedulingIgnoredDuringExecution": [term] });
         }
         if self.tolerates {
             spec["tolerations"] = json!([{ "key": "dedicated", "operator": "Exists" }]);

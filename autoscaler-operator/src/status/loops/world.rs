@@ -185,25 +185,41 @@ impl World {
             || self.free(name, host) < app.cpu
             || !has_gpus
             || (app.apart && self.pods_of(name).any(|pod| pod.app == at))
+            || !self.is_near(name, host, app)
         {
             return false;
         }
         let Some((key, honor)) = app.spread else { return true };
-        let domain = |name: &str, host: &Host| match key {
-            ZONE => self.pools[host.pool].zone.to_owned(),
-            _ => name.to_owned(),
-        };
         let mut domains: BTreeMap<String, usize> = BTreeMap::new();
         for (name, host) in &self.hosts {
             let is_counted = !(honor && (host.is_cordoned() || repels(host)));
             if is_counted {
                 // kube-scheduler does not count pods that are ending.
                 let there = self.pods_of(name).filter(|pod| pod.app == at && pod.ends.is_none()).count();
-                *domains.entry(domain(name, host)).or_default() += there;
+                *domains.entry(self.domain(key, name, host)).or_default() += there;
             }
         }
         let least = domains.values().min().copied().unwrap_or(0);
-        domains.get(&domain(name, host)).copied().unwrap_or(0) < least + 1
+        domains.get(&self.domain(key, name, host)).copied().unwrap_or(0) < least + 1
+    }
+
+    /// The domain of a node under a topology key.
+    fn domain(&self, key: &str, name: &str, host: &Host) -> String {
+        match key {
+            ZONE => self.pools[host.pool].zone.to_owned(),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// Whether a pod that those of the app have to be near is in the domain of the node. Here kube-scheduler counts pods that are
+    /// ending.
+    fn is_near(&self, name: &str, host: &Host, app: &App) -> bool {
+        let Some((near, key)) = &app.near else { return true };
+        let own = self.domain(key, name, host);
+        self.hosts.iter().any(|(name, host)| {
+            self.domain(key, name, host) == own
+                && self.pods_of(name).any(|pod| self.apps[pod.app].name == *near)
+        })
     }
 
     /// The Autoscaler: plans, and writes what it decides.
