@@ -78,7 +78,8 @@ impl World {
         if since_first < 0 {
             return 0;
         }
-        if pool.gpu_every == 0 { pool.gpus } else { pool.gpus.min(1 + since_first / pool.gpu_every) }
+        let others = since_first.checked_div(pool.gpu_every);
+        others.map_or(pool.gpus, |others| pool.gpus.min(1 + others))
     }
 
     /// Evicted pods end, and nothing is left of those whose node is gone.
