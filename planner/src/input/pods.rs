@@ -29,7 +29,7 @@ const LONG_TERMINATING_SECONDS: i32 = 30;
 
 /// Whether the pod is pending: the scheduler has reported `Unschedulable`, and the pod is not gated, not being deleted,
 /// and not a `DaemonSet`'s (whose pods wait for one certain node). It may be nominated to a node: whether that is
-/// believed, `demand::nominations` decides.
+/// believed, `snapshot::nominations` decides.
 pub fn is_pending(pod: &PodInfo) -> bool {
     let (Some(spec), Some(status)) = (pod.spec(), pod.status()) else { return false };
     pod.node().is_none()
@@ -48,7 +48,7 @@ pub(crate) fn bound_node(pod: &PodInfo) -> Option<&str> {
 }
 
 /// The node that `status.nominatedNodeName` names, of a pod that still waits for one. No more than a hint: whether it is
-/// believed, `demand::nominations` decides.
+/// believed, `snapshot::nominations` decides.
 pub(crate) fn nominated_node(pod: &PodInfo) -> Option<&str> {
     if pod.node().is_some() || pod.deleted().is_some() || is_finished(pod.shape().pod()) {
         return None;

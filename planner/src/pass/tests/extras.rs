@@ -326,6 +326,48 @@ fn a_nomination_to_a_node_that_cannot_take_the_pod_holds_up_no_scale_up() {
     }
 }
 
+#[test]
+fn a_nomination_to_a_node_whose_port_is_taken_holds_up_no_scale_up() {
+    let port = json!({ "spec": { "containers": [{ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 80 }] }] } });
+    let nominated = merged(port.clone(), json!({ "status": { "nominatedNodeName": "n1" } }));
+    for (what, holder, result) in
+        [("it stays", none(), vec!["grows ns/a"]), ("it goes", json!({ "spec": { "priority": -1 } }), vec![])]
+    {
+        let cluster = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } }));
+        let held = cluster.node("a", "n1", none()).running("f", "n1", "1", merged(port.clone(), holder));
+        assert_eq!(held.pending("p", 1, "1", &nominated).plan().results(), result, "{what}");
+    }
+}
+
+#[test]
+fn a_pod_whose_nomination_is_believed_takes_its_place() {
+    let container = json!({ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 80 }],
+        "resources": { "requests": { "cpu": "2" } } });
+    let nominated = json!({ "metadata": { "labels": { "app": "a" } }, "spec": { "containers": [container] },
+        "status": { "nominatedNodeName": "n1" } });
+    let apart = json!([{ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "a" } } }]);
+    let apart = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": apart } });
+    for (what, spec) in [
+        (
+            "its cores",
+            json!({ "containers": [{ "name": "c", "resources": { "requests": { "cpu": "3" } } }] }),
+        ),
+        (
+            "its port",
+            json!({ "containers": [{ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 80 }] }] }),
+        ),
+        ("its node", json!({ "affinity": apart })),
+    ] {
+        let other = json!({ "spec": spec });
+        let cluster = || {
+            let cluster = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } }));
+            cluster.node("a", "n1", none()).pending("q", 1, "1", &other)
+        };
+        assert_eq!(cluster().plan().results(), ["fits n1"], "{what}");
+        assert_eq!(cluster().pending("p", 1, "1", &nominated).plan().results(), ["grows ns/a"], "{what}");
+    }
+}
+
 /// What a pod with a resource claim, or of a scheduling group, needs is not known here.
 #[test]
 fn nothing_is_promised_to_a_pod_with_a_constraint_that_is_not_planned() {
