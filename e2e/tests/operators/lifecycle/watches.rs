@@ -94,16 +94,17 @@ async fn watches_that_died_silently_are_opened_anew_within_a_minute() {
 
     proxy.silence_open_watches();
     scale(&env, "npool/p", 3).await;
-    let settled = tokio::time::timeout(A_MINUTE_AND_TWO_NODES, env.settles("p", 3)).await;
-    settled.expect("the watches are opened anew within a minute").unwrap();
+    env.settles("p", 3).await.unwrap();
     let silent =
         env.operators.node_pool.metric("tandem_watch_errors_total", &["category=\"silent\""]).await.unwrap();
     assert!(silent >= 1.0, "{silent}");
+    // The minute is the operator's: how long it lets a watch be silent. What it does then takes a busy machine longer.
+    let log = std::fs::read_to_string(env.operators.node_pool.log_path()).unwrap();
+    let waited = log.split("nothing was heard of the watch for ").skip(1);
+    let waited: Vec<u64> = waited.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect();
+    assert!(!waited.is_empty() && waited.iter().all(|seconds| *seconds < 60), "{waited:?}\n{log}");
     env.end().await.unwrap();
 }
-
-/// With what two nodes take on a busy machine.
-const A_MINUTE_AND_TWO_NODES: Duration = Duration::from_secs(60 + 30);
 
 const ROLE: &str = "tandem-nodepool-operator";
 
