@@ -310,8 +310,13 @@ fn a_program_is_configured_as_name_and_absolute_path() {
 async fn so_many_processes_run_at_the_same_time_as_are_configured_and_no_more() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let text = format!("echo + >>{0}; sleep 0.1; echo - >>{0}; echo '{{\"machines\": []}}'", log.display());
     for most in [1, 2] {
+        // Each waits until as many have begun as may run, however long they take to start; then one too many has time to show.
+        let text = format!(
+            "echo + >>{0}; while [ $(grep -cF + {0}) -lt {most} ]; do sleep 0.01; done; sleep 0.1; echo - >>{0}; \
+             echo '{{\"machines\": []}}'",
+            log.display()
+        );
         let program =
             Exec::new(script("rack", &directory, &text), cluster()).at_most(NonZeroU8::new(most).unwrap());
         fs::write(&log, "").unwrap();
