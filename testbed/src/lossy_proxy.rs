@@ -117,6 +117,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::wait::{PATIENCE, eventually};
 
     /// A server that answers each byte with the next one, and records the bytes it got.
     async fn server() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
@@ -168,6 +169,10 @@ mod tests {
         proxy.lose(Loss::SilentAnswer);
         let silence = tokio::time::timeout(Duration::from_millis(200), ask(&mut client, 1)).await;
         assert!(silence.is_err(), "{silence:?}");
+        // How soon the request is there depends on the machine.
+        let arrives =
+            eventually(PATIENCE, "the request is there", async || Ok((!lock(&got).is_empty()).then_some(())));
+        arrives.await.unwrap();
         assert_eq!(*lock(&got), [1]);
     }
 
