@@ -376,7 +376,8 @@ mod tests {
         let ids = ids(directory.path());
         assert!(ids.len() == 2 && ids.iter().all(|id| alive(*id)), "{ids:?}");
         drop(runtime);
-        for _ in 0..100 {
+        // A minute: only to give up.
+        for _ in 0..1200 {
             std::thread::sleep(Duration::from_millis(50));
             if !ids.iter().any(|id| alive(*id)) {
                 return;
