@@ -69,7 +69,13 @@ impl<'p> SchedulingInput<'p> {
             all_nodes.enumerated().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         steps::count(all_nodes.len() + all_pods.len());
         let storage = Storage::of(observed);
-        let occupied = |pod: &'p PodInfo| pods::bound_node(pod).or_else(|| nominations.node_of(pod));
+        // While a volume is made, which can take minutes, its node is kept for the pod as a nominated one is.
+        let awaits_volume = |pod: &'p PodInfo| {
+            if pods::is_being_scheduled(pod) { storage.chosen_node(pod) } else { None }
+        };
+        let occupied = |pod: &'p PodInfo| {
+            pods::bound_node(pod).or_else(|| nominations.node_of(pod)).or_else(|| awaits_volume(pod))
+        };
         let taken = storage.taken(all_pods.iter().filter(|pod| occupied(pod).is_some()));
         // The volumes of a nominated pod are not bound yet either.
         let is_unbound = |pod: &PodInfo| nominations.node_of(pod).is_some() || pods::is_pending(pod);

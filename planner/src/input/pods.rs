@@ -42,6 +42,15 @@ pub fn is_pending(pod: &PodInfo) -> bool {
         })
 }
 
+/// Whether the scheduler is at work on the pod, or could not end that: it has no node, nothing holds it, and it is not [`is_pending`].
+pub(crate) fn is_being_scheduled(pod: &PodInfo) -> bool {
+    pod.node().is_none()
+        && pod.spec().is_some_and(|spec| spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty))
+        && pod.deleted().is_none()
+        && !is_finished(pod.shape().pod())
+        && !is_pending(pod)
+}
+
 /// The node the pod is bound to, unless it has finished.
 pub(crate) fn bound_node(pod: &PodInfo) -> Option<&str> {
     pod.node().filter(|_| !is_finished(pod.shape().pod()))

@@ -550,6 +550,31 @@ fn a_node_whose_pod_has_a_constraint_that_is_not_planned_is_not_removed() {
 }
 
 #[test]
+fn a_node_is_kept_for_a_pod_whose_volume_is_being_made_there() {
+    let uses = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] });
+    let condition = |reason: &str| json!([{ "type": "PodScheduled", "status": "False", "reason": reason }]);
+    let gated = merged(uses.clone(), json!({ "schedulingGates": [{ "name": "g" }] }));
+    let (chosen, bound) =
+        (json!({}), json!({ "spec": { "volumeName": "pv" }, "status": { "phase": "Bound" } }));
+    let kept = "NeededByPendingPods";
+    for (what, claim, spec, conditions, expected) in [
+        ("in its binding cycle", &chosen, &uses, json!([]), kept),
+        ("that took too long", &chosen, &uses, condition("SchedulerError"), kept),
+        ("gated", &chosen, &gated, condition("SchedulingGated"), "Unneeded"),
+        ("the volume is there", &bound, &uses, json!([]), "Unneeded"),
+    ] {
+        let base = json!({ "metadata": { "name": "c", "namespace": "apps",
+                "annotations": { "volume.kubernetes.io/selected-node": "n2" } },
+            "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "disk" }, "status": { "phase": "Pending" } });
+        let mut cluster = nodes(TestCluster::eager(), 2).running("f", "n1", "3", owned());
+        let claim = serde_json::from_value(merged(base, claim.clone())).unwrap();
+        cluster.observed.claims.push(Arc::new(claim));
+        let pod = with(json!({ "spec": spec, "status": { "conditions": conditions } }));
+        assert_eq!(cluster.pending("x", 1, "1", &pod).plan().verdict("n2"), expected, "{what}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_keeps_a_node() {
     let plan = nodes(TestCluster::eager(), 2).running("x", "n1", "nonsense", owned()).plan();
     assert_eq!(plan.verdict("n1"), "BlockedByPod");
