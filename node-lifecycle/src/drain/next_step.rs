@@ -82,7 +82,9 @@ pub(crate) fn without_volumes(
         }
     }
     match next(leaving, known, limits, now, &pods.times) {
-        NodeAction::Remove if leaving.deleting && !member.has_finalizer => for_finalizers(member, now),
+        NodeAction::Remove if leaving.deleting && !member.has_finalizer => {
+            for_finalizers(member, leaving.observed, now)
+        }
         NodeAction::Remove if let_go_at(member, limits, now).is_some_and(|at| at > now) => {
             NodeAction::Drain(DrainStep::waits(Blocker::LoadBalancers, true))
         }
@@ -99,12 +101,12 @@ pub(crate) fn let_go_at(member: &Member, limits: DrainLimits, now: Timestamp) ->
     Some(due(started, limits.load_balancers, leaving.observed, now))
 }
 
-/// The step of a deleted node that others keep.
-fn for_finalizers(member: &Member, now: Timestamp) -> NodeAction {
+/// The step of a deleted node that others keep. This process has `observed` its drain for so long.
+fn for_finalizers(member: &Member, observed: SignedDuration, now: Timestamp) -> NodeAction {
     let metadata = &member.node.metadata;
-    let deleted = metadata.deletion_timestamp.as_ref().and_then(|at| at.0.checked_add(OVERDUE_MARGIN).ok());
+    let late = metadata.deletion_timestamp.as_ref().map(|at| due(at.0, OVERDUE_MARGIN, observed, now));
     let names = metadata.finalizers.clone().unwrap_or_default();
-    NodeAction::Drain(DrainStep::waits(Blocker::Finalizers(names), deleted.is_none_or(|late| now < late)))
+    NodeAction::Drain(DrainStep::waits(Blocker::Finalizers(names), late.is_none_or(|late| now < late)))
 }
 
 /// The next step of a leaving node, whatever its finalizers. `pods` are from a list after the node was cordoned; `None`
@@ -154,8 +156,8 @@ fn next(
     let (protected, evict): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = evict.partition(|pod| asked(pod).is_some());
     let protected =
         protected.into_iter().filter_map(|pod| Some(Blocker::Pod(PodName::of(pod), asked(pod)?.why)));
-    let overdue =
-        ending.into_iter().filter(|pod| is_overdue(pod, now)).map(|pod| Blocker::Overdue(PodName::of(pod)));
+    let is_overdue = |pod: &&Arc<Pod>| is_given_up(pod, CONFIRMATION_MARGIN, now, times);
+    let overdue = ending.into_iter().filter(is_overdue).map(|pod| Blocker::Overdue(PodName::of(pod)));
     NodeAction::Drain(DrainStep {
         evict: evict.into_iter().cloned().collect(),
         delete: delete.into_iter().cloned().collect(),
@@ -210,21 +212,16 @@ fn tolerates(toleration: &Toleration, taint: &str) -> bool {
     same_key && (exists || (equal && value.is_empty())) && (effect.is_empty() || effect == "NoSchedule")
 }
 
-/// Whether the pod should have ended: its grace period, which its deletion timestamp ends, was over some time ago.
-fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
-    let end = pod.metadata.deletion_timestamp.as_ref();
-    end.is_some_and(|end| end.0.checked_add(CONFIRMATION_MARGIN).is_ok_and(|late| late < now))
-}
-
 /// Whether no kubelet will confirm the end of the pod any more: its grace period, which its deletion timestamp ends, was
-/// over `margin` ago, by the clock and by what this process has seen.
+/// over `margin` ago, by the clock and by what this process has seen. A deletion that is still to come does not count, as in every
+/// limit: see [`due`].
 fn is_given_up(pod: &Pod, margin: SignedDuration, now: Timestamp, times: &PodTimes) -> bool {
     let grace =
         SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default().max(0));
     let patience = grace.checked_add(margin).unwrap_or(SignedDuration::MAX);
     pod.metadata.deletion_timestamp.as_ref().is_some_and(|end| {
-        let margin_is_over = end.0.checked_add(margin).is_ok_and(|end| end <= now);
-        margin_is_over && times.of_pod(pod) >= patience
+        let deleted = end.0.checked_sub(grace).unwrap_or(end.0);
+        due(deleted, patience, times.of_pod(pod), now) <= now
     })
 }
 

@@ -107,14 +107,38 @@ fn a_pod_whose_containers_have_ended_holds_its_node_until_its_kubelet_has_delete
 #[test]
 fn a_terminating_pod_is_waited_for_and_not_evicted_again() {
     let mut ending = pod("ending");
+    // Deleted at second 10, with 20 s of grace.
     ending.metadata.deletion_timestamp = Some(Time(at(30)));
+    ending.metadata.deletion_grace_period_seconds = Some(20);
     let pods = [ending, pod("web"), pod_of("ReplicaSet", "api")];
     let action = next(CORDONED, Some(&pods), None, at(10));
     assert_eq!(evicted(&action), ["web", "api"]);
-    for (second, is_overdue) in [(10, false), (40, false), (41, true)] {
-        let NodeAction::Drain(step) = next(CORDONED, Some(&pods), None, at(second)) else { panic!() };
+    for (second, seen_ending, is_overdue) in
+        [(10, 0, false), (39, 500, false), (500, 29, false), (40, 30, true)]
+    {
+        let times = PodTimes([("uid-ending".to_owned(), SignedDuration::from_secs(seen_ending))].into());
+        let action = of_pods(CORDONED, Some(&pods), DrainLimits::default(), at(second), &times);
+        let NodeAction::Drain(step) = action else { panic!("{action:?}") };
         let overdue = is_overdue.then(|| Blocker::Overdue(PodName::of(&pods[0])));
         assert_eq!(step.blockers, overdue.into_iter().collect::<Vec<_>>(), "at {second}");
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_neither_prolongs_the_wait_for_a_pod_nor_ends_it() {
+    let mut ending = pod("db");
+    // Deleted at second 3670, with 30 s of grace, before the clock was set back by an hour.
+    ending.metadata.deletion_timestamp = Some(Time(at(3700)));
+    ending.metadata.deletion_grace_period_seconds = Some(30);
+    for (seen_ending, is_overdue, goes) in
+        [(39, false, false), (40, true, false), (89, true, false), (90, true, true)]
+    {
+        let times = PodTimes([("uid-db".to_owned(), SignedDuration::from_secs(seen_ending))].into());
+        let action = of_pods(CORDONED, Some(&[ending.clone()]), DrainLimits::default(), at(100), &times);
+        assert_eq!(action == NodeAction::Remove, goes, "after {seen_ending} s");
+        if let NodeAction::Drain(step) = action {
+            assert_eq!(!step.blockers.is_empty(), is_overdue, "after {seen_ending} s");
+        }
     }
 }
 
