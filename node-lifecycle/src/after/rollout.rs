@@ -104,9 +104,11 @@ fn recorded(pool: &NodePool, begins: RolloutStatus) -> RolloutStatus {
     let progressed = begins.outdated_nodes < before.outdated_nodes
         || begins.available_nodes > before.available_nodes
         || has_waited;
+    // A time to come was written before the clock was set back: the rollout has its time from now on.
+    let before_now = Time(before.progress_time.0.min(begins.progress_time.0));
     RolloutStatus {
         available_nodes: begins.available_nodes.max(before.available_nodes),
-        progress_time: if progressed { begins.progress_time } else { before.progress_time.clone() },
+        progress_time: if progressed { begins.progress_time } else { before_now },
         ..begins
     }
 }

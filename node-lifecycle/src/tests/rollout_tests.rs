@@ -616,6 +616,8 @@ fn a_rollout_to_another_template_has_its_time_again() {
     assert_eq!(found(fewer), (false, at(100)));
     let waited = shared_crds::v1alpha1::RolloutStatus { may_go_nodes: Some(0), ..same.clone() };
     assert_eq!(found(waited), (false, at(100)), "what waited begins anew");
+    let set_back = shared_crds::v1alpha1::RolloutStatus { progress_time: Time(at(3700)), ..same.clone() };
+    assert_eq!(found(set_back), (false, at(100)), "a time to come is not waited for");
     let more = shared_crds::v1alpha1::RolloutStatus { outdated_nodes: 0, ..same };
     assert_eq!(found(more), (true, at(-5000)), "one that has become too old is no progress");
 }
