@@ -22,7 +22,7 @@ use crate::count::deletion::DeletionPace;
 use crate::count::disruption_account;
 use crate::count::machines_without_node::{MachinesWithoutNode, withdraw};
 use crate::count::removal_order;
-use crate::count::rollout::{Counts, MayGo, Refusals, Rollout};
+use crate::count::rollout::{Counts, MayGo, MissingMachines, Refusals, Rollout};
 use crate::count::unasked::unasked;
 use crate::input::numbers::number;
 use crate::input::slots::Slots;
@@ -221,9 +221,11 @@ impl Present<'_> {
         let missing = missing - sizing.uncordon.len();
         let sure =
             (sizing.wanted + sizing.rollout.sure_surge).saturating_sub(present + sizing.uncordon.len());
+        let to_wanted = sizing.wanted.saturating_sub(present + sizing.uncordon.len());
         sizing.uncordon.extend(recovered);
-        let could = sizing.rollout.may_request(missing, sizing.wanted, present);
-        let missing = sizing.rollout.may_request(missing.min(sure), sizing.wanted, present);
+        let may_request =
+            |all| sizing.rollout.may_request(MissingMachines { all, to_wanted }, sizing.wanted, present);
+        let (could, missing) = (may_request(missing), may_request(missing.min(sure)));
         // Further machines would have their Nodes elsewhere, too.
         let are_all_elsewhere =
             members.is_empty() && observed.joining().is_empty() && observed.elsewhere().next().is_some();
