@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
@@ -139,6 +139,7 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
         now,
         times: NodeTimes::default(),
         machine_times: MachineTimes::default(),
+        template_time: SignedDuration::ZERO,
     };
     if let Some(pool) = observed.pool.as_deref() {
         observed.condition_times =
@@ -157,6 +158,10 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
     // A list that fails says nothing about the machines that it listed before.
     if !observed.supply.is_unknown {
         observed.machine_times = ctx.tracker.record_machines(&observed.key, observed.in_flight());
+        if !observed.machine_times.0.is_empty() {
+            let hash = observed.pool.as_deref().and_then(|pool| pool.spec.template_hash());
+            observed.template_time = ctx.tracker.record_template(&observed.key, hash);
+        }
     }
     Seen { observed, findings }
 }

@@ -9,6 +9,7 @@ use shared_crds::v1alpha1::{DisruptionReason, EarlierHash, NodePoolSpec, Rollout
 use shared_crds::{NodePool, names};
 
 use crate::assess::membership::{Member, NodeReadiness};
+use crate::input::supply::Machine;
 use crate::template::earlier;
 
 /// By what a node of the pool is found to be out of date.
@@ -74,6 +75,15 @@ impl<'a> OutdatedCriteria<'a> {
     fn is_by_earlier_version(&self, member: &Member, hash: &str) -> bool {
         let mut of_hash = self.earlier_hashes.iter().filter(|earlier| earlier.hash == hash);
         of_hash.any(|earlier| earlier::is_of_present_template(&member.node, earlier))
+    }
+
+    /// Whether a machine that has no Node yet was made from another template, as far as its provider says so. One of which an earlier
+    /// version may have made it from the present one is not: only its Node could tell.
+    pub(crate) fn is_of_other_template(&self, machine: &Machine) -> bool {
+        let Some(hash) = machine.template_hash.as_deref() else { return false };
+        let is_other = self.hash.as_deref().is_some_and(|own| own != hash);
+        let may_be_present = self.earlier_hashes.iter().any(|earlier| earlier.hash == hash);
+        is_other && !may_be_present && NodePoolSpec::knows_template_hash(hash)
     }
 
     /// The node as one that is out of date; `None` when it is not.

@@ -42,6 +42,8 @@ pub(crate) struct Sizing {
     pub withdraw: Vec<String>,
     /// Running machines to register as Node.
     pub register: Vec<String>,
+    /// Some of them are of an earlier template: others are requested when these are gone.
+    pub is_superseding: bool,
     /// Machines whose Node did not come in time, to delete.
     pub timed_out: Vec<String>,
     /// Some node is too many or out of date, whether or not it may go now.
@@ -165,11 +167,15 @@ impl Present<'_> {
         let now_due = if is_in_force { excess } else { 0 };
         let machines_too_many = excess - named.len().min(now_due);
         let may_withdraw = !self.observed.may_be_hidden && !removals_wait;
-        sizing.withdraw =
-            withdraw(&mut self.machines.pending, if may_withdraw { machines_too_many } else { 0 });
+        let superseded = &self.machines.superseded;
+        sizing.is_superseding = !superseded.is_empty();
+        sizing.withdraw = superseded.iter().map(|machine| machine.name.clone()).collect();
+        let others_too_many = machines_too_many.saturating_sub(superseded.len());
+        let too_many = withdraw(&mut self.machines.pending, if may_withdraw { others_too_many } else { 0 });
+        sizing.withdraw.extend(too_many);
         sizing.has_excess = excess > sizing.withdraw.len() || is_rolling;
         // Nodes whose drain was just called off keep their place in the excess: no other node is drained instead.
-        let excess = (excess - sizing.withdraw.len()).saturating_sub(resting.len());
+        let excess = excess.saturating_sub(sizing.withdraw.len()).saturating_sub(resting.len());
         sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
         // A node that is about to join cannot be a victim yet. No other one goes in its place: the choice is made among all of
         // them as soon as it is a member.

@@ -214,7 +214,8 @@ fn requeue_at(
     let is_kept = sizing.rollout.is_active && sizing.rollout.outdated.keys().any(is_kept);
     let held = (is_kept || !victims.held.is_empty()).then(|| after(PROTECTED_POLL));
     let ends_machines = !sizing.withdraw.is_empty() || !observed.supply.failed.is_empty();
-    let machines_gone = (deleting && ends_machines).then(|| visits::withdrawn(now));
+    let is_awaited = (deleting && ends_machines) || sizing.is_superseding;
+    let machines_gone = is_awaited.then(|| visits::withdrawn(now));
     let of_rollout = criteria.next(members).into_iter().chain(outdated::deadline(pool));
     visits::next(observed, members, membership::start_timeout(pool))
         .into_iter()

@@ -162,6 +162,7 @@ pub fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observ
         supply: supply(),
         now: at(100),
         machine_times: MachineTimes::default(),
+        template_time: SignedDuration::ZERO,
     }
 }
 

@@ -165,6 +165,7 @@ impl ModelCluster {
             },
             now,
             machine_times: MachineTimes::default(),
+            template_time: SignedDuration::ZERO,
         }
     }
 

@@ -36,6 +36,8 @@ struct Tracked {
     conditions: HashMap<String, HashMap<ConditionKey, (Timestamp, Duration)>>,
     /// Since when each machine, by name, has been listed without a Node.
     machines: HashMap<String, Duration>,
+    /// The hash of the pool's template, and since when it has been that.
+    template: Option<(Option<String>, Duration)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -187,6 +189,17 @@ impl Tracker {
         MachineTimes(times.collect())
     }
 
+    /// Records the hash of the pool's template, and returns for how long it has been that. Of a pool of which nothing else is
+    /// remembered it has just become so.
+    pub(crate) fn record_template(&self, key: &PoolKey, hash: Option<String>) -> SignedDuration {
+        let now = self.clock.monotonic();
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(tracked) = pools.get_mut(key) else { return SignedDuration::ZERO };
+        let known = tracked.template.take().filter(|(known, _)| *known == hash);
+        let (_, since) = tracked.template.insert(known.unwrap_or((hash, now)));
+        passed(*since, now)
+    }
+
     /// Drops everything about a pool that is gone.
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
@@ -312,6 +325,21 @@ mod tests {
         assert_eq!(lost("Unknown", true), Some(seconds(4)));
         assert_eq!(lost("Unknown", false), None);
         assert_eq!(lost("Unknown", true), Some(seconds(0)));
+    }
+
+    #[test]
+    fn a_template_is_measured_from_its_last_change_while_machines_have_no_node() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let look = |hash: &str| {
+            let seen = tracker.record_template(&key(), Some(hash.to_owned()));
+            time.advance(Duration::from_secs(4));
+            seen
+        };
+        assert_eq!(look("a"), seconds(0));
+        assert!(tracker.pools.lock().unwrap().is_empty(), "a pool at rest takes no room");
+        tracker.record_machines(&key(), [machine("m", SOON)].iter());
+        assert_eq!(["a", "a", "b", "b", "a"].map(look), [0, 4, 0, 4, 0].map(seconds));
     }
 
     #[test]
