@@ -131,9 +131,9 @@ pub(crate) async fn created_once(bench: &Bench, table: &mut Table) {
         (Loss::Answer, found_there, "get create:201 create:409"),
         (Loss::SilentAnswer, found_there, "get create:201 create:409"),
     ] {
-        let mut again = 0;
+        let mut lost = 0;
         let (case, outcome) = loop {
-            let case = Creation::new(bench, &proxy, &format!("created-{again}"), loss).await;
+            let case = Creation::new(bench, &proxy, &format!("created-{lost}"), loss).await;
             // The same connection is used again: the creation is lost, not a handshake.
             assert!(case.maps.get_opt(&case.fresh.name_any()).await.unwrap().is_none());
             tokio::time::sleep(BETWEEN_REQUESTS).await;
@@ -143,8 +143,8 @@ pub(crate) async fn created_once(bench: &Bench, table: &mut Table) {
             if !proxy.has_lost_a_handshake() {
                 break (case, outcome);
             }
-            again += 1;
-            assert!(again < AGAIN, "each time the connection was not free yet");
+            lost += 1;
+            assert!(lost < AGAIN, "each time the connection was not free yet");
         };
         let (found, sent) = (outcome.ending(), case.counts.take());
         let right = (&*found, &*sent) == ("error: unknown", "create!ambiguous")
