@@ -75,7 +75,7 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
             audit.wait_for(from, PATIENCE, "the takeover is in the audit log", find).await.unwrap();
         let took = takeover.took.as_secs_f64();
         inform(&format!("{fault:?}: another took over {took:.1} s after the last renewal"));
-        let longest = (takeover_at_most - lease_duration) / 2;
+        let longest = takeover_at_most.saturating_sub(lease_duration) / 2;
         if let Err(error) = takeover.check(lease_duration, retry_period, longest) {
             panic!("{fault:?}: {error:#}");
         }

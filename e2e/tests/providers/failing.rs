@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use shared_crds::names::MACHINE_LABEL;
 use testbed::machines::PROGRAM;
 use testbed::objects;
@@ -17,20 +17,19 @@ const RUN_LIMIT: Duration = Duration::from_secs(30);
 const HUNG: usize = 10;
 
 /// Makes a pool of three simulated nodes. Returns how long it takes until they are ready.
-async fn grows(env: &TestEnv, name: &str) -> Duration {
+async fn grows(env: &TestEnv, name: &str) -> Result<Duration> {
     let began = Instant::now();
     let mut pool = objects::pool(name, 0, 10);
     pool.spec.replicas = Some(3);
-    env.create(&pool).await.unwrap();
+    env.create(&pool).await?;
     eventually(PATIENCE, &format!("the pool {name} grows"), async || {
         let nodes = env.nodes(name).await?;
         let ready = nodes.iter().filter(|node| is_ready(node)).count();
         ensure!(ready == 3, "{ready} of {} are ready", nodes.len());
         Ok(Some(()))
     })
-    .await
-    .unwrap();
-    began.elapsed()
+    .await?;
+    Ok(began.elapsed())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,7 +51,7 @@ async fn a_machine_that_cannot_be_made_costs_its_name_and_no_node() {
 async fn pools_whose_program_hangs_do_not_hold_up_the_others() {
     let (env, machines) = begin("exec-hung").await;
     // The control, on the same machine.
-    let usual = grows(&env, "before").await;
+    let usual = grows(&env, "before").await.unwrap();
     machines.answer_after(r#"case $request in *'"pool": "hung-'*) exec sleep 600 ;; esac"#).unwrap();
     for number in 0..HUNG {
         env.create(&pool_of(PROGRAM, &format!("hung-{number}"), 1)).await.unwrap();
@@ -71,7 +70,7 @@ async fn pools_whose_program_hangs_do_not_hold_up_the_others() {
     })
     .await
     .unwrap();
-    let took = grows(&env, "well").await;
+    let took = grows(&env, "well").await.unwrap();
     assert!(took < RUN_LIMIT + usual * 2, "{took:?}, and {usual:?} before any program hung");
     machines.tell_the_truth().unwrap();
     end(env, machines).await;

@@ -90,26 +90,27 @@ mod tests {
             node(&labels, &amounts, "ours")
         };
         let all = json!({ "example.com/gpu": "8", "example.com/nic": "2", "hugepages-2Mi": "1Gi" });
-        for (what, node, keeps) in [
-            ("all", node(&labels, &all, "ours"), true),
-            ("more", with("16", "4", "4Gi"), true),
-            ("written otherwise", with("8000m", "2", "1Gi"), true),
-            ("no devices", node(&labels, &json!({ "hugepages-2Mi": "1Gi" }), "ours"), false),
-            ("none yet", with("0", "2", "1Gi"), false),
-            ("some yet", with("2", "2", "1Gi"), false),
-            ("all but one", with("7", "2", "1Gi"), false),
-            ("some of the other device", with("8", "1", "1Gi"), false),
-            ("more of one does not make up for the other", with("16", "1", "1Gi"), false),
-            ("not a quantity", with("many", "2", "1Gi"), false),
-            ("no huge pages", with("8", "2", "0"), false),
-            ("any amount of huge pages", with("8", "2", "2Mi"), true),
-            ("no label", node(&json!({}), &all, "ours"), false),
-            ("no label, of an earlier operator", node(&json!({}), &all, "earlier"), false),
-            ("no label, of the operator before", node(&json!({}), &all, "before"), false),
-            ("another template", node(&json!({}), &json!({}), "theirs"), true),
-            ("some, of another template", node(&labels, &json!({ "example.com/gpu": "2" }), "theirs"), true),
-        ] {
-            assert_eq!(promise.is_kept_by(&node), keeps, "{what}");
-        }
+        let expect = |what: &str, node: Node, keeps| assert_eq!(promise.is_kept_by(&node), keeps, "{what}");
+        expect("all", node(&labels, &all, "ours"), true);
+        expect("more", with("16", "4", "4Gi"), true);
+        expect("written otherwise", with("8000m", "2", "1Gi"), true);
+        expect("no devices", node(&labels, &json!({ "hugepages-2Mi": "1Gi" }), "ours"), false);
+        expect("none yet", with("0", "2", "1Gi"), false);
+        expect("some yet", with("2", "2", "1Gi"), false);
+        expect("all but one", with("7", "2", "1Gi"), false);
+        expect("some of the other device", with("8", "1", "1Gi"), false);
+        expect("more of one does not make up for the other", with("16", "1", "1Gi"), false);
+        expect("not a quantity", with("many", "2", "1Gi"), false);
+        expect("no huge pages", with("8", "2", "0"), false);
+        expect("any amount of huge pages", with("8", "2", "2Mi"), true);
+        expect("no label", node(&json!({}), &all, "ours"), false);
+        expect("no label, of an earlier operator", node(&json!({}), &all, "earlier"), false);
+        expect("no label, of the operator before", node(&json!({}), &all, "before"), false);
+        expect("another template", node(&json!({}), &json!({}), "theirs"), true);
+        expect(
+            "some, of another template",
+            node(&labels, &json!({ "example.com/gpu": "2" }), "theirs"),
+            true,
+        );
     }
 }
