@@ -18,8 +18,7 @@ use tokio::sync::OnceCell;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::operators::{OperatorKind, OperatorProcess};
 use crate::process_supervisor::Exit;
-use crate::test_env::EXITS;
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{EXITS, PATIENCE, eventually};
 
 pub use pod::{Pod, default_memory_limit};
 
