@@ -16,7 +16,7 @@ use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
 use crate::input::supply::ProviderDuties;
-use crate::plan::orphan;
+use crate::plan::orphaning_pool;
 use crate::{NodeAction, Observed, ObservedPods, PodReads};
 
 /// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
@@ -55,7 +55,7 @@ pub fn classify(observed: &Observed) -> Classified {
         OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));
-    let deleted = || members.iter().filter(|member| orphan::is_deleted(member));
+    let deleted = || members.iter().filter(|member| orphaning_pool::is_deleted(member));
     let (sizing, reads) = match observed.pool.as_deref() {
         None => (None, of_drains(observed, deleted(), DrainLimits::default())),
         Some(pool) if pool.spec.paused || on_delete::waits(pool) => (None, PodReads::default()),

@@ -6,7 +6,7 @@
 //! | `classify` | the first step: the states of the nodes, and whose pods have to be read |
 //! | `reads` | which of those are listed in this pass |
 //! | `frozen` | why nothing may be changed |
-//! | `orphan` | what happens to a pool that is deleted and leaves its nodes |
+//! | `orphaning_pool` | what happens to a pool that is deleted and leaves its nodes |
 //! | `machines` | which machines go because they have failed, which Nodes join, which marks are taken back |
 //! | `in_place` | what of a changed template reaches existing nodes |
 //! | `pace` | how many nodes that is in a pass |
@@ -24,7 +24,7 @@ pub(crate) mod decision;
 mod frozen;
 mod in_place;
 mod machines;
-mod orphan;
+mod orphaning_pool;
 mod pace;
 mod pass;
 pub mod patches;

@@ -25,7 +25,7 @@ use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
 use crate::plan::same_step::{UNREADABLE_POLL, steps};
-use crate::plan::{frozen, machines, orphan, pace, pool_finalizer, visits};
+use crate::plan::{frozen, machines, orphaning_pool, pace, pool_finalizer, visits};
 use crate::remove::Ground;
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
@@ -49,9 +49,9 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
     let Some(pool) = observed.pool.as_deref() else { return without_pool(observed, members, pods) };
     OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     match OnDelete::due(pool).filter(|_| !pool.spec.paused) {
-        Some(OnDelete::Orphan) => return orphan::plan(observed, pool, members, pods),
+        Some(OnDelete::Orphan) => return orphaning_pool::plan(observed, pool, members, pods),
         Some(OnDelete::Unknown(value)) => {
-            return while_paused(observed, pool, members, Some(orphan::unknown(&value)));
+            return while_paused(observed, pool, members, Some(orphaning_pool::unknown(&value)));
         }
         Some(OnDelete::Drain) | None => {}
     }
@@ -72,7 +72,7 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
 fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) -> Plan {
     let requeue_at = visits::next(observed, &members, None);
     let action = |member: &Member| {
-        if orphan::is_deleted(member) {
+        if orphaning_pool::is_deleted(member) {
             drain::leave(member, pods, DrainLimits::default(), observed.now)
         } else {
             NodeAction::Keep
