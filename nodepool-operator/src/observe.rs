@@ -21,7 +21,9 @@ use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use node_lifecycle::ready::is_ready;
 use node_lifecycle::slots::Slots;
 use node_lifecycle::supply::NodeSource;
-use node_lifecycle::{ClusterReadiness, Observed, ObservedPods, PoolKey, Supply, elsewhere, health};
+use node_lifecycle::{
+    ClusterReadiness, Observed, ObservedPods, PoolKey, Supply, health, node_in_another_cluster,
+};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -217,11 +219,13 @@ fn with_provider_id(ctx: &Context, provider_ids: &BTreeSet<&str>) -> Vec<Arc<Nod
 /// The Nodes of no pool that could be those of machines without a Node, by name or address.
 fn lookalikes(ctx: &Context, supply: &Supply, with_node: &BTreeSet<&str>) -> Vec<Arc<Node>> {
     let awaited = supply.machines.iter().filter(|machine| !with_node.contains(&*machine.name));
-    let known_as: BTreeSet<&str> = awaited.flat_map(elsewhere::names_of).collect();
+    let known_as: BTreeSet<&str> = awaited.flat_map(node_in_another_cluster::names_of).collect();
     if known_as.is_empty() || supply.source != Ok(NodeSource::Kubelet) {
         return Vec::new();
     }
-    ctx.nodes.state_filter(|node| elsewhere::is_known_as(node, &known_as) && PoolKey::of_node(node).is_none())
+    ctx.nodes.state_filter(|node| {
+        node_in_another_cluster::is_known_as(node, &known_as) && PoolKey::of_node(node).is_none()
+    })
 }
 
 /// A machine whose Node is in another pool is none of this one's, whatever its provider lists.
