@@ -112,7 +112,7 @@ pub struct Member {
     pub is_silent: bool,
     /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
     pub is_unhealthy: bool,
-    /// What its provider does with it by itself. `classify` finds it out from what the provider says.
+    /// What its provider does with it by itself. `provider_duty` finds it out from what the provider says.
     pub provider_duty: ProviderDuty,
     /// Whether a user keeps it from being repaired.
     pub skips_repair: bool,

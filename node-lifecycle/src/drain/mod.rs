@@ -11,4 +11,4 @@ pub(crate) mod blocker;
 pub(crate) mod next_step;
 pub(crate) mod possible_actions;
 
-pub(crate) use self::next_step::{leave, let_go_at, margin_end, was_left_to_provider, without_volumes};
+pub(crate) use self::next_step::{leave, let_go_at, margin_end, without_volumes};

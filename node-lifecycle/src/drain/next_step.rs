@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
+use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
@@ -33,11 +33,6 @@ const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// From this priority on a pod is critical to the node or to the cluster: Kubernetes' `SystemCriticalPriority`, twice the
 /// highest that users may define.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-
-/// Whether the Node says that it was left to its provider, which is all that is known of it while its provider does not answer.
-pub(crate) fn was_left_to_provider(node: &Node) -> bool {
-    names::asks_for(names::DRAINED_BY_PROVIDER_ANNOTATION, &node.metadata)
-}
 
 /// The next step of a leaving node: what its pods allow, and then its volumes.
 pub(crate) fn leave(member: &Member, pods: &ObservedPods, limits: DrainLimits, now: Timestamp) -> NodeAction {

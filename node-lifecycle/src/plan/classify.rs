@@ -12,10 +12,10 @@ use crate::assess::health;
 use crate::assess::membership::{self, Leaving, Member, ProviderDuty};
 use crate::assess::on_delete;
 use crate::assess::outdated::OutdatedCriteria;
+use crate::assess::provider_duty;
 use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
-use crate::input::supply::ProviderDuties;
 use crate::plan::orphaning_pool;
 use crate::{NodeAction, Observed, ObservedPods, PodReads};
 
@@ -51,7 +51,7 @@ pub fn classify(observed: &Observed) -> Classified {
             member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
         }
         note_outdated_machines(observed, &mut members);
-        note_duties(observed, &mut members);
+        provider_duty::note(observed, &mut members);
         OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));
@@ -97,25 +97,6 @@ fn note_outdated_machines(observed: &Observed, members: &mut [Member]) {
         let machine = names::machine_of(&member.node.metadata);
         let is_outdated = machine.is_some_and(|machine| outdated.contains(machine));
         member.has_outdated_machine = goes_on || is_outdated;
-    }
-}
-
-/// Notes on each of the nodes what its provider does with its machine by itself. While that cannot list its machines, a node that was
-/// left to it stays so: it may be draining it still. Which nodes it repairs does not matter then, because no machine may be removed. What
-/// a former provider does with its machines is not known while it answers, so that their nodes are drained and repaired here.
-fn note_duties(observed: &Observed, members: &mut [Member]) {
-    let ProviderDuties { drains, repairs, awaits: _ } = &observed.supply.duties;
-    for member in members {
-        let machine = names::machine_of(&member.node.metadata);
-        let is_in = |of: &BTreeSet<String>| machine.is_some_and(|machine| of.contains(machine));
-        let is_unlisted = observed.unlisted(member).is_some();
-        let is_drained = is_in(drains) || (is_unlisted && drain::was_left_to_provider(&member.node));
-        if is_in(repairs) {
-            member.provider_duty = ProviderDuty::Repairs;
-        }
-        if is_drained {
-            member.leave_to_provider();
-        }
     }
 }
 
