@@ -32,6 +32,40 @@ pub enum NodeReadiness {
     NotReady,
 }
 
+/// Whether a node is closed to new pods, and whether it has the taint of a drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cordon {
+    /// It is schedulable.
+    Open,
+    /// It is schedulable and has the taint of a drain: another client has uncordoned it.
+    OnlyTainted,
+    /// It is unschedulable without the taint, as other clients cordon.
+    Cordoned,
+    /// It is unschedulable and has the taint, as a drain leaves it.
+    CordonedAndTainted,
+}
+
+impl Cordon {
+    const fn of(is_unschedulable: bool, has_drain_taint: bool) -> Self {
+        match (is_unschedulable, has_drain_taint) {
+            (false, false) => Self::Open,
+            (false, true) => Self::OnlyTainted,
+            (true, false) => Self::Cordoned,
+            (true, true) => Self::CordonedAndTainted,
+        }
+    }
+
+    /// Whether `spec.unschedulable` is set.
+    pub const fn is_unschedulable(self) -> bool {
+        matches!(self, Self::Cordoned | Self::CordonedAndTainted)
+    }
+
+    /// Whether the node has the taint of a drain.
+    pub const fn has_drain_taint(self) -> bool {
+        matches!(self, Self::OnlyTainted | Self::CordonedAndTainted)
+    }
+}
+
 /// The state of a leaving node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the Node")]
@@ -40,10 +74,8 @@ pub struct Leaving {
     pub deleting: bool,
     /// When its drain started; `None` until the operator has annotated it.
     pub drain_started: Option<Timestamp>,
-    /// The node is unschedulable.
-    pub cordoned: bool,
-    /// It has the taint of a drain.
-    pub tainted: bool,
+    /// Whether it is closed to new pods.
+    pub cordon: Cordon,
     /// No kubelet will answer for it: it has been silent for long, or is silent and its machine is gone.
     pub unreachable: bool,
     /// Its machine is off: nothing runs on it, whatever its pods say.
@@ -57,7 +89,7 @@ pub struct Leaving {
 impl Leaving {
     /// When the drain started of a node that is cordoned; `None` when it has to be cordoned first.
     pub fn draining_since(&self) -> Option<Timestamp> {
-        self.drain_started.filter(|_| self.cordoned)
+        self.drain_started.filter(|_| self.cordon.is_unschedulable())
     }
 }
 
@@ -90,10 +122,8 @@ pub struct Member {
     pub cause: Option<DisruptionReason>,
     /// It stays, and has the annotation of one that leaves.
     pub has_stale_cause: bool,
-    /// The node is unschedulable.
-    pub cordoned: bool,
-    /// It has the taint of a drain.
-    pub tainted: bool,
+    /// Whether it is closed to new pods.
+    pub cordon: Cordon,
     /// Whether it carries the operator's finalizer.
     pub has_finalizer: bool,
     /// When the Node object was created.
@@ -142,18 +172,17 @@ impl Member {
         let cause = annotation(names::DISRUPTION_REASON_ANNOTATION);
         let template_hash = annotation(names::TEMPLATE_HASH_ANNOTATION).cloned();
         let spec = node.spec.as_ref();
-        let cordoned = spec.and_then(|spec| spec.unschedulable) == Some(true);
         let has_taint = |key: &str| {
             let mut taints = spec.iter().flat_map(|spec| spec.taints.iter().flatten());
             taints.any(|taint| taint.key == key)
         };
-        let tainted = has_taint(names::DRAINING_TAINT);
+        let is_unschedulable = spec.and_then(|spec| spec.unschedulable) == Some(true);
+        let cordon = Cordon::of(is_unschedulable, has_taint(names::DRAINING_TAINT));
         let deleting = metadata.deletion_timestamp.is_some();
         let leaving = (deleting || drain.is_some()).then(|| Leaving {
             deleting,
             drain_started: drain.and_then(|time| time.parse().ok()),
-            cordoned,
-            tainted,
+            cordon,
             unreachable: false,
             out_of_service: has_taint(names::OUT_OF_SERVICE_TAINT),
             was_ready: was_ready(readiness, template_hash.as_deref()),
@@ -170,8 +199,7 @@ impl Member {
                 && (cause.is_some()
                     || annotation(names::DRAIN_WAITS_ANNOTATION).is_some()
                     || annotation(names::DRAINED_BY_PROVIDER_ANNOTATION).is_some()),
-            cordoned,
-            tainted,
+            cordon,
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
             given_back: annotation(names::GIVEN_BACK_ANNOTATION)
                 .map(|at| (at.parse().unwrap_or(Timestamp::UNIX_EPOCH), time.given_back)),
@@ -210,8 +238,7 @@ impl Member {
         self.leaving.get_or_insert(Leaving {
             deleting: false,
             drain_started: None,
-            cordoned: self.cordoned,
-            tainted: self.tainted,
+            cordon: self.cordon,
             unreachable: false,
             out_of_service: false,
             was_ready: was_ready(self.readiness, self.template_hash.as_deref()),

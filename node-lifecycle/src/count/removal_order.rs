@@ -43,7 +43,7 @@ pub(crate) fn in_order<'a>(
             member.given_back.map(|(at, _)| at).filter(|_| !current),
             !member.is_past_hard_age,
             !named.contains(member.name()),
-            !member.cordoned,
+            !member.cordon.is_unschedulable(),
             busy,
             Reverse(member.created),
             Reverse(slot),

@@ -192,7 +192,7 @@ fn came_later(pod: &Pod, leaving: Leaving, started: Timestamp) -> bool {
     let surely = started.checked_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     pod.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > surely)
         && tolerates(CORDON_TAINT)
-        && (!leaving.tainted || tolerates(names::DRAINING_TAINT))
+        && (!leaving.cordon.has_drain_taint() || tolerates(names::DRAINING_TAINT))
 }
 
 /// Whether the toleration covers a taint of this key without a value, whose effect is `NoSchedule`: absent fields match

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
+use crate::assess::membership::Cordon;
 use crate::testing::{at, pod, pod_of, shared};
 
 /// The next step for a process that has observed the node from the start, but not its pods.
@@ -35,8 +36,7 @@ fn forced(timeout: Option<SignedDuration>) -> DrainLimits {
 const CORDONED: Leaving = Leaving {
     deleting: false,
     drain_started: Some(Timestamp::UNIX_EPOCH),
-    cordoned: true,
-    tainted: false,
+    cordon: Cordon::Cordoned,
     unreachable: false,
     out_of_service: false,
     was_ready: true,
@@ -57,9 +57,9 @@ fn evicted(action: &NodeAction) -> Vec<&str> {
 #[test]
 fn a_node_is_cordoned_and_annotated_before_any_pod_is_evicted() {
     for leaving in [
-        Leaving { cordoned: false, ..CORDONED },
+        Leaving { cordon: Cordon::Open, ..CORDONED },
         Leaving { drain_started: None, ..CORDONED },
-        Leaving { deleting: true, drain_started: None, cordoned: false, ..CORDONED },
+        Leaving { deleting: true, drain_started: None, cordon: Cordon::Open, ..CORDONED },
     ] {
         assert_eq!(next(leaving, Some(&[pod("web")]), None, at(0)), NodeAction::Cordon);
     }
@@ -201,7 +201,7 @@ fn a_later_pod_is_evicted_once_more_and_not_for_ever_by_a_clock_that_is_ahead() 
 
 #[test]
 fn a_pod_that_tolerates_the_cordon_alone_is_evicted_from_a_node_with_the_taint_of_a_drain() {
-    let tainted = Leaving { tainted: true, ..CORDONED };
+    let tainted = Leaving { cordon: Cordon::CordonedAndTainted, ..CORDONED };
     let cordon = toleration(CORDON_TAINT, "Exists", "", "NoSchedule");
     let pods = [born(70, std::slice::from_ref(&cordon))];
     assert_eq!(next(CORDONED, Some(&pods), None, at(100)), NodeAction::Remove, "the taint was removed");
