@@ -66,9 +66,19 @@ impl Cordon {
     }
 }
 
+/// Whether a kubelet will confirm the end of a leaving node's pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubeletState {
+    /// It may.
+    MayAnswer,
+    /// None will: it has been silent for long, or is silent and its machine is gone.
+    Unreachable,
+    /// Its machine is off: nothing runs on it, whatever its pods say.
+    OutOfService,
+}
+
 /// The state of a leaving node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the Node")]
 pub struct Leaving {
     /// The Node object is being deleted, which cannot be undone.
     pub deleting: bool,
@@ -76,10 +86,8 @@ pub struct Leaving {
     pub drain_started: Option<Timestamp>,
     /// Whether it is closed to new pods.
     pub cordon: Cordon,
-    /// No kubelet will answer for it: it has been silent for long, or is silent and its machine is gone.
-    pub unreachable: bool,
-    /// Its machine is off: nothing runs on it, whatever its pods say.
-    pub out_of_service: bool,
+    /// Whether a kubelet will confirm the end of its pods.
+    pub kubelet: KubeletState,
     /// It was Ready at some time, so pods may have been bound to it.
     pub was_ready: bool,
     /// For how long this process has observed it draining.
@@ -90,6 +98,18 @@ impl Leaving {
     /// When the drain started of a node that is cordoned; `None` when it has to be cordoned first.
     pub fn draining_since(&self) -> Option<Timestamp> {
         self.drain_started.filter(|_| self.cordon.is_unschedulable())
+    }
+
+    /// Whether its machine is off.
+    pub fn is_out_of_service(&self) -> bool {
+        self.kubelet == KubeletState::OutOfService
+    }
+
+    /// Takes in that no kubelet will answer for it. That its machine is off says more.
+    pub(crate) fn lose_kubelet(&mut self) {
+        if self.kubelet == KubeletState::MayAnswer {
+            self.kubelet = KubeletState::Unreachable;
+        }
     }
 }
 
@@ -183,8 +203,11 @@ impl Member {
             deleting,
             drain_started: drain.and_then(|time| time.parse().ok()),
             cordon,
-            unreachable: false,
-            out_of_service: has_taint(names::OUT_OF_SERVICE_TAINT),
+            kubelet: if has_taint(names::OUT_OF_SERVICE_TAINT) {
+                KubeletState::OutOfService
+            } else {
+                KubeletState::MayAnswer
+            },
             was_ready: was_ready(readiness, template_hash.as_deref()),
             observed: time.draining,
         });
@@ -239,8 +262,7 @@ impl Member {
             deleting: false,
             drain_started: None,
             cordon: self.cordon,
-            unreachable: false,
-            out_of_service: false,
+            kubelet: KubeletState::MayAnswer,
             was_ready: was_ready(self.readiness, self.template_hash.as_deref()),
             observed: SignedDuration::ZERO,
         });

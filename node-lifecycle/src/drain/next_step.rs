@@ -10,7 +10,7 @@ use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::membership::{CLOCK_SKEW, Leaving, Member, NodeReadiness, ProviderDuty};
+use crate::assess::membership::{CLOCK_SKEW, KubeletState, Leaving, Member, NodeReadiness, ProviderDuty};
 use crate::drain::attached;
 use crate::input::observed_time::{PodTimes, due};
 use crate::input::pods;
@@ -60,7 +60,7 @@ pub(crate) fn without_volumes(
     }
     // A Node that is being deleted cannot come back. Its pods wait for a kubelet that is dead or may be, and a budget has nothing
     // to keep: Kubernetes counts pods on such a node as not ready, and deletes them after a time without asking budgets.
-    if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {
+    if leaving.deleting && leaving.kubelet == KubeletState::Unreachable && member.has_finalizer {
         return NodeAction::EndMachine;
     }
     // What asks to be left alone does not hold up a repair, and no node for ever that has a hard age.
@@ -90,7 +90,7 @@ pub(crate) fn without_volumes(
 /// When external load balancers have had the time of `spec.drain.loadBalancerDrainSeconds`, so that a node that no pod keeps may be
 /// removed; `None` where they are not waited for. A node that is not Ready has no connections that could end in order.
 pub(crate) fn let_go_at(member: &Member, limits: DrainLimits, now: Timestamp) -> Option<Timestamp> {
-    let leaving = member.leaving.filter(|leaving| !leaving.out_of_service)?;
+    let leaving = member.leaving.filter(|leaving| !leaving.is_out_of_service())?;
     let is_asked = !limits.load_balancers.is_zero() && member.readiness == NodeReadiness::Ready;
     let started = leaving.draining_since().filter(|_| is_asked)?;
     Some(due(started, limits.load_balancers, leaving.observed, now))
@@ -144,7 +144,7 @@ fn next(
     let is_forced = limits.on_timeout == DrainTimeoutAction::Force && may_go;
     let (delete, evict): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = staying
         .into_iter()
-        .partition(|pod| leaving.out_of_service || (is_forced && has_left_less(grace(pod))));
+        .partition(|pod| leaving.is_out_of_service() || (is_forced && has_left_less(grace(pod))));
     let evict = evict.into_iter().filter(|pod| is_critical_turn || !is_critical(pod));
     let holds_protected = limits.holds_protected && !leaving.deleting;
     let asked = |pod: &Pod| protection::of_pod(pod, now).filter(|_| holds_protected);

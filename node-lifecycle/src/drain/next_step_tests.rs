@@ -37,8 +37,7 @@ const CORDONED: Leaving = Leaving {
     deleting: false,
     drain_started: Some(Timestamp::UNIX_EPOCH),
     cordon: Cordon::Cordoned,
-    unreachable: false,
-    out_of_service: false,
+    kubelet: KubeletState::MayAnswer,
     was_ready: true,
     observed: SignedDuration::MAX,
 };

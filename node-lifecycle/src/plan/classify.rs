@@ -9,7 +9,7 @@ use shared_crds::v1alpha1::DisruptionReason;
 use crate::assess::absence;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
-use crate::assess::membership::{self, Leaving, Member, ProviderDuty};
+use crate::assess::membership::{self, Member, ProviderDuty};
 use crate::assess::on_delete;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::assess::provider_duty;
@@ -47,7 +47,9 @@ pub fn classify(observed: &Observed) -> Classified {
         let repair = health::spec(pool);
         let unreachable: Vec<bool> = all.iter().map(|member| is_unreachable(member)).collect();
         for (member, unreachable) in members.iter_mut().zip(unreachable) {
-            member.leaving = member.leaving.map(|leaving| Leaving { unreachable, ..leaving });
+            if let Some(leaving) = member.leaving.as_mut().filter(|_| unreachable) {
+                leaving.lose_kubelet();
+            }
             member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
         }
         note_outdated_machines(observed, &mut members);

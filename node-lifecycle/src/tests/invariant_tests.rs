@@ -320,7 +320,7 @@ proptest! {
             let plan = cluster.plan();
             let is_replaced = |step: &&NodeStep| matches!(step.action, NodeAction::ReplaceLost | NodeAction::Repair);
             let replaced = plan.nodes.iter().filter(is_replaced).count();
-            let is_going = |member: &Member| member.leaving.is_some_and(|it| it.deleting && !it.out_of_service);
+            let is_going = |member: &Member| member.leaving.is_some_and(|it| it.deleting && !it.is_out_of_service());
             let ending = plan.nodes.iter().map(|step| &step.member).filter(|member| {
                 member.has_finalizer
                     && member.readiness == NodeReadiness::NotReady
