@@ -49,13 +49,14 @@ impl RolloutFacts {
         let now = observed.now;
         let criteria = OutdatedCriteria::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
-            nodes.staying.iter().partition(|member| member.outdated.is_some());
+            nodes.staying.iter().partition(|member| member.outdated.is_outdated());
         let drained = nodes.drained();
         let outdated = old.len() + drained.len();
         if outdated == 0 {
             return None;
         }
-        let past_hard_age = old.iter().chain(&drained).filter(|member| member.is_past_hard_age).count();
+        let past_hard_age =
+            old.iter().chain(&drained).filter(|member| member.outdated.is_past_hard_age()).count();
         let available = new.into_iter().filter(|member| criteria.is_available(member)).count();
         let is_active =
             pool.metadata.deletion_timestamp.is_none() && criteria.spec.type_ != RolloutType::OnDelete;

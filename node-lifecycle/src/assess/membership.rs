@@ -124,6 +124,37 @@ pub enum ProviderDuty {
     Drains,
 }
 
+/// Whether a node is out of date, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outdatedness {
+    /// It is not.
+    Current,
+    /// It is, for this reason.
+    Outdated(DisruptionReason),
+    /// It is, and older than `spec.rollout.hardMaxAgeSeconds`, so that nothing that asks to be left alone keeps it.
+    PastHardAge(DisruptionReason),
+}
+
+impl Outdatedness {
+    /// Why the node is out of date; `None` when it is not.
+    pub const fn reason(self) -> Option<DisruptionReason> {
+        match self {
+            Self::Current => None,
+            Self::Outdated(reason) | Self::PastHardAge(reason) => Some(reason),
+        }
+    }
+
+    /// Whether the node is out of date.
+    pub const fn is_outdated(self) -> bool {
+        !matches!(self, Self::Current)
+    }
+
+    /// Whether it is so old that nothing that asks to be left alone keeps it.
+    pub const fn is_past_hard_age(self) -> bool {
+        matches!(self, Self::PastHardAge(_))
+    }
+}
+
 /// One node of the pool.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the Node")]
@@ -151,11 +182,8 @@ pub struct Member {
     /// When its last drain took too long and was cancelled, and for how long this process has observed that; `None` when
     /// none did.
     pub given_back: Option<(Timestamp, SignedDuration)>,
-    /// Why it is out of date; `None` when it is not. `OutdatedCriteria::assess` finds it out from the pool.
-    pub outdated: Option<DisruptionReason>,
-    /// It is older than `spec.rollout.hardMaxAgeSeconds`, so that nothing that asks to be left alone keeps it.
-    /// `OutdatedCriteria::assess` finds it out from the pool.
-    pub is_past_hard_age: bool,
+    /// Whether it is out of date. `OutdatedCriteria::assess` finds it out from the pool.
+    pub outdated: Outdatedness,
     /// Whether its provider would make its machine from something else now. `classify` finds it out from what the provider says.
     pub has_outdated_machine: bool,
     /// Whether Kubernetes says that its kubelet does not report any more.
@@ -227,8 +255,7 @@ impl Member {
             given_back: annotation(names::GIVEN_BACK_ANNOTATION)
                 .map(|at| (at.parse().unwrap_or(Timestamp::UNIX_EPOCH), time.given_back)),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
-            outdated: None,
-            is_past_hard_age: false,
+            outdated: Outdatedness::Current,
             has_outdated_machine: false,
             is_silent: is_silent(node),
             is_unhealthy: false,

@@ -8,7 +8,7 @@ use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::{DisruptionReason, EarlierHash, NodePoolSpec, RolloutSpec, RolloutType};
 use shared_crds::{NodePool, names};
 
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::{Member, NodeReadiness, Outdatedness};
 use crate::input::supply::Machine;
 use crate::template::earlier;
 
@@ -36,8 +36,13 @@ impl<'a> OutdatedCriteria<'a> {
     /// change it.
     pub(crate) fn assess(&self, members: &mut [Member]) {
         for member in members {
-            member.outdated = self.outdated(member);
-            member.is_past_hard_age = self.hard_age_at(member).is_some_and(|at| at <= self.now);
+            let is_past_hard_age = self.hard_age_at(member).is_some_and(|at| at <= self.now);
+            // A hard age is also one from which the node is out of date.
+            member.outdated = match self.outdated(member) {
+                Some(reason) if is_past_hard_age => Outdatedness::PastHardAge(reason),
+                Some(reason) => Outdatedness::Outdated(reason),
+                None => Outdatedness::Current,
+            };
         }
     }
 
@@ -88,13 +93,13 @@ impl<'a> OutdatedCriteria<'a> {
 
     /// The node as one that is out of date; `None` when it is not.
     pub(crate) fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
-        let reason = member.outdated?;
+        let reason = member.outdated.reason()?;
         let state = match member.readiness {
             NodeReadiness::Starting => OutdatedState::NeverReady,
             _ if self.is_available(member) => OutdatedState::Working,
             _ => OutdatedState::Broken,
         };
-        Some(OutdatedNode { reason, state, is_past_hard_age: member.is_past_hard_age })
+        Some(OutdatedNode { reason, state, is_past_hard_age: member.outdated.is_past_hard_age() })
     }
 
     /// How many nodes more than `wanted` there may be while nodes are replaced.
@@ -104,7 +109,7 @@ impl<'a> OutdatedCriteria<'a> {
 
     /// Whether the node is out of date and replaced because of it.
     pub(crate) fn replaces(&self, member: &Member) -> bool {
-        self.spec.type_ == RolloutType::RollingUpdate && member.outdated.is_some()
+        self.spec.type_ == RolloutType::RollingUpdate && member.outdated.is_outdated()
     }
 
     /// When the node becomes too old; `None` when it never does.

@@ -41,7 +41,7 @@ pub(crate) fn in_order<'a>(
             member.readiness == NodeReadiness::Ready,
             current,
             member.given_back.map(|(at, _)| at).filter(|_| !current),
-            !member.is_past_hard_age,
+            !member.outdated.is_past_hard_age(),
             !named.contains(member.name()),
             !member.cordon.is_unschedulable(),
             busy,

@@ -75,7 +75,7 @@ impl Actions<'_> {
     }
 
     fn update(&self, member: &Member) -> Option<Value> {
-        self.in_place?.update(member, member.outdated.is_some())
+        self.in_place?.update(member, member.outdated.is_outdated())
     }
 }
 

@@ -94,7 +94,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
 fn not_updated(in_place: Option<&InPlace<'_>>, members: &[Member]) -> BTreeSet<String> {
     let Some(in_place) = in_place else { return BTreeSet::new() };
     // Leaving ones may come back in this pass.
-    let due = members.iter().filter(|member| in_place.is_due(member, member.outdated.is_some()));
+    let due = members.iter().filter(|member| in_place.is_due(member, member.outdated.is_outdated()));
     due.map(|member| member.name().to_owned()).collect()
 }
 
