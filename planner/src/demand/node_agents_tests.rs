@@ -232,6 +232,23 @@ fn the_pods_on_a_young_node_have_a_part_of_the_devices_that_are_to_come() {
 }
 
 #[test]
+fn the_first_node_whose_devices_do_not_come_stays_until_it_is_known_whether_those_of_the_second_do() {
+    let pod = asking(json!({ "example.com/gpu": "8" }));
+    for (what, gpus, created, stays, result) in [
+        ("the second is starting", "0", "11:59", true, "fits m"),
+        ("the second has some yet", "2", "11:59", true, "fits m"),
+        ("the second has all", "8", "11:59", false, "fits m"),
+        ("the time of the second is over", "0", "11:00", false, "no InsufficientResource"),
+    ] {
+        let first = node(with_devices(2), "n", "11:00", showing("0", "2"));
+        let plan = node(first, "m", created, showing(gpus, "2")).pending("p", 1, "1", &pod).plan();
+        assert_eq!(plan.results(), [result], "{what}");
+        assert_eq!(plan.pool("a").victims.is_empty(), stays, "{what}");
+        assert_eq!(plan.verdict("n") == "ScaleUpInProgress", stays, "{what}");
+    }
+}
+
+#[test]
 fn a_young_node_of_another_template_counts_with_the_devices_that_it_shows() {
     let other = json!({ "metadata": { "annotations": { "tandem.dev/template-hash": "v2-other" } } });
     for (gpus, desired) in [("2", 1), ("8", 2)] {

@@ -4,12 +4,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::v1alpha1::UnneededNode;
 
 use super::input::ScaleDownInput;
-use super::model::{Candidate, ScaleDown};
+use super::model::{Candidate, RemovalVerdict, ScaleDown};
 use super::timing::{blocked_until, sooner};
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::nodes;
 use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
+use crate::steps;
 use crate::time::later;
 
 /// Records unneeded nodes and the reasons of those that have to wait, and returns the others.
@@ -40,6 +41,11 @@ pub(super) fn ripe(
             NodeReason::ScaleUpInProgress
         } else if has_excess(&pools[pool]) {
             NodeReason::ScaleDownInProgress
+        } else if waits_for_second(input, &pools[pool], node) {
+            let message = "the node lacks a part of what its template promises, and one that is starting may lack it too";
+            scale_down.verdicts[node] =
+                Some(RemovalVerdict { reason: NodeReason::ScaleUpInProgress, message: message.to_owned() });
+            continue;
         } else {
             ripe.push(candidate);
             continue;
@@ -56,4 +62,22 @@ pub(super) fn ripe(
 fn has_excess(pool: &Pool) -> bool {
     let base = pool.bounds.base;
     pool.staying.len() > base + nodes::kept_by_rollout(&pool.object, base)
+}
+
+/// Whether the node is the only one past its provisioning timeout, lacks a part of what its template promises, and another one is
+/// starting. Two such nodes show that new ones lack it as well. Without the first, the second would be alone again when its time is
+/// over, and the pool would grow for the same pod each time.
+fn waits_for_second(input: &ScaleDownInput<'_>, pool: &Pool, node: PassNodeIndex) -> bool {
+    let Ok(template) = &pool.template else { return false };
+    let teachers = &template.teachers;
+    if teachers.settled != [node]
+        || !teachers.young.is_empty()
+        || template.promise.is_kept_by(&input.nodes[node])
+    {
+        return false;
+    }
+    steps::count(pool.staying.len());
+    let is_starting =
+        |&other: &PassNodeIndex| pool.starting_until(other).is_some_and(|until| until > input.now);
+    pool.staying.iter().any(is_starting)
 }

@@ -203,6 +203,16 @@ fn one_pod_makes_one_node_come() {
 }
 
 #[test]
+fn gpus_that_never_come_make_a_second_node_come_and_no_third() {
+    let none = Daemon { said: 0, real: 0 };
+    // No GPU at all, and the first of eight only.
+    for (gpus, boots, gpu_every) in [(1, (30, 2 * LONG), 0), (8, (30, 0), 2 * LONG)] {
+        let broken = Pool { gpus, boots, gpu_every, ..pool("gpu", "z1") };
+        assert_eq!(came_for_one(&broken, &App { gpus, ..app("train", 1, 500) }, none), [2, 2], "{gpus}");
+    }
+}
+
+#[test]
 fn no_pool_grows_twice_for_one_pod() {
     for number in 0..clusters() {
         let mut world = cluster(number);
