@@ -131,9 +131,8 @@ impl PassResults<'_> {
             let mut pods = group.pods.iter().copied();
             for (place, count) in self.by_place(placed) {
                 let result = self.result(place);
-                let exists = matches!(place, Place::Node(_));
                 let result_of = |pod: PodIndex| match self.unknown_limit(pod) {
-                    Some(rejection) if exists => self.refused(&rejection),
+                    Some(rejection) if self.is_up(place) => self.refused(&rejection),
                     _ => result.clone(),
                 };
                 results.extend(pods.by_ref().take(count).map(|pod| (pod, result_of(pod))));
@@ -160,7 +159,14 @@ impl PassResults<'_> {
         results.into_iter().map(outcome).collect()
     }
 
-    /// Why no place of the pod on an existing node is believed: the scheduler, which knows the nodes' volume limits, has
+    /// Whether it is a node that is up. The scheduler refuses one that is starting for that, and not for its volumes.
+    fn is_up(&self, place: Place) -> bool {
+        let Place::Node(node) = place else { return false };
+        let now = self.input.observed.now;
+        !self.pools.iter().any(|pool| pool.starting_until(node).is_some_and(|until| until > now))
+    }
+
+    /// Why no place of the pod on a node that is up is believed: the scheduler, which knows the nodes' volume limits, has
     /// refused nodes for them. The place is kept for the pod all the same, and so is the node: volumes may be detached.
     fn unknown_limit(&self, pod: PodIndex) -> Option<Rejection> {
         unplanned::meets_volume_limit(self.input.pods[pod].shape().pod()).then_some(Rejection::VolumeLimits)

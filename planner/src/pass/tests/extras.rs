@@ -402,6 +402,23 @@ fn a_place_on_an_existing_node_is_no_promise_where_the_scheduler_names_volume_li
 }
 
 #[test]
+fn a_node_that_is_starting_is_not_one_that_the_scheduler_has_refused_for_volume_limits() {
+    let limited = told(
+        "0/2 nodes are available: 1 node(s) exceed max volume count, 1 node(s) had untolerated taint(s).",
+    );
+    for (ready, created, results) in [
+        ("False", "2026-01-01T11:59:00Z", ["fits n"]),
+        ("True", "2026-01-01T11:59:00Z", ["no VolumeLimitsNotPlanned"]),
+    ] {
+        let change = json!({ "metadata": { "creationTimestamp": created },
+            "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
+        let pool = json!({ "spec": { "replicas": 1 } });
+        let cluster = TestCluster::eager().pool("a", pool).node("a", "n", change);
+        assert_eq!(cluster.pending("p", 1, "1", &limited).plan().results(), results, "{ready}");
+    }
+}
+
+#[test]
 fn a_pod_refused_for_volume_limits_keeps_its_place_and_its_node_and_says_nothing_about_equal_pods() {
     let pool = json!({ "spec": { "replicas": 1 } });
     let cluster = TestCluster::eager().pool("a", pool).node("a", "n", none());
