@@ -1,8 +1,6 @@
 //! The environment of one end-to-end test: a control plane for its exclusive use, the chart, both operators, and a
 //! namespace.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
