@@ -166,11 +166,9 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
 
 /// Notes for how long each machine has had no Node, and while there are such, for how long the template has been as it is.
 fn measure_machines(ctx: &Context, observed: &mut Observed) {
-    observed.machine_times = ctx.tracker.record_machines(&observed.key, observed.in_flight());
-    if !observed.machine_times.0.is_empty() {
-        let hash = observed.pool.as_deref().and_then(|pool| pool.spec.template_hash());
-        observed.template_time = ctx.tracker.record_template(&observed.key, hash);
-    }
+    let hash = || observed.pool.as_deref().and_then(|pool| pool.spec.template_hash());
+    (observed.machine_times, observed.template_time) =
+        ctx.tracker.record_machines(&observed.key, observed.in_flight(), hash);
 }
 
 /// The pool's nodes, and the names of those that cannot be read.
