@@ -46,6 +46,7 @@ pub fn supply() -> Supply {
         removals_wait: None,
         rolling: None,
         duties: ProviderDuties::default(),
+        seen_ending: BTreeSet::new(),
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
         outdated_before: BTreeSet::new(),
