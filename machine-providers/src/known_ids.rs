@@ -88,6 +88,11 @@ impl KnownIds {
         self.ids().ending.contains(&(key.clone(), name.to_owned()))
     }
 
+    /// Records that it is certain that the machine is gone.
+    pub(super) fn is_gone(&self, key: &PoolKey, name: &str) {
+        self.ids().ending.remove(&(key.clone(), name.to_owned()));
+    }
+
     /// Records that what was seen of the machine's end matters no more: its Node is gone, or its name is used again.
     pub(super) fn ended(&self, key: &PoolKey, name: &str) {
         let mut ids = self.ids();
