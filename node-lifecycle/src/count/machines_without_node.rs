@@ -23,7 +23,7 @@ pub(super) struct MachinesWithoutNode<'a> {
     /// Those whose Node did not come in time. They count no more.
     pub(super) timed_out: Vec<&'a Machine>,
     /// Those of an earlier template, which are withdrawn: their Nodes would be replaced as soon as they come, and until then they use
-    /// the places of others. They count until they are gone.
+    /// the places of others. They count until their provider says that they are going.
     pub(super) superseded: Vec<&'a Machine>,
     /// All others that can still be withdrawn.
     pub(super) pending: Vec<&'a Machine>,
