@@ -89,7 +89,7 @@ impl KnownIds {
     }
 
     /// Records that it is certain that the machine is gone.
-    pub(super) fn is_gone(&self, key: &PoolKey, name: &str) {
+    pub(super) fn gone(&self, key: &PoolKey, name: &str) {
         self.ids().ending.remove(&(key.clone(), name.to_owned()));
     }
 

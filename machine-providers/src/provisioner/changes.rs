@@ -106,7 +106,7 @@ impl Provisioner {
             // The doubt stays, so that what was seen is needed again if its Node cannot be released now.
             (Deletion::Gone, Absence::Doubtful(_)) => Ok(Deletion::Gone),
             (Deletion::Gone, Absence::Credible) => {
-                self.ids.is_gone(key, name);
+                self.ids.gone(key, name);
                 Ok(Deletion::Gone)
             }
             (begun, _) => {
