@@ -55,8 +55,7 @@ async fn that_a_machine_with_a_node_was_being_deleted_is_known_until_a_list_show
     pool.spec.provider = ProviderSpec { cluster_api, ..ProviderSpec::default() };
     let seen_ending = async || {
         let has_node = |machine: &ListedMachine| machine.name != "b";
-        let supply = provisioner.supply(&key(), Some(&pool), None, has_node, Lists::Now, at(0));
-        supply.await.0.seen_ending
+        provisioner.supply(&key(), Some(&pool), None, has_node, Lists::Now, at(0)).await.0.seen_ending
     };
     assert_eq!(seen_ending().await, set_of(&["a"]));
     objects.lock().unwrap().machines.clear();

@@ -91,6 +91,11 @@ impl<'a> OutdatedCriteria<'a> {
         is_other && !may_be_present && NodePoolSpec::knows_template_hash(hash)
     }
 
+    /// Whether this is the hash of the present template.
+    pub(crate) fn is_own(&self, hash: Option<&str>) -> bool {
+        hash.is_some() && self.hash.as_deref() == hash
+    }
+
     /// The node as one that is out of date; `None` when it is not.
     pub(crate) fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
         let reason = member.outdated.reason()?;

@@ -2,8 +2,8 @@
 //! withdrawn where there are too many, or because the template has changed since.
 
 use k8s_openapi::jiff::SignedDuration;
-use shared_crds::NodePool;
 use shared_crds::v1alpha1::RolloutType;
+use shared_crds::{NodePool, names};
 
 use crate::Observed;
 use crate::assess::membership::start_timeout;
@@ -25,6 +25,9 @@ pub(super) struct MachinesWithoutNode<'a> {
     /// Those of an earlier template, which are withdrawn: their Nodes would be replaced as soon as they come, and until then they use
     /// the places of others. They count until their provider says that they are going.
     pub(super) superseded: Vec<&'a Machine>,
+    /// How many of those may be withdrawn for their template. One, until a Node of the present template has come: as long as that
+    /// has not shown that it can be made, the others are better than no nodes.
+    pub(super) may_supersede: usize,
     /// All others that can still be withdrawn.
     pub(super) pending: Vec<&'a Machine>,
     /// Number of those whose Node has registered. They cannot be withdrawn any more.
@@ -49,7 +52,14 @@ impl<'a> MachinesWithoutNode<'a> {
         // The oldest first.
         superseded
             .sort_by_key(|it| (std::cmp::Reverse(observed.machine_times.of_machine(&it.name)), &it.name));
-        Self { live, timed_out, superseded, pending, joining: observed.joining().len() }
+        let may_supersede = match &present {
+            Some(present) if !is_proven(observed, present) => {
+                let is_first = |machine: &&Machine| present.is_own(machine.template_hash.as_deref());
+                usize::from(!pending.iter().chain(&live).any(|machine| is_first(machine)))
+            }
+            _ => superseded.len(),
+        };
+        Self { live, timed_out, superseded, may_supersede, pending, joining: observed.joining().len() }
     }
 
     /// Number of those that count.
@@ -87,6 +97,13 @@ fn present_template<'a>(observed: &Observed, pool: &'a NodePool) -> Option<Outda
 fn is_superseded(observed: &Observed, present: &OutdatedCriteria<'_>, machine: &Machine) -> bool {
     let is_older = observed.machine_times.of_machine(&machine.name) > observed.template_time;
     is_older && present.is_of_other_template(machine)
+}
+
+/// Whether a Node of the present template has come.
+fn is_proven(observed: &Observed, present: &OutdatedCriteria<'_>) -> bool {
+    let annotations = observed.nodes.iter().filter_map(|node| node.metadata.annotations.as_ref());
+    let mut hashes = annotations.map(|all| all.get(names::TEMPLATE_HASH_ANNOTATION).map(String::as_str));
+    hashes.any(|hash| present.is_own(hash))
 }
 
 /// Removes up to `count` requests from `machines`: those that would take longest first.

@@ -167,6 +167,8 @@ impl Present<'_> {
         let machines_too_many = excess - named.len().min(now_due);
         let may_withdraw = !self.observed.may_be_hidden && !removals_wait;
         let superseded = &self.machines.superseded;
+        let count = superseded.len().min(self.machines.may_supersede.max(machines_too_many));
+        let superseded = &superseded[..count];
         sizing.is_superseding = !superseded.is_empty();
         sizing.withdraw = superseded.iter().map(|machine| machine.name.clone()).collect();
         let others_too_many = machines_too_many.saturating_sub(superseded.len());

@@ -310,6 +310,32 @@ fn of_machines_that_are_too_many_those_of_an_earlier_template_go() {
 }
 
 #[test]
+fn one_machine_of_an_earlier_template_makes_room_and_the_others_when_a_node_of_the_present_one_has_come() {
+    let mut seen = pool_of(4, &["m", "n", "o"]);
+    let pool = (**seen.pool.as_ref().unwrap()).clone();
+    let own = pool.spec.template_hash();
+    let mut before = pool;
+    before.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+    for machine in &mut seen.supply.machines {
+        machine.template_hash = before.spec.template_hash();
+    }
+    let seconds = SignedDuration::from_secs;
+    seen.template_time = seconds(60);
+    let times = [("m", 63), ("n", 62), ("o", 61)].map(|(name, time)| (name.to_owned(), seconds(time)));
+    seen.machine_times = MachineTimes(times.into());
+    assert_eq!(plan(&seen).withdraw, ["m"], "the present template has shown nothing yet");
+    seen.supply.machines[0].template_hash = own.clone();
+    seen.machine_times.0.insert("m".to_owned(), seconds(5));
+    assert!(plan(&seen).withdraw.is_empty(), "one of it is on its way");
+    let mut come = of_rack(1);
+    testing::annotate(&mut come, names::TEMPLATE_HASH_ANNOTATION, &own.unwrap());
+    seen.nodes.push(Arc::new(come));
+    let mut withdrawn = plan(&seen).withdraw;
+    withdrawn.sort();
+    assert_eq!(withdrawn, ["n", "o"]);
+}
+
+#[test]
 fn the_provider_is_asked_now_and_then_whether_its_machines_are_still_there() {
     let observed = pool_of(0, &[]);
     assert_eq!(plan(&observed).requeue_at, Some(at(160)));
