@@ -55,7 +55,7 @@ impl<'a> MachinesWithoutNode<'a> {
         let may_supersede = match &present {
             Some(present) if !is_proven(observed, present) => {
                 let is_first = |machine: &&Machine| present.is_own(machine.template_hash.as_deref());
-                usize::from(!pending.iter().chain(&live).any(|machine| is_first(machine)))
+                usize::from(!pending.iter().chain(&live).any(is_first))
             }
             _ => superseded.len(),
         };
