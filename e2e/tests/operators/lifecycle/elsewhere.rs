@@ -27,9 +27,8 @@ const MOMENT: Duration = Duration::from_secs(2);
 /// A fault that lasts for so long sends pods to another pool.
 const LASTING: Duration = Duration::from_secs(30);
 
-/// The most attempts at a write that is denied. The pauses between attempts double from 100 ms on, so a fault that has to last is met
-/// nine times at least. A denial is met once, and again only where the next pass begins later than the pause ends, on a busy machine.
-const DENIALS: usize = 6;
+/// It is met in so many attempts at least, also where each takes long.
+const LASTING_ATTEMPTS: usize = 3;
 
 /// Two pools without nodes that take the same pods, of which `dear` is the last resort.
 async fn two_pools(env: &TestEnv) {
@@ -137,12 +136,17 @@ async fn a_denied_write_sends_pods_to_another_pool_at_once() {
     pod(&env, "web").await;
     let answered = |events: &[Event]| {
         let grown = scales(&env, events, "dear", 200).first()?.received;
-        let denied = scales(&env, events, "cheap", 422);
-        Some(denied.iter().filter(|event| event.received < grown).count()).filter(|denied| *denied > 0)
+        let mut denied = scales(&env, events, "cheap", 422);
+        denied.retain(|event| event.received < grown);
+        let first = denied.iter().map(|event| event.completed).min()?;
+        Some((denied.len(), Duration::try_from(grown.duration_since(first)).unwrap_or_default()))
     };
-    let denied =
+    let (denied, took) =
         env.audit().unwrap().wait_for(start, PATIENCE, "the other pool grows", answered).await.unwrap();
-    assert!(denied <= DENIALS, "{denied} denials\n{}", env.operators.autoscaler.log_tail());
+    // A fault that has to last is met for that long and that often, on any machine. A denial is met once, and again only where the next
+    // pass begins later than the pause ends.
+    let at_once = denied < LASTING_ATTEMPTS || took < LASTING / 2;
+    assert!(at_once, "{denied} denials in {took:?}\n{}", env.operators.autoscaler.log_tail());
     env.settles("dear", 1).await.unwrap();
     policy.end().await.unwrap();
     env.end().await.unwrap();
