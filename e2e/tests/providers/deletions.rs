@@ -167,7 +167,8 @@ async fn pause(cluster: &Cluster, namespace: &str, pool: &str, is_paused: bool) 
 }
 
 /// The rows of a namespace in which Cluster API's own objects are, too: of a Machine that Kubernetes and Cluster API have ended before
-/// the operator drains its Node, and of that Node, which stays until a user says that nothing runs there any more.
+/// the operator drains its Node, and of that Node, which stays until a user says that nothing runs there any more: its played kubelet
+/// reports on. Were it silent, the operator would believe that the Machine is gone, if it saw Cluster API deleting that.
 async fn a_namespace_with_its_machines(maker: &Maker<'_>) -> Result<[Cells; 2]> {
     let (env, cluster, pool) = (maker.env, maker.env.cluster, "row-namespace");
     let namespace = cluster.namespace("deletion-whole").await?;
@@ -209,7 +210,8 @@ async fn a_namespace_with_its_machines(maker: &Maker<'_>) -> Result<[Cells; 2]> 
         cluster.kubectl(&["patch", "node", &subject.node(), "--type=merge", without_finalizers]).await?;
         anyhow::Ok(cells)
     };
-    let ((), kept) = tokio::try_join!(namespace.delete(PATIENCE), look)?;
+    // The namespace waits for both looks, and then for its own end.
+    let ((), kept) = tokio::try_join!(namespace.delete(PATIENCE * 3), look)?;
     let freed = subject.cells("the same, when the finalizer of its Node is removed by hand").await?;
     Ok([kept, freed])
 }
