@@ -66,8 +66,11 @@ impl<'a> Creation<'a> {
         let count = wanted.split(' ').count();
         let audit = self.bench.cluster.audit_log().unwrap();
         let reached = audit.wait_for(self.start, PATIENCE, "the audit log is complete", |events| {
-            let ours = events.iter().filter(|event| event.user_agent == self.agent);
+            let mut ours: Vec<_> = events.iter().filter(|event| event.user_agent == self.agent).collect();
+            // Of two requests, the later one may be logged first.
+            ours.sort_by_key(|event| event.received);
             let seen: Vec<_> = ours
+                .iter()
                 .map(|event| {
                     let code = if event.is_write() { format!(":{}", event.code) } else { String::new() };
                     format!("{}{code}", event.verb)

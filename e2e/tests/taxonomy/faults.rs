@@ -463,8 +463,11 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
         table.check(&format!("lost {loss:?}: update -> {found} by {sent}"), right);
         let reached = audit
             .wait_for(start, PATIENCE, "the audit log is complete", |events| {
-                let ours = events.iter().filter(|event| event.user_agent == agent);
+                let mut ours: Vec<_> = events.iter().filter(|event| event.user_agent == agent).collect();
+                // Of two requests, the later one may be logged first.
+                ours.sort_by_key(|event| event.received);
                 let seen: Vec<_> = ours
+                    .iter()
                     .map(|event| {
                         let code = if event.is_write() { format!(":{}", event.code) } else { String::new() };
                         format!("{}{code}", event.verb)
