@@ -501,8 +501,20 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     table.answer("a lost answer, PUT", Verb::Put, answer, 0, &Class::Ambiguous);
     changed = bench.set_up().get("once").await.unwrap();
     table.check("the write was carried out", changed.data.as_ref().is_some_and(|data| data["k"] == "blue"));
-    proxy.lose(Loss::Answer);
-    let outcome = conflict_retry::once::put(&maps, "once", Subresource::Main, options, &changed).await;
+    // The connection went with that answer: without another read, the handshake of a new one would be lost.
+    again = 0;
+    let outcome = loop {
+        maps.get("once").await.unwrap();
+        tokio::time::sleep(BETWEEN_REQUESTS).await;
+        proxy.lose(Loss::Answer);
+        let outcome = conflict_retry::once::put(&maps, "once", Subresource::Main, options, &changed).await;
+        if !proxy.has_lost_a_handshake() {
+            break outcome;
+        }
+        counts.take();
+        again += 1;
+        assert!(again < AGAIN, "each time the connection was not free yet");
+    };
     let (found, sent) = (outcome.ending(), counts.take());
     table.check(
         &format!("put_once: {found} by {sent}"),
@@ -514,6 +526,7 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     proxy.lose(Loss::Request);
     let answer =
         Api::<ConfigMap>::namespaced(cold, NAMESPACE).replace("once", &PostParams::default(), &changed).await;
+    assert!(proxy.has_lost_a_handshake());
     table.answer("a handshake that breaks, PUT", Verb::Put, answer, 0, &Class::Ambiguous);
 
     // No process listens any more; later one does.
