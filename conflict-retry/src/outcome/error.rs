@@ -206,12 +206,14 @@ pub enum Refusal {
         "the object has no metadata.uid or no metadata.generation to guard the write; pass one read from the API server, of a kind that counts generations"
     )]
     NoGeneration,
-    /// The passed copy is of an object other than the named one.
-    #[error("the copy given is of `{found}`, not of `{wanted}`; pass the copy of the object to be written")]
+    /// The passed copy, or what was read, is of an object other than the named one.
+    #[error(
+        "the object is `{found}`, not `{wanted}`; pass a copy of the object to be written, or, if none was passed, find out what answered in the API server's place"
+    )]
     WrongObject {
         /// The name of the requested object.
         wanted: String,
-        /// The name in the copy.
+        /// The name in the copy, or in the answer; empty when there is none.
         found: String,
     },
     /// The body of a patch or an apply has the wrong form.
