@@ -52,13 +52,15 @@ impl RequestFailure {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The request was invalid before it was sent; the calling code has to change.
-    #[error("refused before sending: {reason}")]
+    /// The request was invalid before it was sent, or the server dropped a part of it ([`Refusal::Dropped`]); the calling
+    /// code has to change.
+    #[error("{}: {reason}", if *maybe_written { "refused" } else { "refused before sending" })]
     #[non_exhaustive]
     Refused {
         /// What was invalid.
         reason: Refusal,
-        /// Whether the answer to an earlier write was lost, so that it may have been executed.
+        /// Whether the answer to an earlier write was lost, so that it may have been executed, or the rest of this one was
+        /// written.
         maybe_written: bool,
     },
     /// Other managers own fields of a server-side apply.

@@ -59,3 +59,32 @@ async fn the_status_of_a_kind_without_that_subresource_says_where_to_enable_it()
     assert!(error.to_string().contains("enable the subresource"), "{error}");
     assert_eq!(verbs(&seen), ["GET", "PATCH", "GET"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_the_server_drops_beside_another_change_is_an_error() {
+    let change = |pod: &mut Pod| {
+        pod.metadata.labels.get_or_insert_default().insert("l".to_owned(), "new".to_owned());
+        fail(pod);
+    };
+    let copy: Pod = serde_json::from_value(pod("1", "old", "Running")).unwrap();
+    for (stored, is_put) in [("Running", false), ("Running", true), ("Failed", false), ("Failed", true)] {
+        let (client, _) = scripted(vec![ok(pod("2", "new", stored))]);
+        let pods: Api<Pod> = Api::namespaced(client, "ns");
+        let write = update(&pods, "p", change).from(&copy);
+        let write = if is_put { write.put() } else { write };
+        match (write.outcome().await, stored) {
+            // A kind without the subresource stores it.
+            (Ok(outcome), "Failed") => assert_eq!(outcome.label(), "written"),
+            (Err(error), "Running") => {
+                assert!(error.maybe_written(), "the label is stored: {error:?}");
+                assert!(error.to_string().starts_with("refused: the change touches `status`"), "{error}");
+            }
+            (ended, _) => panic!("{ended:?}"),
+        }
+    }
+    // Nothing else has changed, and the whole object was sent.
+    let (client, _) = scripted(vec![ok(pod("1", "old", "Running"))]);
+    let pods: Api<Pod> = Api::namespaced(client, "ns");
+    let error = update(&pods, "p", fail).put().from(&copy).await.unwrap_err();
+    assert!(error.to_string().contains("touches `status`") && !error.maybe_written(), "{error:?}");
+}
