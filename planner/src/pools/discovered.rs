@@ -28,7 +28,7 @@ use crate::time::later;
 /// How long in seconds is believed what keeps pods away, after the last node that has shown it: then the provider may have got
 /// other machines, and one more is tried. Long against the ten minutes after which an unneeded node goes, so that a pod that
 /// never fits costs little.
-const BELIEVED_SECONDS: i32 = 3600;
+pub(crate) const BELIEVED_SECONDS: i32 = 3600;
 
 /// The resources that every node has, and reports when it registers.
 const BASIC: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];

@@ -8,6 +8,7 @@ use super::model::{Candidate, RemovalVerdict, ScaleDown};
 use super::timing::{blocked_until, sooner};
 use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::nodes;
+use crate::pools::stuck_taints::StuckTaints;
 use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
 use crate::steps;
@@ -21,6 +22,9 @@ pub(super) fn ripe(
     scale_down: &mut ScaleDown,
 ) -> Vec<Candidate> {
     let blocked: Indexed<PoolIndex, _> = pools.iter().map(|pool| blocked_until(pool, input.nodes)).collect();
+    // Then another node may be tried, and the one that has shown the taints may go.
+    let stuck = pools.iter().filter_map(stuck_taints);
+    stuck.for_each(|stuck| sooner(&mut scale_down.next, stuck.until, input.now));
     let mut ripe = Vec::new();
     for candidate in unneeded {
         let Candidate { pool, node, since, .. } = candidate;
@@ -46,6 +50,15 @@ pub(super) fn ripe(
             scale_down.verdicts[node] =
                 Some(RemovalVerdict { reason: NodeReason::ScaleUpInProgress, message: message.to_owned() });
             continue;
+        } else if let Some(stuck) = stuck_taints(&pools[pool]).filter(|stuck| stuck.shown_by == node) {
+            let message = format!(
+                "the node still has {}, and a new one of the pool would have it as well; it stays until {}, so that \
+                 no other is tried before",
+                stuck.text(),
+                stuck.until
+            );
+            scale_down.verdicts[node] = Some(RemovalVerdict { reason: NodeReason::NotStartedYet, message });
+            continue;
         } else {
             ripe.push(candidate);
             continue;
@@ -56,6 +69,12 @@ pub(super) fn ripe(
         of_pool.sort_by(|a, b| a.name.cmp(&b.name));
     }
     ripe
+}
+
+/// The startup taints that the nodes of the pool keep. The node that shows them is not removed for as long as it shows them: else
+/// they would be forgotten, and the pool would grow for the same pod again.
+fn stuck_taints(pool: &Pool) -> Option<&StuckTaints> {
+    pool.template.as_ref().ok()?.stuck_taints.as_ref()
 }
 
 /// Whether the pool has nodes that are about to be removed. Those that a rollout keeps while it waits are not.

@@ -1,6 +1,7 @@
 //! Balances the scale-up between pools that are declared equal except for labels that make no difference
 //! ([`similarity`](super::similarity)): the smallest first. What their nodes have shown makes none either: kernels report a few KiB
-//! more or less, and a pool without nodes has shown nothing.
+//! more or less, and a pool without nodes has shown nothing. Only a pool whose nodes keep a startup taint is not balanced with
+//! others: their pods do not fit there.
 
 use shared_crds::v1alpha1::Expander;
 
