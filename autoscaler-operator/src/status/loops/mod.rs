@@ -49,6 +49,7 @@ fn pool(name: &'static str, zone: &'static str) -> Pool {
         gpu_every: 0,
         registers_itself: false,
         tainted: false,
+        never_starts: false,
         replicas: 0,
         generation: 1,
         status: NodePoolStatus::default(),
@@ -210,6 +211,12 @@ fn gpus_that_never_come_make_a_second_node_come_and_no_third() {
         let broken = Pool { gpus, boots, gpu_every, ..pool("gpu", "z1") };
         assert_eq!(came_for_one(&broken, &App { gpus, ..app("train", 1, 500) }, none), [2, 2], "{gpus}");
     }
+}
+
+#[test]
+fn a_startup_taint_that_is_never_removed_makes_one_node_come_and_no_second() {
+    let broken = Pool { never_starts: true, ..pool("agentless", "z1") };
+    assert_eq!(came_for_one(&broken, &app("web", 1, 500), Daemon { said: 0, real: 0 }), [1, 1]);
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub(super) struct Pool {
     /// Whether its machines register their Nodes themselves.
     pub(super) registers_itself: bool,
     pub(super) tainted: bool,
+    /// Whether its nodes get a startup taint that is never removed.
+    pub(super) never_starts: bool,
     pub(super) replicas: i32,
     pub(super) generation: i64,
     pub(super) status: NodePoolStatus,
@@ -114,8 +116,10 @@ impl Pool {
         let capacity = merged(json!({ "cpu": format!("{CORES}m"), "memory": "16Gi", "pods": "30" }), gpus);
         let taints =
             if self.tainted { json!([{ "key": "dedicated", "effect": "NoSchedule" }]) } else { json!([]) };
+        let startup =
+            if self.never_starts { json!([{ "key": "cni", "effect": "NoSchedule" }]) } else { json!([]) };
         let template = json!({ "metadata": { "labels": { ZONE: self.zone } },
-            "spec": { "capacity": capacity, "taints": taints } });
+            "spec": { "capacity": capacity, "taints": taints, "startupTaints": startup } });
         // The API server records the Autoscaler's own writes as such.
         let written = time(self.history.last().map_or(0, |last| last.0));
         let fields = json!([{ "manager": "autoscaler-operator", "time": written,

@@ -179,7 +179,10 @@ impl World {
         let app = &self.apps[at];
         let gpus_used: i64 = self.pods_of(name).map(|pod| self.apps[pod.app].gpus).sum();
         let has_gpus = app.gpus == 0 || self.gpus(host) - gpus_used >= app.gpus;
-        let repels = |host: &Host| self.pools[host.pool].tainted && !app.tolerates;
+        let repels = |host: &Host| {
+            let pool = &self.pools[host.pool];
+            pool.never_starts || pool.tainted && !app.tolerates
+        };
         if !self.is_ready(host)
             || host.is_cordoned()
             || repels(host)
