@@ -145,7 +145,8 @@ impl Failures {
         });
     }
 
-    /// Shortens what ends later than it can: that end was computed by a clock that has been set back since.
+    /// Shortens what ends later than it can: that end was computed by a clock that has been set back since. Every pass says so before
+    /// anything is read or recorded, so that nothing else has to bound an end. No provider asks for more than the longest backoff.
     pub(super) fn clock_is(&self, key: &PoolKey, now: Timestamp) {
         let mut pools = self.pools();
         let Some(state) = pools.get_mut(key) else { return };
@@ -153,6 +154,7 @@ impl Failures {
         if let Some(failure) = &mut state.failure {
             failure.retry_at = failure.retry_at.min(after(MAX_BACKOFF));
         }
+        state.not_before = state.not_before.map(|until| until.min(after(MAX_BACKOFF)));
         for until in state.unanswered.values_mut() {
             *until = (*until).min(after(LATE_COMMIT));
         }
@@ -296,9 +298,7 @@ impl PoolState {
     /// When to try again after so many failures in a row, the last at `now`.
     fn retry_at(&self, failures: u32, now: Timestamp) -> Timestamp {
         let of_backoff = now.checked_add(backoff(failures)).unwrap_or(Timestamp::MAX);
-        // No provider asks for more than this: a later time was computed by a clock that has been set back since.
-        let latest = now.checked_add(MAX_BACKOFF).unwrap_or(Timestamp::MAX);
-        self.not_before.map_or(of_backoff, |asked_for| asked_for.min(latest).max(of_backoff))
+        self.not_before.map_or(of_backoff, |asked_for| asked_for.max(of_backoff))
     }
 
     fn reset(&mut self) {
@@ -367,9 +367,13 @@ mod tests {
         let failures = Failures::default();
         failures.not_before(&key(), at(3600));
         let record = |second| {
+            failures.clock_is(&key(), at(second));
             failures.record(&key(), Some(1), Reason::ProvisioningFailed, String::new(), at(second)).retry_at
         };
-        assert_eq!(record(0), at(300));
+        assert_eq!((record(0), record(100)), (at(300), at(300)));
+        failures.clock_is(&key(), at(301));
+        failures.node_created(&key(), at(301));
+        assert_eq!(failures.last(&key()), None, "the time that the provider asked for is over");
     }
 
     #[test]

@@ -24,6 +24,8 @@ struct Ids {
     deleted: HashMap<String, (PoolKey, Option<Timestamp>)>,
     /// Machines with a Node whose deletion has begun, by pool and name.
     ending: HashSet<(PoolKey, String)>,
+    /// By pool, the machines with a Node that their provider was ending by itself when a list showed them last.
+    seen_ending: HashMap<PoolKey, BTreeSet<String>>,
     /// By pool, the machines that the last list called outdated.
     outdated: HashMap<PoolKey, BTreeSet<String>>,
 }
@@ -52,7 +54,7 @@ impl KnownIds {
         ids.listed.extend(machines.iter().filter_map(of));
         let outdated = machines.iter().filter(|machine| machine.is_outdated);
         ids.outdated.insert(key.clone(), outdated.map(|machine| machine.name.clone()).collect());
-        let Ids { listed, deleted, ending: _, outdated: _ } = &mut *ids;
+        let Ids { listed, deleted, ending: _, seen_ending: _, outdated: _ } = &mut *ids;
         deleted.retain(|id, (pool, since)| {
             let is_listed = pool == key && listed.contains_key(id);
             if is_listed {
@@ -86,9 +88,42 @@ impl KnownIds {
         self.ids().ending.contains(&(key.clone(), name.to_owned()))
     }
 
-    /// Records that the machine is gone, or that its name is used again.
-    pub(super) fn ended(&self, key: &PoolKey, name: &str) {
+    /// Records that it is certain that the machine is gone.
+    pub(super) fn gone(&self, key: &PoolKey, name: &str) {
         self.ids().ending.remove(&(key.clone(), name.to_owned()));
+    }
+
+    /// Records that what was seen of the machine's end matters no more: its Node is gone, or its name is used again.
+    pub(super) fn ended(&self, key: &PoolKey, name: &str) {
+        let mut ids = self.ids();
+        ids.ending.remove(&(key.clone(), name.to_owned()));
+        if let Some(seen) = ids.seen_ending.get_mut(key) {
+            seen.remove(name);
+        }
+    }
+
+    /// Records that a list of the pool's provider shows these machines, and that it is ending some of them by itself. Of one that it
+    /// does not show, what was seen last stands.
+    pub(super) fn record_ending<'a>(
+        &self,
+        key: &PoolKey,
+        shown: impl Iterator<Item = &'a str>,
+        ending: BTreeSet<String>,
+    ) {
+        let mut ids = self.ids();
+        let seen = ids.seen_ending.entry(key.clone()).or_default();
+        for name in shown {
+            seen.remove(name);
+        }
+        seen.extend(ending);
+        if seen.is_empty() {
+            ids.seen_ending.remove(key);
+        }
+    }
+
+    /// The pool's machines with a Node that their provider was ending by itself when a list showed them last.
+    pub(super) fn seen_ending(&self, key: &PoolKey) -> BTreeSet<String> {
+        self.ids().seen_ending.get(key).cloned().unwrap_or_default()
     }
 
     /// Until when the Node of a machine that has just gone may still appear; `None` when none may.
@@ -115,6 +150,7 @@ impl KnownIds {
     pub(super) fn forget(&self, key: &PoolKey) {
         let mut ids = self.ids();
         ids.outdated.remove(key);
+        ids.seen_ending.remove(key);
         ids.listed.retain(|_, (pool, _)| pool != key);
         ids.deleted.retain(|_, (pool, _)| pool != key);
         ids.ending.retain(|(pool, _)| pool != key);

@@ -223,10 +223,7 @@ async fn after_a_lost_creation(bench: &Bench) {
     let before = bench.look(&key(), 0).await.supply;
     bench.hands.make(Trouble::LostCreation);
     let answer = bench.ask(&bench.provisioner, &key(), &before, 0).await;
-    assert!(
-        matches!(answer, Err(ProviderError::Unreachable(_) | ProviderError::Transient(_))),
-        "{maker}: {answer:?}"
-    );
+    assert!(matches!(answer, Err(ProviderError::Unreachable(_))), "{maker}: {answer:?}");
     bench.hands.end();
     bench.hands.settle();
     assert_eq!(bench.hands.machines().len(), 1, "{maker}: it was made");
@@ -251,10 +248,7 @@ async fn after_a_lost_deletion(bench: &Bench) {
     let machines = bench.with_machines(&key(), 2).await;
     bench.hands.make(Trouble::LostDeletion);
     let answer = bench.delete(&key(), &machines[0]).await;
-    assert!(
-        matches!(answer, Err(ProviderError::Unreachable(_) | ProviderError::Transient(_))),
-        "{maker}: {answer:?}"
-    );
+    assert!(matches!(answer, Err(ProviderError::Unreachable(_))), "{maker}: {answer:?}");
     bench.hands.end();
     bench.delete_entirely(&key(), &machines[0]).await;
     bench.hands.settle();

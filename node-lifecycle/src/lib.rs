@@ -35,10 +35,10 @@ pub mod testing;
 mod tests;
 
 pub use self::after::{facts, outcome};
-pub use self::assess::{contested, elsewhere, health, membership, on_delete};
+pub use self::assess::{contested, health, membership, node_in_another_cluster, on_delete};
 pub use self::count::rollout_waits::RolloutWait;
 pub use self::drain::blocker::Blocker;
-pub use self::drain::node_action::{DrainStep, NodeAction, NodeStep, PoolStep};
+pub use self::drain::possible_actions::{DrainStep, NodeAction, NodeStep, PoolStep};
 pub use self::input::keys::{ClusterId, PoolKey};
 pub use self::input::observed::{AttachedVolumes, Observed, ObservedPods, PodReads, Pods};
 pub use self::input::outage::ClusterReadiness;

@@ -90,6 +90,7 @@ impl PassFixture<'_> {
             supply: self.supply(),
             now: self.now,
             machine_times: MachineTimes::default(),
+            template_time: SignedDuration::ZERO,
             key,
         }
     }

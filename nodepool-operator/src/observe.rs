@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject};
@@ -21,7 +21,9 @@ use node_lifecycle::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use node_lifecycle::ready::is_ready;
 use node_lifecycle::slots::Slots;
 use node_lifecycle::supply::NodeSource;
-use node_lifecycle::{ClusterReadiness, Observed, ObservedPods, PoolKey, Supply, elsewhere, health};
+use node_lifecycle::{
+    ClusterReadiness, Observed, ObservedPods, PoolKey, Supply, health, node_in_another_cluster,
+};
 use shared_crds::{NodePool, names};
 use shared_runtime::freshness::Freshness;
 use shared_runtime::list::{self, Listed};
@@ -139,6 +141,7 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
         now,
         times: NodeTimes::default(),
         machine_times: MachineTimes::default(),
+        template_time: SignedDuration::ZERO,
     };
     if let Some(pool) = observed.pool.as_deref() {
         observed.condition_times =
@@ -156,9 +159,16 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
     observed.recent = ObservedPods { by_node, times, ..ObservedPods::default() };
     // A list that fails says nothing about the machines that it listed before.
     if !observed.supply.is_unknown {
-        observed.machine_times = ctx.tracker.record_machines(&observed.key, observed.in_flight());
+        measure_machines(ctx, &mut observed);
     }
     Seen { observed, findings }
+}
+
+/// Notes for how long each machine has had no Node, and while there are such, for how long the template has been as it is.
+fn measure_machines(ctx: &Context, observed: &mut Observed) {
+    let hash = || observed.pool.as_deref().and_then(|pool| pool.spec.template_hash());
+    (observed.machine_times, observed.template_time) =
+        ctx.tracker.record_machines(&observed.key, observed.in_flight(), hash);
 }
 
 /// The pool's nodes, and the names of those that cannot be read.
@@ -207,11 +217,13 @@ fn with_provider_id(ctx: &Context, provider_ids: &BTreeSet<&str>) -> Vec<Arc<Nod
 /// The Nodes of no pool that could be those of machines without a Node, by name or address.
 fn lookalikes(ctx: &Context, supply: &Supply, with_node: &BTreeSet<&str>) -> Vec<Arc<Node>> {
     let awaited = supply.machines.iter().filter(|machine| !with_node.contains(&*machine.name));
-    let known_as: BTreeSet<&str> = awaited.flat_map(elsewhere::names_of).collect();
+    let known_as: BTreeSet<&str> = awaited.flat_map(node_in_another_cluster::names_of).collect();
     if known_as.is_empty() || supply.source != Ok(NodeSource::Kubelet) {
         return Vec::new();
     }
-    ctx.nodes.state_filter(|node| elsewhere::is_known_as(node, &known_as) && PoolKey::of_node(node).is_none())
+    ctx.nodes.state_filter(|node| {
+        node_in_another_cluster::is_known_as(node, &known_as) && PoolKey::of_node(node).is_none()
+    })
 }
 
 /// A machine whose Node is in another pool is none of this one's, whatever its provider lists.

@@ -24,6 +24,16 @@ const TOPOLOGY_DOMAINS: [&str; 2] = ["topology.", "failure-domain.beta."];
 /// `DigitalOcean`'s CSI driver.
 const ZONES: [&str; 3] = ["zone", "region", "zone-id"];
 
+/// Labels of CSI drivers that say zone or region in another word.
+const ZONES_OF_DRIVERS: [&str; 5] = [
+    // A location of Hetzner is what `topology.kubernetes.io/region` says there.
+    "csi.hetzner.cloud/location",
+    "topology.csi.vmware.com/k8s-zone",
+    "topology.csi.vmware.com/k8s-region",
+    "topology.csi.vmware.com/openshift-zone",
+    "topology.csi.vmware.com/openshift-region",
+];
+
 /// What labels of other domains say after the slash, or without one, of a place (`csi.hetzner.cloud/location`).
 const OTHER_PLACES: [&str; 4] = ["availability-zone", "fault-domain", "location", "rack"];
 
@@ -68,7 +78,8 @@ pub fn tells_where(key: &str) -> bool {
 
 /// Whether it is a topology label that says in which zone or region a machine is.
 pub fn tells_zone(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(domain, name)| ZONES.contains(&name) && is_topology(domain))
+    ZONES_OF_DRIVERS.contains(&key)
+        || key.split_once('/').is_some_and(|(domain, name)| ZONES.contains(&name) && is_topology(domain))
 }
 
 fn is_topology(domain: &str) -> bool {
@@ -108,12 +119,18 @@ mod tests {
             ("topology.ebs.csi.aws.com/zone", true),
             ("topology.gke.io/zone", true),
             ("topology.disk.csi.azure.com/zone", true),
+            ("topology.diskplugin.csi.alibabacloud.com/zone", true),
+            ("topology.cinder.csi.openstack.org/zone", true),
             ("topology.k8s.aws/zone-id", true),
+            ("csi.hetzner.cloud/location", true),
+            ("topology.csi.vmware.com/k8s-zone", true),
             ("topology.example.com/rack", false),
+            ("example.com/location", false),
             ("example.com/zone", false),
             ("zone", false),
         ] {
             assert_eq!(tells_zone(key), is_zone, "{key}");
+            assert!(is_place(key), "{key}");
         }
     }
 

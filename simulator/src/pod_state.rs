@@ -75,7 +75,7 @@ impl<'a> PodState<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use k8s_openapi::api::core::v1::Node;
+    use planner::Observed;
     use serde_json::{Value, json};
 
     use super::*;
@@ -118,11 +118,14 @@ mod tests {
         ] {
             let mut pod: Value = json!({ "metadata": meta, "spec": spec, "status": status });
             pod["spec"]["containers"] = json!([]);
-            let pods: [Arc<PodInfo>; 1] = [Arc::new(serde_json::from_value(pod).unwrap())];
             let node = json!({ "metadata": { "name": "n" },
                 "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
-            let nodes: [Arc<Node>; 1] = [Arc::new(serde_json::from_value(node).unwrap())];
-            assert_eq!(PodState::of(&pods[0], &Nominations::of(&nodes, &pods)), expected);
+            let observed = Observed {
+                nodes: vec![Arc::new(serde_json::from_value(node).unwrap())],
+                pods: vec![Arc::new(serde_json::from_value(pod).unwrap())],
+                ..Observed::default()
+            };
+            assert_eq!(PodState::of(&observed.pods[0], &Nominations::of(&observed)), expected);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::text::named;
 /// One line for each constraint of pending pods that this version does not support, and one about pods without a node
 /// that are not planned.
 pub(super) fn about_pods(observed: &Observed) -> Vec<String> {
-    let nominations = Nominations::of(&observed.nodes, &observed.pods);
+    let nominations = Nominations::of(observed);
     let mut by_constraint = BTreeMap::<&str, Vec<String>>::new();
     let mut unmarked = Vec::new();
     for pod in &observed.pods {

@@ -1,15 +1,10 @@
 //! Processes that are stopped with SIGSTOP, like a machine that is suspended.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::wait::eventually;
-
-/// How long a process may take to stop: as long as the kernel takes to end what it is doing for one of its threads.
-const STOP_LIMIT: Duration = Duration::from_secs(10);
+use crate::wait::{PATIENCE, eventually};
 
 /// A stopped process. It continues when this is dropped, however the test ends.
 #[derive(Debug)]
@@ -19,7 +14,7 @@ impl FrozenProcess {
     /// Stops the process, and returns once no thread of it runs.
     ///
     /// # Errors
-    /// There is no such process, or a thread of it still runs after 10 s.
+    /// There is no such process, or a thread of it still runs after [`PATIENCE`].
     pub async fn freeze(pid: u32) -> Result<Self> {
         let process = Self(Pid::from_raw(i32::try_from(pid)?));
         kill(process.0, Signal::SIGSTOP).with_context(|| format!("cannot stop process {pid}"))?;
@@ -54,12 +49,13 @@ impl Drop for FrozenProcess {
 /// scheduled: on a busy machine they run on after `kill` has returned, and may still answer a request.
 ///
 /// # Errors
-/// A thread still runs after 10 s, or the process has ended.
+/// A thread still runs after [`PATIENCE`], or the process has ended.
 pub async fn stopped(pid: u32) -> Result<()> {
     if !cfg!(target_os = "linux") {
         return Ok(());
     }
-    eventually(STOP_LIMIT, &format!("process {pid} is stopped"), async || {
+    // As long as the kernel takes to end what it is doing for one of the threads.
+    eventually(PATIENCE, &format!("process {pid} is stopped"), async || {
         for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
             let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
             // The state follows the name, which is in parentheses and may contain any character.
@@ -76,6 +72,7 @@ pub async fn stopped(pid: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::time::Duration;
 
     use super::*;
 
@@ -89,7 +86,7 @@ mod tests {
         let frozen = FrozenProcess::freeze(child.id()).await.unwrap();
         assert_eq!(state(), 'T');
         drop(frozen);
-        let runs = eventually(STOP_LIMIT, "it continues", async || Ok((state() != 'T').then_some(())));
+        let runs = eventually(PATIENCE, "it continues", async || Ok((state() != 'T').then_some(())));
         runs.await.unwrap();
         FrozenProcess::freeze(child.id()).await.unwrap().kill().unwrap();
         assert!(!child.wait().unwrap().success());

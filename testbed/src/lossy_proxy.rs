@@ -1,9 +1,11 @@
 //! A TCP proxy to the API server that loses data: it forwards bytes until it is asked to lose one request or one answer.
 //!
 //! It does not parse TLS or HTTP, so it selects by time: the next bytes that a client sends after [`LossyProxy::lose`]
-//! are treated as the request. Warm the connection up first, or those bytes are a handshake.
+//! are treated as the request. Warm the connection up first, or those bytes are a handshake. A client that does not have its connection
+//! back yet opens another one: [`LossyProxy::has_lost_a_handshake`] tells.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, Result};
@@ -27,8 +29,27 @@ pub enum Loss {
 /// A running proxy. Dropping it closes every connection, and the port refuses new ones.
 pub struct LossyProxy {
     address: SocketAddr,
-    next: Arc<Mutex<Option<Loss>>>,
+    losses: Arc<Losses>,
     listening: AbortHandle,
+}
+
+/// What is lost next, and what the last loss has met.
+#[derive(Default)]
+struct Losses {
+    next: Mutex<Option<Loss>>,
+    /// The first bytes of a connection.
+    met_a_handshake: AtomicBool,
+}
+
+impl Losses {
+    /// The loss of these bytes, which are the first of their connection if it `is_new`.
+    fn take(&self, is_new: bool) -> Option<Loss> {
+        let taken = lock(&self.next).take();
+        if taken.is_some() {
+            self.met_a_handshake.store(is_new, Ordering::SeqCst);
+        }
+        taken
+    }
 }
 
 impl LossyProxy {
@@ -40,9 +61,9 @@ impl LossyProxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         let listener = listener.with_context(|| format!("cannot listen on port {port}"))?;
         let address = listener.local_addr()?;
-        let next = Arc::new(Mutex::new(None));
-        let listening = tokio::spawn(listen(listener, server, Arc::clone(&next))).abort_handle();
-        Ok(Self { address, next, listening })
+        let losses = Arc::<Losses>::default();
+        let listening = tokio::spawn(listen(listener, server, Arc::clone(&losses))).abort_handle();
+        Ok(Self { address, losses, listening })
     }
 
     /// The address it listens on.
@@ -52,12 +73,17 @@ impl LossyProxy {
 
     /// Loses the next request or its answer. Everything after that is forwarded.
     pub fn lose(&self, loss: Loss) {
-        *lock(&self.next) = Some(loss);
+        *lock(&self.losses.next) = Some(loss);
     }
 
     /// Whether the loss requested by [`LossyProxy::lose`] has begun.
     pub fn has_lost(&self) -> bool {
-        lock(&self.next).is_none()
+        lock(&self.losses.next).is_none()
+    }
+
+    /// Whether the last loss has met the first bytes of a connection. With TLS, these are a handshake and not a request.
+    pub fn has_lost_a_handshake(&self) -> bool {
+        self.has_lost() && self.losses.met_a_handshake.load(Ordering::SeqCst)
     }
 }
 
@@ -67,25 +93,25 @@ impl Drop for LossyProxy {
     }
 }
 
-async fn listen(listener: TcpListener, server: SocketAddr, next: Arc<Mutex<Option<Loss>>>) {
+async fn listen(listener: TcpListener, server: SocketAddr, losses: Arc<Losses>) {
     // The connections end with the listener, because it owns them.
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
-        let next = Arc::clone(&next);
+        let losses = Arc::clone(&losses);
         connections.spawn(async move {
             // A broken connection is the purpose of this proxy.
-            pass(client, server, &next).await.ok();
+            pass(client, server, &losses).await.ok();
         });
     }
 }
 
 /// Forwards one connection. Returning closes both sides.
-async fn pass(mut client: TcpStream, server: SocketAddr, next: &Mutex<Option<Loss>>) -> std::io::Result<()> {
+async fn pass(mut client: TcpStream, server: SocketAddr, losses: &Losses) -> std::io::Result<()> {
     let mut server = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (mut up, mut down) = (vec![0; 16 * 1024], vec![0; 16 * 1024]);
-    let mut loss = None;
+    let (mut loss, mut is_new) = (None, true);
     loop {
         tokio::select! {
             read = client.read(&mut up) => {
@@ -93,7 +119,8 @@ async fn pass(mut client: TcpStream, server: SocketAddr, next: &Mutex<Option<Los
                 if length == 0 {
                     return Ok(());
                 }
-                loss = loss.or_else(|| lock(next).take());
+                loss = loss.or_else(|| losses.take(is_new));
+                is_new = false;
                 if loss == Some(Loss::Request) {
                     return Ok(());
                 }
@@ -117,6 +144,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::wait::{PATIENCE, eventually};
 
     /// A server that answers each byte with the next one, and records the bytes it got.
     async fn server() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
@@ -153,11 +181,22 @@ mod tests {
             proxy.lose(loss);
             assert!(!proxy.has_lost());
             assert_eq!(ask(&mut client, 3).await, None, "{loss:?}");
-            assert!(proxy.has_lost());
+            assert!(proxy.has_lost() && !proxy.has_lost_a_handshake());
             let mut client = TcpStream::connect(proxy.address()).await.unwrap();
             assert_eq!(ask(&mut client, 5).await, Some(6));
             assert_eq!(*lock(&got), if arrives { vec![1, 3, 5] } else { vec![1, 5] }, "{loss:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_loss_that_meets_the_first_bytes_of_a_connection_is_told_apart() {
+        let (server, _got) = server().await;
+        let proxy = LossyProxy::start(0, server).await.unwrap();
+        let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+        proxy.lose(Loss::Request);
+        assert!(!proxy.has_lost_a_handshake());
+        assert_eq!(ask(&mut client, 1).await, None);
+        assert!(proxy.has_lost_a_handshake());
     }
 
     #[tokio::test]
@@ -168,6 +207,10 @@ mod tests {
         proxy.lose(Loss::SilentAnswer);
         let silence = tokio::time::timeout(Duration::from_millis(200), ask(&mut client, 1)).await;
         assert!(silence.is_err(), "{silence:?}");
+        // How soon the request is there depends on the machine.
+        let arrives =
+            eventually(PATIENCE, "the request is there", async || Ok((!lock(&got).is_empty()).then_some(())));
+        arrives.await.unwrap();
         assert_eq!(*lock(&got), [1]);
     }
 

@@ -1,8 +1,6 @@
 //! The environment of one end-to-end test: a control plane for its exclusive use, the chart, both operators, and a
 //! namespace.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -20,14 +18,10 @@ use crate::places::{ControlPlanePlace, ORDINARY, Places};
 use crate::tandem::{Release, RunningOperators};
 use crate::wait::eventually;
 
-pub use crate::wait::PATIENCE;
+pub use crate::wait::{EXITS, PATIENCE};
 
 /// Namespace of the release; the tests on a control plane share it, one after the other.
 pub const RELEASE_NAMESPACE: &str = "tandem-system";
-
-/// Until an operator has to have ended that is told to, or that finds that it may not go on: it needs 20 s at most, and its Pod
-/// would be killed after 30.
-pub const EXITS: Duration = Duration::from_secs(60);
 
 /// The environment of one end-to-end test.
 pub struct TestEnv {

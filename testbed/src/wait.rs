@@ -10,6 +10,10 @@ use tokio::time::Instant;
 /// to say that is about it.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
+/// Until an operator has to have ended that is told to, or that finds that it may not go on: it needs 20 s at most, and its Pod
+/// would be killed after 30.
+pub const EXITS: Duration = Duration::from_secs(60);
+
 /// Interval between two probes: long enough to leave CPU time to the components under test.
 const POLL: Duration = Duration::from_millis(100);
 

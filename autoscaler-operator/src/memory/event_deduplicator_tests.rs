@@ -50,6 +50,26 @@ fn a_pod_gets_one_event_about_its_reason_and_another_when_the_reason_changes() {
 }
 
 #[test]
+fn a_pod_that_the_scheduler_refuses_for_volume_limits_gets_an_event_that_names_them() {
+    for (message, note) in [
+        ("0/1 nodes are available: 1 Insufficient cpu.", None),
+        (
+            "0/1 nodes are available: 1 node(s) exceed max volume count.",
+            Some("pod didn't trigger scale-up: 1 VolumeLimitsNotPlanned (ns/a)"),
+        ),
+    ] {
+        let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message });
+        let cluster = TestCluster::eager()
+            .pool("a", json!({ "spec": { "replicas": 1 } }))
+            .node("a", "n", json!({}))
+            .pending("p", 1, "1", &json!({ "status": { "conditions": [condition] } }));
+        let outcomes = [PoolOutcome::Settled];
+        let events = EventDeduplicator::default().new_events(&cluster.observed, &cluster.plan(), &outcomes);
+        assert_eq!(events.first().map(|event| event.note.as_str()), note, "{message}");
+    }
+}
+
+#[test]
 fn a_hundred_pods_a_minute_get_an_event_and_the_autoscaler_gets_the_number_of_all() {
     let published = EventDeduplicator::default();
     let mut cluster = crowded(250, "64");

@@ -52,13 +52,15 @@ impl RequestFailure {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The request was invalid before it was sent; the calling code has to change.
-    #[error("refused before sending: {reason}")]
+    /// The request was invalid before it was sent, or the server dropped a part of it ([`Refusal::Dropped`]); the calling
+    /// code has to change.
+    #[error("{}: {reason}", if *maybe_written { "refused" } else { "refused before sending" })]
     #[non_exhaustive]
     Refused {
         /// What was invalid.
         reason: Refusal,
-        /// Whether the answer to an earlier write was lost, so that it may have been executed.
+        /// Whether the answer to an earlier write was lost, so that it may have been executed, or the rest of this one was
+        /// written.
         maybe_written: bool,
     },
     /// Other managers own fields of a server-side apply.
@@ -206,12 +208,14 @@ pub enum Refusal {
         "the object has no metadata.uid or no metadata.generation to guard the write; pass one read from the API server, of a kind that counts generations"
     )]
     NoGeneration,
-    /// The passed copy is of an object other than the named one.
-    #[error("the copy given is of `{found}`, not of `{wanted}`; pass the copy of the object to be written")]
+    /// The passed copy, or what was read, is of an object other than the named one.
+    #[error(
+        "the object is `{found}`, not `{wanted}`; pass a copy of the object to be written, or, if none was passed, find out what answered in the API server's place"
+    )]
     WrongObject {
         /// The name of the requested object.
         wanted: String,
-        /// The name in the copy.
+        /// The name in the copy, or in the answer; empty when there is none.
         found: String,
     },
     /// The body of a patch or an apply has the wrong form.

@@ -50,6 +50,8 @@ pub trait Writable: Resource + Clone + Debug + DeserializeOwned + Serialize + Se
 impl<K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static> Writable for K {}
 
 #[cfg(test)]
+mod bad_input_tests;
+#[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
 mod protected_tests;

@@ -40,7 +40,7 @@ use crate::outcome::Refusal;
 ///
 /// An unchanged object is not sent. A copy of another object, and a change of the name, namespace, UID or
 /// resourceVersion, is rejected before sending. On a kind with a status subresource the server drops changes of
-/// `status` made here, which is an error if nothing else has changed: use [`update_status`].
+/// `status` made here, which is an error although what else has changed is written: use [`update_status`].
 pub fn update<'a, K, F, D>(api: &'a Api<K>, name: &'a str, change: F) -> Write<'a, K, Update<'a, K, F>>
 where
     K: Writable,
@@ -221,11 +221,26 @@ where
     }
 
     /// A status, which a write to an object drops whose kind has a status subresource.
-    fn ignored(target: WriteTarget<'_, K>, body: &UpdateBody<K>) -> Option<Refusal> {
-        let UpdateBody::Difference(patch) = body else { return None };
+    fn ignored(
+        &self,
+        target: WriteTarget<'_, K>,
+        body: &UpdateBody<K>,
+        answer: &K,
+        is_unmoved: bool,
+    ) -> Option<Refusal> {
         let subresource = target.subresource;
-        let has_status = subresource == Subresource::Main && patch.get("status").is_some();
-        has_status.then(|| Refusal::Dropped { field: "status".to_owned(), subresource })
+        if subresource != Subresource::Main || matches!(body, UpdateBody::New(_)) {
+            return None;
+        }
+        let overwrite::Decided { seen, wanted } = self.before.as_ref()?;
+        let (seen, wanted) = (seen.get("status"), wanted.get("status"));
+        if seen == wanted {
+            return None;
+        }
+        // A kind without the subresource has stored another status than the one that was read.
+        let is_dropped =
+            is_unmoved || serde_json::to_value(answer).is_ok_and(|answer| answer.get("status") == seen);
+        is_dropped.then(|| Refusal::Dropped { field: "status".to_owned(), subresource })
     }
 
     async fn send(target: WriteTarget<'_, K>, body: &UpdateBody<K>) -> Result<K, kube::Error> {

@@ -12,7 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use shared_crds::NodePool;
 use shared_crds::names::ON_DELETE_ANNOTATION;
-use testbed::cluster::ClusterOptions;
+use testbed::cluster::{Cluster, ClusterOptions};
 use testbed::cluster_api::WITH_CLUSTER_API;
 use testbed::karpenter::{NODE_CLASS, WITH_KARPENTER};
 use testbed::machines::{Machines, PROGRAM};
@@ -40,8 +40,15 @@ const A_WHILE: Duration = Duration::from_secs(5);
 /// Some heartbeats of a played kubelet.
 const HEARTBEATS: Duration = Duration::from_secs(1);
 
+/// Annotation of an object of infrastructure, which its own controller leaves alone then. The one of these tests would let the
+/// infrastructure of a `Cluster` go before the machines in it, which would keep those for ever.
+const LEFT_ALONE: &str = "cluster.x-k8s.io/managed-by";
+const INFRASTRUCTURE: &str = "devclusters.infrastructure.cluster.x-k8s.io/self";
+
 /// Control planes without their definition at the end.
 static WITHOUT_DEFINITION: Places = Places::new(1, ClusterOptions::private);
+/// The same, with Cluster API's definitions.
+static CLUSTER_API_WITHOUT_DEFINITION: Places = Places::one_beside(ClusterOptions::private);
 
 type Cells = Vec<String>;
 
@@ -151,6 +158,64 @@ async fn a_namespace(maker: &Maker<'_>) -> Result<Cells> {
     subject.cells("the pool's namespace").await
 }
 
+/// Lets the operator leave the pool as it is, or go on with it.
+async fn pause(cluster: &Cluster, namespace: &str, pool: &str, is_paused: bool) -> Result<()> {
+    let (object, patch) =
+        (format!("nodepools.tandem.dev/{pool}"), format!(r#"--patch={{"spec":{{"paused":{is_paused}}}}}"#));
+    cluster.kubectl(&["--namespace", namespace, "patch", &object, "--type=merge", &patch]).await?;
+    Ok(())
+}
+
+/// The rows of a namespace in which Cluster API's own objects are, too: of a Machine that Kubernetes and Cluster API have ended before
+/// the operator drains its Node, and of that Node, which stays until a user says that nothing runs there any more: its played kubelet
+/// reports on. Were it silent, the operator would believe that the Machine is gone, if it saw Cluster API deleting that.
+async fn a_namespace_with_its_machines(maker: &Maker<'_>) -> Result<[Cells; 2]> {
+    let (env, cluster, pool) = (maker.env, maker.env.cluster, "row-namespace");
+    let namespace = cluster.namespace("deletion-whole").await?;
+    let name = namespace.name().to_owned();
+    cluster_api::create_cluster(cluster, cluster, &name).await?;
+    let subject = maker.subject(&name, pool, PodOnNode::PodOfOthers).await?;
+    // So it is certain who is first: the operator does nothing until the Machine is gone.
+    pause(cluster, &name, pool, true).await?;
+    cluster
+        .kubectl(&["--namespace", &name, "annotate", INFRASTRUCTURE, &format!("{LEFT_ALONE}=test")])
+        .await?;
+    let look = async {
+        let client = || env.client.clone();
+        let machines = cluster_api::machines(client(), &name);
+        let (sets, pools) =
+            (cluster_api::deployments(client(), &name), Api::<NodePool>::namespaced(client(), &name));
+        let machine = subject.machine()?;
+        eventually(PATIENCE, "the Machine is gone, and its MachineDeployment", async || {
+            let (has_machine, has_set) =
+                (machines.get_opt(machine).await?.is_some(), sets.get_opt(pool).await?.is_some());
+            ensure!(!has_machine && !has_set, "Machine: {has_machine}, MachineDeployment: {has_set}");
+            Ok(Some(()))
+        })
+        .await?;
+        pause(cluster, &name, pool, false).await?;
+        let doubt = format!("it says that there is no machine {machine}, but");
+        eventually(PATIENCE, "the pool doubts that the machine is gone", async || {
+            let said = pools.get(pool).await?.status.unwrap_or_default().conditions;
+            ensure!(said.iter().any(|it| it.message.contains(&doubt)), "it says {said:?}");
+            Ok(Some(()))
+        })
+        .await
+        .map_err(|error| error.context(env.operators.node_pool.log_tail()))?;
+        let cells = subject.cells("the pool's namespace, with its MachineDeployment").await?;
+        cluster
+            .kubectl(&["--namespace", &name, "annotate", INFRASTRUCTURE, &format!("{LEFT_ALONE}-")])
+            .await?;
+        let without_finalizers = r#"--patch={"metadata":{"finalizers":null}}"#;
+        cluster.kubectl(&["patch", "node", &subject.node(), "--type=merge", without_finalizers]).await?;
+        anyhow::Ok(cells)
+    };
+    // The namespace waits for both looks, and then for its own end.
+    let ((), kept) = tokio::try_join!(namespace.delete(PATIENCE * 3), look)?;
+    let freed = subject.cells("the same, when the finalizer of its Node is removed by hand").await?;
+    Ok([kept, freed])
+}
+
 /// No other row may be under way meanwhile.
 async fn a_pool_while_the_operator_is_down(maker: &Maker<'_>) -> Result<[Cells; 2]> {
     let subject = maker.subject(maker.env.namespace(), "row-down", PodOnNode::Pod).await?;
@@ -164,6 +229,30 @@ async fn a_pool_while_the_operator_is_down(maker: &Maker<'_>) -> Result<[Cells; 
     subject.loses_machine().await?;
     let back = subject.cells("the same, when the operator is back").await?;
     Ok([down, back])
+}
+
+/// Allows the deletion of the definition, asks for it, and waits until it is gone.
+async fn delete_definition(env: &TestEnv) -> Result<()> {
+    let allowed = "tandem.dev/allow-deletion=true";
+    env.cluster.kubectl(&["annotate", "crd", DEFINITION, allowed]).await?;
+    env.cluster.kubectl(&["delete", "crd", DEFINITION, "--wait=false"]).await?;
+    let definitions = Api::<CustomResourceDefinition>::all(env.client.clone());
+    eventually(PATIENCE, "the definition is gone", async || {
+        ensure!(definitions.get_opt(DEFINITION).await?.is_none(), "it is there");
+        Ok(Some(()))
+    })
+    .await
+    .map_err(|error| error.context(env.operators.node_pool.log_tail()))
+}
+
+/// The row of a pool of `provider` whose definition is gone.
+async fn without_definition(subject: &DeletionSubject<'_>, provider: &str) -> Result<Cells> {
+    subject.loses_machine().await?;
+    let mut cells = subject.cells(&format!("the definition, with a pool of `{provider}`")).await?;
+    if cells.len() < HEADER.len() {
+        cells.insert(3, "is its Node".to_owned());
+    }
+    Ok(cells)
 }
 
 /// Every row, and the pool that left its machine.
@@ -228,8 +317,7 @@ async fn every_deletion_with_karpenter_ends_as_the_table_says() -> Result<()> {
     check("deletion-karpenter", &rows)
 }
 
-/// Without a namespace, in which Kubernetes deletes Cluster API's own objects in any order, and without the Node of a machine
-/// that was left, which is Cluster API's matter.
+/// Without the Node of a machine that was left, which is Cluster API's matter.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_deletion_with_cluster_api_ends_as_the_table_says() -> Result<()> {
     let env = TestEnv::begin_with(&WITH_CLUSTER_API, "deletion-capi", async |cluster| {
@@ -240,9 +328,11 @@ async fn every_deletion_with_cluster_api_ends_as_the_table_says() -> Result<()> 
     let capi = cluster_api::start(env.cluster).await?;
     cluster_api::create_cluster(env.cluster, env.cluster, env.namespace()).await?;
     let maker = Maker::cluster_api(&env);
-    let played = tokio::try_join!(a_pool(&maker), an_orphan(&maker), a_node(&maker));
-    let (pool, (orphan, mut released), node) = played.with_context(|| capi.core.log_tail())?;
+    let namespace = a_namespace_with_its_machines(&maker);
+    let played = tokio::try_join!(a_pool(&maker), an_orphan(&maker), a_node(&maker), namespace);
+    let (pool, (orphan, mut released), node, namespace) = played.with_context(|| capi.core.log_tail())?;
     let mut rows = vec![pool, orphan, node];
+    rows.extend(namespace);
     rows.extend(a_pool_while_the_operator_is_down(&maker).await?);
     released.delete_pod().await?;
     // The machine that was left goes with its MachineDeployment.
@@ -267,28 +357,33 @@ async fn a_definition_whose_deletion_is_allowed_takes_pools_nodes_and_machines_a
         exec.subject(env.namespace(), "row-exec", PodOnNode::Pod),
         claims.subject(env.namespace(), "row-karpenter", PodOnNode::Pod),
     )?;
-
-    let allowed = "tandem.dev/allow-deletion=true";
-    env.cluster.kubectl(&["annotate", "crd", DEFINITION, allowed]).await?;
-    env.cluster.kubectl(&["delete", "crd", DEFINITION, "--wait=false"]).await?;
-    let definitions = Api::<CustomResourceDefinition>::all(env.client.clone());
-    eventually(PATIENCE, "the definition is gone", async || {
-        ensure!(definitions.get_opt(DEFINITION).await?.is_none(), "it is there");
-        Ok(Some(()))
-    })
-    .await
-    .map_err(|error| error.context(env.operators.node_pool.log_tail()))?;
-
+    delete_definition(&env).await?;
     let mut rows = Vec::new();
     for (provider, subject) in [("simulated", subjects.0), ("exec", subjects.1), ("karpenter", subjects.2)] {
-        subject.loses_machine().await?;
-        let mut cells = subject.cells(&format!("the definition, with a pool of `{provider}`")).await?;
-        if cells.len() < HEADER.len() {
-            cells.insert(3, "is its Node".to_owned());
-        }
-        rows.push(cells);
+        rows.push(without_definition(&subject, provider).await?);
     }
     // Nothing of Tandem's is left to end but the operators, which end when they are dropped.
     karpenter.stop(PATIENCE).await?;
     check("deletion-definition", &rows)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_whose_deletion_is_allowed_takes_the_machines_of_cluster_api_along() -> Result<()> {
+    let env = TestEnv::begin_with(&CLUSTER_API_WITHOUT_DEFINITION, "deletion-capi-crd", async |cluster| {
+        cluster_api::install(cluster).await?;
+        Ok(vec!["providers.clusterApi.enabled=true".to_owned()])
+    });
+    let env = env.await?;
+    let capi = cluster_api::start(env.cluster).await?;
+    let played = async {
+        cluster_api::create_cluster(env.cluster, env.cluster, env.namespace()).await?;
+        let maker = Maker::cluster_api(&env);
+        let subject = maker.subject(env.namespace(), "row-cluster-api", PodOnNode::Pod).await?;
+        delete_definition(&env).await?;
+        without_definition(&subject, "clusterApi").await
+    };
+    let row = played.await.with_context(|| capi.core.log_tail())?;
+    // The MachineDeployment stays without machines, and goes with the control plane.
+    capi.stop(PATIENCE).await?;
+    check("deletion-definition-cluster-api", &[row])
 }

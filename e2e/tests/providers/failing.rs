@@ -1,21 +1,36 @@
 //! Programs that fail for one machine, or hang, cost that machine its name and that pool its time, and nothing else.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use shared_crds::names::MACHINE_LABEL;
 use testbed::machines::PROGRAM;
 use testbed::objects;
-use testbed::test_env::{PATIENCE, is_ready};
+use testbed::test_env::{PATIENCE, TestEnv, is_ready};
 use testbed::wait::eventually;
 
 use super::exec::{begin, end, pool_of};
 
-/// The most that a pool of simulated nodes takes to grow: a second for the machines, and many for a busy computer. One that
-/// waited for ten programs, four at a time, would take more than twice the 30 s that each may run.
-const USUAL: Duration = Duration::from_secs(50);
+/// How long a program may run. A pool that waited for ten programs, four at a time, would take more than twice as long.
+const RUN_LIMIT: Duration = Duration::from_secs(30);
 /// Pools whose program hangs.
 const HUNG: usize = 10;
+
+/// Makes a pool of three simulated nodes. Returns how long it takes until they are ready.
+async fn grows(env: &TestEnv, name: &str) -> Result<Duration> {
+    let began = Instant::now();
+    let mut pool = objects::pool(name, 0, 10);
+    pool.spec.replicas = Some(3);
+    env.create(&pool).await?;
+    eventually(PATIENCE, &format!("the pool {name} grows"), async || {
+        let nodes = env.nodes(name).await?;
+        let ready = nodes.iter().filter(|node| is_ready(node)).count();
+        ensure!(ready == 3, "{ready} of {} are ready", nodes.len());
+        Ok(Some(()))
+    })
+    .await?;
+    Ok(began.elapsed())
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_cannot_be_made_costs_its_name_and_no_node() {
@@ -35,6 +50,8 @@ async fn a_machine_that_cannot_be_made_costs_its_name_and_no_node() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_whose_program_hangs_do_not_hold_up_the_others() {
     let (env, machines) = begin("exec-hung").await;
+    // The control, on the same machine.
+    let usual = grows(&env, "before").await.unwrap();
     machines.answer_after(r#"case $request in *'"pool": "hung-'*) exec sleep 600 ;; esac"#).unwrap();
     for number in 0..HUNG {
         env.create(&pool_of(PROGRAM, &format!("hung-{number}"), 1)).await.unwrap();
@@ -53,17 +70,8 @@ async fn pools_whose_program_hangs_do_not_hold_up_the_others() {
     })
     .await
     .unwrap();
-    let mut pool = objects::pool("well", 0, 10);
-    pool.spec.replicas = Some(3);
-    env.create(&pool).await.unwrap();
-    eventually(USUAL, "the other pool grows", async || {
-        let nodes = env.nodes("well").await?;
-        let ready = nodes.iter().filter(|node| is_ready(node)).count();
-        ensure!(ready == 3, "{ready} of {} are ready", nodes.len());
-        Ok(Some(()))
-    })
-    .await
-    .unwrap();
+    let took = grows(&env, "well").await.unwrap();
+    assert!(took < RUN_LIMIT + usual * 2, "{took:?}, and {usual:?} before any program hung");
     machines.tell_the_truth().unwrap();
     end(env, machines).await;
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use conflict_retry::{Class, Outcome, RetryPolicy, Subresource, UpdateDecision, Verb, WriteOptions};
+use conflict_retry::{
+    Class, Outcome, RetryPolicy, Subresource, UpdateDecision, Verb, WriteError, WriteOptions,
+};
 use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
@@ -29,6 +31,7 @@ use crate::bench::{
     AGENT, Bench, Counts, Ending, FUTURE, GIVEN_UP, NAMESPACE, PATIENCE, SERVER_TIMEOUT, Table, applied,
     cached, colour, connect, grow, make, typed,
 };
+use crate::creations::{AGAIN, BETWEEN_REQUESTS};
 use crate::refused::dynamic;
 
 /// Too many requests: priority and fairness with room for one request, which is taken.
@@ -375,6 +378,54 @@ pub(crate) async fn full(bench: &Bench, table: &mut Table) {
     table.call("update, when there is room again", call, "written", "put").await;
 }
 
+/// An `update` through a proxy that loses something of it, by a client of its own.
+struct LossyUpdate {
+    name: String,
+    agent: String,
+    /// Where the audit log ended before.
+    start: u64,
+    outcome: Result<Outcome<ConfigMap>, WriteError>,
+}
+
+impl LossyUpdate {
+    async fn play(
+        bench: &Bench,
+        proxy: &LossyProxy,
+        options: &WriteOptions,
+        loss: Loss,
+        number: usize,
+    ) -> Self {
+        let name = format!("{loss:?}-{number}").to_lowercase();
+        let map = bench.map(&name).await;
+        let agent = format!("lossy-{name}");
+        let port = proxy.address().port();
+        let url = |config: &mut Config| {
+            config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
+        };
+        let client = connect(bench.cluster.kubeconfig_path(), &agent, url).await;
+        let maps = Api::<ConfigMap>::namespaced(client, NAMESPACE);
+        let audit = bench.cluster.audit_log().unwrap();
+        let before = audit.end().unwrap();
+        // The same connection is used again: the write is lost, not a handshake.
+        maps.get(&name).await.unwrap();
+        // The read may be logged after its answer, and is none of the requests that are compared.
+        let is_logged = audit.wait_for(before, PATIENCE, "the read is in the audit log", |events| {
+            events.iter().any(|event| event.user_agent == agent).then_some(())
+        });
+        is_logged.await.unwrap();
+        let start = audit.end().unwrap();
+        proxy.lose(loss);
+        let outcome = conflict_retry::update(&maps, &name, colour)
+            .put()
+            .with(options)
+            .from(cached(&map))
+            .outcome()
+            .await;
+        assert!(proxy.has_lost());
+        Self { name, agent, start, outcome }
+    }
+}
+
 /// Answers that are lost, and a server that is down. Requests here go through a proxy, so they are compared with the
 /// audit log case by case.
 pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
@@ -394,22 +445,16 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
         (Loss::SilentAnswer, "already_done", "put!ambiguous get", "update:200 get"),
     ];
     for (loss, ending, requests, at_the_server) in rows {
-        let name = format!("{loss:?}").to_lowercase();
-        let map = bench.map(&name).await;
-        let agent = format!("lossy-{name}");
-        let client = connect(bench.cluster.kubeconfig_path(), &agent, url).await;
-        let maps = Api::<ConfigMap>::namespaced(client, NAMESPACE);
-        // The same connection is used again: the write is lost, not a handshake.
-        maps.get(&name).await.unwrap();
-        let start = audit.end().unwrap();
-        proxy.lose(loss);
-        let outcome = conflict_retry::update(&maps, &name, colour)
-            .put()
-            .with(options)
-            .from(cached(&map))
-            .outcome()
-            .await;
-        assert!(proxy.has_lost());
+        let mut again = 0;
+        let LossyUpdate { name, agent, start, outcome } = loop {
+            let update = LossyUpdate::play(bench, &proxy, options, loss, again).await;
+            if !proxy.has_lost_a_handshake() {
+                break update;
+            }
+            counts.take();
+            again += 1;
+            assert!(again < AGAIN, "each time the connection was not free yet");
+        };
         let (found, sent) = (outcome.ending(), counts.take());
         let stored = bench.set_up::<ConfigMap>().get(&name).await.unwrap();
         let right = (found.as_str(), sent.as_str()) == (ending, requests)
@@ -418,8 +463,11 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
         table.check(&format!("lost {loss:?}: update -> {found} by {sent}"), right);
         let reached = audit
             .wait_for(start, PATIENCE, "the audit log is complete", |events| {
-                let ours = events.iter().filter(|event| event.user_agent == agent);
+                let mut ours: Vec<_> = events.iter().filter(|event| event.user_agent == agent).collect();
+                // Of two requests, the later one may be logged first.
+                ours.sort_by_key(|event| event.received);
                 let seen: Vec<_> = ours
+                    .iter()
                     .map(|event| {
                         let code = if event.is_write() { format!(":{}", event.code) } else { String::new() };
                         format!("{}{code}", event.verb)
@@ -438,14 +486,35 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     let _ = colour(&mut changed);
     let client = connect(bench.cluster.kubeconfig_path(), "lossy-once", url).await;
     let maps = Api::<ConfigMap>::namespaced(client, NAMESPACE);
-    maps.get("once").await.unwrap();
-    proxy.lose(Loss::Answer);
-    let answer = maps.replace("once", &PostParams::default(), &changed).await;
+    let mut again = 0;
+    let answer = loop {
+        maps.get("once").await.unwrap();
+        tokio::time::sleep(BETWEEN_REQUESTS).await;
+        proxy.lose(Loss::Answer);
+        let answer = maps.replace("once", &PostParams::default(), &changed).await;
+        if !proxy.has_lost_a_handshake() {
+            break answer;
+        }
+        again += 1;
+        assert!(again < AGAIN, "each time the connection was not free yet");
+    };
     table.answer("a lost answer, PUT", Verb::Put, answer, 0, &Class::Ambiguous);
     changed = bench.set_up().get("once").await.unwrap();
     table.check("the write was carried out", changed.data.as_ref().is_some_and(|data| data["k"] == "blue"));
-    proxy.lose(Loss::Answer);
-    let outcome = conflict_retry::once::put(&maps, "once", Subresource::Main, options, &changed).await;
+    // The connection went with that answer: without another read, the handshake of a new one would be lost.
+    again = 0;
+    let outcome = loop {
+        maps.get("once").await.unwrap();
+        tokio::time::sleep(BETWEEN_REQUESTS).await;
+        proxy.lose(Loss::Answer);
+        let outcome = conflict_retry::once::put(&maps, "once", Subresource::Main, options, &changed).await;
+        if !proxy.has_lost_a_handshake() {
+            break outcome;
+        }
+        counts.take();
+        again += 1;
+        assert!(again < AGAIN, "each time the connection was not free yet");
+    };
     let (found, sent) = (outcome.ending(), counts.take());
     table.check(
         &format!("put_once: {found} by {sent}"),
@@ -457,6 +526,7 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     proxy.lose(Loss::Request);
     let answer =
         Api::<ConfigMap>::namespaced(cold, NAMESPACE).replace("once", &PostParams::default(), &changed).await;
+    assert!(proxy.has_lost_a_handshake());
     table.answer("a handshake that breaks, PUT", Verb::Put, answer, 0, &Class::Ambiguous);
 
     // No process listens any more; later one does.

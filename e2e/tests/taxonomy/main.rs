@@ -17,11 +17,9 @@ mod refused;
 mod too_large;
 mod undecodable;
 
-use std::time::Duration;
-
 use conflict_retry::{Class, Verb};
 
-use crate::bench::{AGENT, Bench, Table};
+use crate::bench::{AGENT, Bench, PATIENCE, Table};
 use crate::creations::{created_once, ensured};
 use crate::faults::{
     evictions, expired, frozen, full, killed, lost, restarted, throttled, unavailable, webhooks,
@@ -57,7 +55,7 @@ async fn check_against_the_audit_log(bench: &Bench, table: &mut Table) {
         })
         .collect();
     let audit = bench.cluster.audit_log().unwrap();
-    let same = audit.wait_for(0, Duration::from_secs(10), "the log agrees", |events| {
+    let same = audit.wait_for(0, PATIENCE, "the log agrees", |events| {
         let ours = events.iter().filter(|event| event.user_agent == AGENT);
         let logged: Vec<_> = ours.map(|event| (event.verb.as_str(), event.succeeded())).collect();
         (logged == reported).then_some(())

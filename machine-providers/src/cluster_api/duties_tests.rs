@@ -1,10 +1,14 @@
 //! What Cluster API does with machines by itself.
 
-use super::tests::{DELETE, SET, Shared, objects, provider};
+use super::tests::{DELETE, SET, Shared, machine, objects, provider, serve, writer};
 use super::*;
-use crate::testing::key;
+use crate::ListedMachine;
+use crate::hands::{Answer, api_server};
+use crate::provisioner::{Lists, Provisioner};
+use crate::testing::{at, cluster, key, pool};
 use node_lifecycle::supply::ProviderDuties;
 use serde_json::{Value, json};
+use shared_crds::v1alpha1::{ClusterApiProvider, MachineDeploymentReference};
 
 const NO_DRAIN: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
 
@@ -31,6 +35,33 @@ async fn a_machine_that_is_deleted_is_drained_by_cluster_api_unless_it_was_chose
     assert_eq!(duties.drains, set_of(&["a", "c"]));
     // One was removed here, two by Cluster API: of the three that are missing, it makes two when those are gone.
     assert_eq!(duties.awaits, set_of(&["md+0", "md+1"]));
+}
+
+#[tokio::test]
+async fn that_a_machine_with_a_node_was_being_deleted_is_known_until_a_list_shows_otherwise() {
+    let objects = objects(3, &["a", "b", "c"]);
+    for machine in &mut objects.lock().unwrap().machines[..2] {
+        machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    let shared = Arc::clone(&objects);
+    let client =
+        api_server(move |parts, body| Answer::from(serve(&mut shared.lock().unwrap(), &parts, body)));
+    let writer = writer(client.clone());
+    let management = Management::Own(client.clone(), writer.clone());
+    let provisioner = Provisioner::new(&cluster(), client, writer, management, vec![]);
+    let mut pool = pool(3);
+    let machine_deployment_ref = MachineDeploymentReference { name: "md".to_owned() };
+    let cluster_api = Some(ClusterApiProvider { machine_deployment_ref });
+    pool.spec.provider = ProviderSpec { cluster_api, ..ProviderSpec::default() };
+    let seen_ending = async || {
+        let has_node = |machine: &ListedMachine| machine.name != "b";
+        provisioner.supply(&key(), Some(&pool), None, has_node, Lists::Now, at(0)).await.0.seen_ending
+    };
+    assert_eq!(seen_ending().await, set_of(&["a"]));
+    objects.lock().unwrap().machines.clear();
+    assert_eq!(seen_ending().await, set_of(&["a"]));
+    objects.lock().unwrap().machines.push(machine("a"));
+    assert_eq!(seen_ending().await, set_of(&[]));
 }
 
 fn check(cluster: &str, selector: &Value) -> Value {

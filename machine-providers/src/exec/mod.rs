@@ -24,7 +24,7 @@ use shared_crds::v1alpha1::ProviderSpec;
 use tokio::sync::Semaphore;
 
 pub use self::program::{InvalidProgram, Program};
-use self::protocol::{CreateAnswer, DeleteAnswer, DeletionState, ListAnswer, Operation, Request};
+use self::protocol::{CreateAnswer, DeleteAnswer, DeletionState, ListAnswer, Operation, Request, Unanswered};
 use super::{Deletion, ListedMachine, MachineRequest, NamedProvider, ProviderError};
 
 /// How many processes of one program run at the same time by default. They share the memory limit of the operator's container.
@@ -85,13 +85,17 @@ impl Exec {
         let Ok(Ok(_place)) = tokio::time::timeout(WAIT_LIMIT, self.places.acquire()).await else {
             return Err(busy());
         };
+        let is_change = operation.is_change();
         let text = Request::new(&self.cluster, pool, operation).text();
-        let run = tokio::time::timeout(RUN_LIMIT, self.program.run(&text));
-        let output = run.await.unwrap_or_else(|_elapsed| {
-            let message = format!("no answer within {} s", RUN_LIMIT.as_secs());
-            Err(self.program.named(ProviderError::Unreachable(message)))
-        })?;
-        protocol::read(&output).map_err(|error| self.program.named(error))
+        let output = match tokio::time::timeout(RUN_LIMIT, self.program.run(&text)).await {
+            Ok(output) => output,
+            Err(_elapsed) => {
+                let message = format!("no answer within {} s", RUN_LIMIT.as_secs());
+                Err(Unanswered::Failed(ProviderError::Unreachable(message)))
+            }
+        };
+        let answer = output.and_then(|output| protocol::read(&output));
+        answer.map_err(|unanswered| self.program.named(unanswered.into_error(is_change)))
     }
 }
 

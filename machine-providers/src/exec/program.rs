@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tracing::{debug, warn};
 
-use super::protocol;
+use super::protocol::{self, Unanswered};
 use crate::ProviderError;
 
 /// Most of what a program may print: the list of 5,000 machines with long names is about half of it.
@@ -89,7 +89,7 @@ impl Program {
     }
 
     /// Runs the program with `request` as its standard input, and returns what it printed.
-    pub(super) async fn run(&self, request: &str) -> Result<Vec<u8>, ProviderError> {
+    pub(super) async fn run(&self, request: &str) -> Result<Vec<u8>, Unanswered> {
         let mut child = Command::new(&self.path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -98,7 +98,7 @@ impl Program {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| self.failed(&format!("it cannot be started: {error}")))?;
+            .map_err(|error| failed(format!("it cannot be started: {error}")))?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         let mut group = ProcessGroup(leader);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -110,19 +110,16 @@ impl Program {
             Ok(())
         };
         let ((), printed, complaint) = tokio::try_join!(write, output(stdout), excerpt(stderr))
-            .map_err(|error| self.failed(&format!("its output cannot be read: {error}")))?;
-        let status =
-            child.wait().await.map_err(|error| self.failed(&format!("its end is not known: {error}")))?;
+            .map_err(|error| Unanswered::Unsaid(format!("its output cannot be read: {error}")))?;
+        let status = child
+            .wait()
+            .await
+            .map_err(|error| Unanswered::Unsaid(format!("its end is not known: {error}")))?;
         group.0 = None;
         self.result(status, printed, &complaint)
     }
 
-    fn result(
-        &self,
-        status: ExitStatus,
-        printed: Vec<u8>,
-        complaint: &str,
-    ) -> Result<Vec<u8>, ProviderError> {
+    fn result(&self, status: ExitStatus, printed: Vec<u8>, complaint: &str) -> Result<Vec<u8>, Unanswered> {
         let program = self.name.as_str();
         if status.success() {
             if !complaint.is_empty() {
@@ -131,16 +128,14 @@ impl Program {
             return Ok(printed);
         }
         warn!(program, %status, standard_error = complaint, "a provider's program failed");
-        let error = protocol::reported(&printed).unwrap_or_else(|| {
-            let seen = "its standard error is in the log of nodepool-operator";
-            let seen = if complaint.is_empty() { "it printed no error" } else { seen };
-            ProviderError::Transient(format!("{status}: {seen}"))
-        });
-        Err(self.named(error))
-    }
-
-    fn failed(&self, message: &str) -> ProviderError {
-        self.named(ProviderError::Transient(message.to_owned()))
+        if let Some(error) = protocol::reported(&printed) {
+            return Err(Unanswered::Failed(error));
+        }
+        let seen = "its standard error is in the log of nodepool-operator";
+        let seen = if complaint.is_empty() { "it printed no error" } else { seen };
+        let message = format!("{status}: {seen}");
+        // One that a signal has ended has no exit status: it may have done its work before.
+        Err(if status.code().is_some() { failed(message) } else { Unanswered::Unsaid(message) })
     }
 
     /// The error with the name and the path of the program, because the administrator has to look there.
@@ -157,6 +152,10 @@ impl Program {
             other @ (ProviderError::Absent(_) | ProviderError::Conflict) => other,
         }
     }
+}
+
+fn failed(message: String) -> Unanswered {
+    Unanswered::Failed(ProviderError::Transient(message))
 }
 
 /// Everything from `pipe`, up to a limit.

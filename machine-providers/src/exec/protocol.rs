@@ -64,6 +64,16 @@ impl<'a> Operation<'a> {
     }
 }
 
+impl Operation<'_> {
+    /// Whether it makes or deletes a machine.
+    pub(super) const fn is_change(&self) -> bool {
+        match self {
+            Self::Create { .. } | Self::Delete { .. } => true,
+            Self::List => false,
+        }
+    }
+}
+
 impl<'a> Request<'a> {
     /// A request about `pool`, which is in `cluster`.
     pub(super) fn new(cluster: &'a ClusterId, pool: &'a PoolKey, operation: Operation<'a>) -> Self {
@@ -217,14 +227,34 @@ enum ErrorReason {
     Unavailable,
 }
 
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// What failed is known.
+    Failed(ProviderError),
+    /// The program has begun, and does not say what it did. The text says what is seen of it.
+    Unsaid(String),
+}
+
+impl Unanswered {
+    /// The error of the request, which `is_change` or only reads. A change may have been made; of a list nothing remains.
+    pub(super) fn into_error(self, is_change: bool) -> ProviderError {
+        match self {
+            Self::Failed(error) => error,
+            Self::Unsaid(seen) if is_change => ProviderError::Unreachable(seen),
+            Self::Unsaid(seen) => ProviderError::Transient(seen),
+        }
+    }
+}
+
 /// The answer in what a program printed.
-pub(super) fn read<A: Answer>(output: &[u8]) -> Result<A, ProviderError> {
+pub(super) fn read<A: Answer>(output: &[u8]) -> Result<A, Unanswered> {
     if let Some(error) = reported(output) {
-        return Err(error);
+        return Err(Unanswered::Failed(error));
     }
     serde_json::from_slice(output).map_err(|error| {
         let shown: String = String::from_utf8_lossy(output).trim().chars().take(80).collect();
-        ProviderError::Transient(format!("its answer cannot be read: {error}; it begins with {shown:?}"))
+        Unanswered::Unsaid(format!("its answer cannot be read: {error}; it begins with {shown:?}"))
     })
 }
 

@@ -110,6 +110,51 @@ async fn an_error_is_read_from_the_answer_else_from_the_exit_status() {
     }
 }
 
+/// What a creation and a deletion become that are asked of the program.
+async fn changed(program: Program) -> [Result<(), ProviderError>; 2] {
+    let mut pool = pool(1);
+    let provider = ExecProvider { name: "rack".to_owned(), ..ExecProvider::default() };
+    pool.spec.provider = ProviderSpec { exec: Some(provider), ..ProviderSpec::default() };
+    let (exec, key) = (Exec::new(program, cluster()), key());
+    let request = MachineRequest { pool: &key, name: "m", spec: &pool.spec, existing: 0 };
+    let created = exec.create(request, at(0)).await.map(drop);
+    [created, exec.delete(&key, "m").await.map(drop)]
+}
+
+#[tokio::test]
+async fn a_change_is_in_doubt_if_the_program_was_killed_or_its_answer_cannot_be_read_and_not_if_it_failed() {
+    for (text, expected) in [
+        ("kill -9 $$", "unreachable"),
+        (r#"echo '{"state": "Gone"}'; kill -9 $$"#, "unreachable"),
+        ("true", "unreachable"),
+        ("echo done", "unreachable"),
+        (r#"printf '{"state": "Go'"#, "unreachable"),
+        (r#"echo '{"state": 7, "readyInSeconds": "soon"}'"#, "unreachable"),
+        ("exec yes", "unreachable"),
+        (r#"echo '{"error": {"message": "m"}}'; kill -9 $$"#, "transient"),
+        (r#"echo '{"error": {"reason": "Invalid", "message": "m"}}'"#, "invalid"),
+        (r#"printf '{"state": "Go'; exit 3"#, "transient"),
+        ("exit 137", "transient"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        for answer in changed(script("rack", &directory, text)).await {
+            assert_eq!(said(&answer.unwrap_err()).0, expected, "{text}");
+        }
+    }
+    for answer in changed("rack=/no/such/program".parse().unwrap()).await {
+        assert_eq!(said(&answer.unwrap_err()).0, "transient", "nothing was begun");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_takes_too_long_is_in_doubt() {
+    let directory = tempfile::tempdir().unwrap();
+    for answer in changed(script("rack", &directory, "exec sleep 600")).await {
+        let (kind, message) = said(&answer.unwrap_err());
+        assert_eq!((kind, message.as_str()), ("unreachable", "no answer within 30 s"));
+    }
+}
+
 /// The fields of all events of this thread, one on a line.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
@@ -310,8 +355,13 @@ fn a_program_is_configured_as_name_and_absolute_path() {
 async fn so_many_processes_run_at_the_same_time_as_are_configured_and_no_more() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("log");
-    let text = format!("echo + >>{0}; sleep 0.1; echo - >>{0}; echo '{{\"machines\": []}}'", log.display());
     for most in [1, 2] {
+        // Each waits until as many have begun as may run, however long they take to start; then one too many has time to show.
+        let text = format!(
+            "echo + >>{0}; while [ $(grep -cF + {0}) -lt {most} ]; do sleep 0.01; done; sleep 0.1; echo - >>{0}; \
+             echo '{{\"machines\": []}}'",
+            log.display()
+        );
         let program =
             Exec::new(script("rack", &directory, &text), cluster()).at_most(NonZeroU8::new(most).unwrap());
         fs::write(&log, "").unwrap();

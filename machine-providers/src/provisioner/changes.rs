@@ -103,8 +103,10 @@ impl Provisioner {
             (Deletion::Gone, Absence::Doubtful(why)) if !self.ids.has_begun_to_end(key, name) => {
                 Err(ProviderError::Unreachable(format!("it says that there is no machine {name}, but {why}")))
             }
-            (Deletion::Gone, _) => {
-                self.ids.ended(key, name);
+            // The doubt stays, so that what was seen is needed again if its Node cannot be released now.
+            (Deletion::Gone, Absence::Doubtful(_)) => Ok(Deletion::Gone),
+            (Deletion::Gone, Absence::Credible) => {
+                self.ids.gone(key, name);
                 Ok(Deletion::Gone)
             }
             (begun, _) => {
@@ -112,6 +114,11 @@ impl Provisioner {
                 Ok(begun)
             }
         }
+    }
+
+    /// Records that the Node of the machine `name` is kept no longer.
+    pub fn node_released(&self, key: &PoolKey, name: &str) {
+        self.ids.ended(key, name);
     }
 
     /// Deletes the machine `name`, which has no Node, at the provider that lists it and that the pool does not select any more:

@@ -120,6 +120,11 @@ impl Provisioner {
             found.former_machines.extend(names.map(|name| (name, lister.reference.to_owned())));
         } else {
             self.failures.has_machines(asked.key, lister.reference, of_pool.len());
+            let shown = || of_pool.iter().map(|(machine, _)| machine);
+            let is_ending =
+                |machine: &&ListedMachine| listing.duties.drains.contains(&machine.name) && has_node(machine);
+            let ending = shown().filter(is_ending).map(|machine| machine.name.clone()).collect();
+            self.ids.record_ending(asked.key, shown().map(|machine| &*machine.name), ending);
             found.own = listing;
         }
         found.shown.extend(of_pool.iter().map(|(machine, _)| {
@@ -264,6 +269,7 @@ impl Provisioner {
             removals_wait,
             rolling,
             duties,
+            seen_ending: self.ids.seen_ending(key),
             uncertain_until,
             deleted_ids,
             outdated_before,

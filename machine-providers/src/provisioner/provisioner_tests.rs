@@ -466,6 +466,20 @@ async fn a_machine_that_its_provider_does_not_know_is_not_taken_for_one_that_is_
     assert_eq!(ended(2, &doubtful).await, Ok(Deletion::Gone), "this process has seen it end");
 }
 
+#[tokio::test]
+async fn that_a_machine_is_gone_is_believed_again_until_its_node_is_released() {
+    let doubtful = Absence::Doubtful("its list is empty".to_owned());
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(Ending(Mutex::new(1)))]);
+    let delete =
+        async || provisioner.delete(&key(), Some(&pool(1)), Some("simulated"), "a", &doubtful, at(0)).await;
+    assert_eq!(delete().await, Ok(Deletion::Started));
+    // As after a write that failed.
+    assert_eq!([delete().await, delete().await], [Ok(Deletion::Gone), Ok(Deletion::Gone)]);
+    provisioner.node_released(&key(), "a");
+    let gone = delete().await;
+    assert!(matches!(gone, Err(ProviderError::Unreachable(_))), "{gone:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn that_a_machine_has_ended_says_nothing_about_the_next_one_of_its_name() {
     let doubtful = Absence::Doubtful("its list is empty".to_owned());

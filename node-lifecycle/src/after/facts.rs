@@ -139,7 +139,7 @@ fn not_updated(plan: &Plan, staying: &[&Member], updated: &BTreeSet<String>) -> 
     let is_not_updated = |member: &&&Member| {
         let name = member.name();
         let is_due = plan.not_updated.contains(name) && !updated.contains(name);
-        is_due && member.outdated.is_none()
+        is_due && !member.outdated.is_outdated()
     };
     staying.iter().filter(is_not_updated).count()
 }

@@ -49,13 +49,14 @@ impl RolloutFacts {
         let now = observed.now;
         let criteria = OutdatedCriteria::of(pool, now);
         let (old, new): (Vec<&Member>, Vec<&Member>) =
-            nodes.staying.iter().partition(|member| member.outdated.is_some());
+            nodes.staying.iter().partition(|member| member.outdated.is_outdated());
         let drained = nodes.drained();
         let outdated = old.len() + drained.len();
         if outdated == 0 {
             return None;
         }
-        let past_hard_age = old.iter().chain(&drained).filter(|member| member.is_past_hard_age).count();
+        let past_hard_age =
+            old.iter().chain(&drained).filter(|member| member.outdated.is_past_hard_age()).count();
         let available = new.into_iter().filter(|member| criteria.is_available(member)).count();
         let is_active =
             pool.metadata.deletion_timestamp.is_none() && criteria.spec.type_ != RolloutType::OnDelete;
@@ -104,9 +105,11 @@ fn recorded(pool: &NodePool, begins: RolloutStatus) -> RolloutStatus {
     let progressed = begins.outdated_nodes < before.outdated_nodes
         || begins.available_nodes > before.available_nodes
         || has_waited;
+    // A time to come was written before the clock was set back: the rollout has its time from now on.
+    let before_now = Time(before.progress_time.0.min(begins.progress_time.0));
     RolloutStatus {
         available_nodes: begins.available_nodes.max(before.available_nodes),
-        progress_time: if progressed { begins.progress_time } else { before.progress_time.clone() },
+        progress_time: if progressed { begins.progress_time } else { before_now },
         ..begins
     }
 }

@@ -30,6 +30,11 @@ pub(crate) fn absence(observed: &Observed, members: &[&Member], member: &Member)
     if supply.completeness == Completeness::Certain || is_listed(machine) {
         return Absence::Credible;
     }
+    // Kubernetes has been told that it is off: by this operator, which had believed it, or by the user.
+    let is_off = member.leaving.is_some_and(|leaving| leaving.is_out_of_service());
+    if is_off || was_ended_by_provider(observed, member, machine) {
+        return Absence::Credible;
+    }
     // The machines of nodes that are being deleted may be gone already, by the same decision.
     let is_other = |other: &&&Member| {
         other.name() != member.name() && other.leaving.is_none_or(|leaving| !leaving.deleting)
@@ -52,6 +57,18 @@ pub(crate) fn absence(observed: &Observed, members: &[&Member], member: &Member)
         Some(why) => format!("{why}; {doubt}"),
         None => doubt,
     })
+}
+
+/// Whether the provider of a node that is being deleted was seen ending its machine, and nothing is heard of it any more.
+///
+/// A Machine that Cluster API deletes is there until its infrastructure is gone. `clusterctl move` takes the finalizers off before it
+/// deletes a Machine, so that none is seen being deleted because of it; the kubelet of one that was being deleted before reports on.
+fn was_ended_by_provider(observed: &Observed, member: &Member, machine: &str) -> bool {
+    let current = observed.pool.as_deref().and_then(|pool| pool.spec.provider.reference());
+    member.leaving.is_some_and(|leaving| leaving.deleting)
+        && member.is_silent
+        && member.made_by() == current.as_deref()
+        && observed.supply.seen_ending.contains(machine)
 }
 
 /// Whether nothing runs on a node that is being deleted: its kubelet is silent, and this pass's list of the provider that made

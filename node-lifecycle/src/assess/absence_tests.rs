@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::names;
 
@@ -143,6 +143,45 @@ fn a_deleted_node_goes_at_once_whose_machine_is_gone_and_whose_kubelet_is_silent
         assert_eq!(is_drained(&action), !is_gone, "{status} {machines:?} {completeness:?}: {action:?}");
     }
     assert_eq!(action(&listing(vec![dead("Unknown")], &[], Stated)), NodeAction::EndMachine);
+}
+
+#[test]
+fn a_machine_that_its_provider_was_seen_ending_is_gone_when_its_deleted_node_is_silent() {
+    let mut leaves = draining(0, 10);
+    set_ready(&mut leaves, "Unknown");
+    let mut of_another = dead("Unknown");
+    let labels = of_another.metadata.labels.get_or_insert_default();
+    labels.insert(names::PROVIDER_LABEL.to_owned(), "exec.rack".to_owned());
+    for (what, node, ending, is_gone) in [
+        ("it was", dead("Unknown"), "n-000", true),
+        ("its kubelet reports, so it was moved meanwhile", dead("True"), "n-000", false),
+        ("its kubelet reports that it is not Ready", dead("False"), "n-000", false),
+        ("its Node is not deleted", leaves, "n-000", false),
+        ("another one was", dead("Unknown"), "n-001", false),
+        ("a former provider made it", of_another, "n-000", false),
+    ] {
+        // As after the deletion of its namespace, and after `clusterctl move`.
+        let mut observed = listing(vec![node], &[], Completeness::Unknown);
+        observed.supply.seen_ending = [ending.to_owned()].into();
+        assert_eq!(is_believed(&observed, "n-000"), is_gone, "{what}");
+        assert_eq!(action(&observed) == NodeAction::EndMachine, is_gone, "{what}");
+        observed.supply.seen_ending.clear();
+        assert!(!is_believed(&observed, "n-000"), "none was seen: {what}");
+    }
+}
+
+#[test]
+fn a_machine_that_kubernetes_was_told_to_be_off_is_gone() {
+    let mut off = dead("Unknown");
+    let taint = Taint { key: names::OUT_OF_SERVICE_TAINT.to_owned(), ..Taint::default() };
+    off.spec.get_or_insert_default().taints.get_or_insert_default().push(taint);
+    for (node, expected) in [(off, true), (dead("Unknown"), false)] {
+        assert_eq!(
+            is_believed(&listing(vec![node], &[], Completeness::Unknown), "n-000"),
+            expected,
+            "{expected}"
+        );
+    }
 }
 
 #[test]

@@ -60,11 +60,12 @@ impl MachinesWriter {
         };
         let response =
             status.and_then(|status| status.autoscaling.as_ref()?.on_contested).unwrap_or_default();
+        let recorded = before.contested.clone().map(|record| not_to_come(record, now));
         let is_over = |record: &ContestedMachines| until(record) <= now || is_set_since(pool, record);
         let contest = |record: ContestedMachines, is_new| Some(MachinesContest { record, response, is_new });
         if supply.size_writer.as_deref() == Some(NODEPOOL_OPERATOR) {
             // Also the nearest bound of another writer's number is written by the operator.
-            let remembered = before.contested.clone().filter(|record| !is_over(record));
+            let remembered = recorded.filter(|record| !is_over(record));
             return Self {
                 written: Some(size.replicas),
                 contest: remembered.and_then(|record| contest(record, false)),
@@ -73,7 +74,7 @@ impl MachinesWriter {
         if size.replicas == written {
             return Self { written: Some(written), contest: None };
         }
-        let known = before.contested.clone().filter(|known| known.machines == size.replicas);
+        let known = recorded.filter(|known| known.machines == size.replicas);
         match (known, response) {
             // It was kept for long enough, or a person has set the pool's own number since: that counts from now on.
             (Some(known), OnContested::Yield) if is_over(&known) => {
@@ -100,6 +101,13 @@ impl MachinesWriter {
 
 fn until(record: &ContestedMachines) -> Timestamp {
     record.since_time.0.checked_add(HOLD).unwrap_or(Timestamp::MAX)
+}
+
+/// The record, which counts from `now` on where it was written before the clock was set back: another writer's number is kept for
+/// no longer than [`HOLD`] then either.
+fn not_to_come(record: ContestedMachines, now: Timestamp) -> ContestedMachines {
+    let since_time = Time(record.since_time.0.min(whole_second(now)));
+    ContestedMachines { since_time, ..record }
 }
 
 /// Whether a person has set the pool's own number since, or another writer that is not an operator. The API server records

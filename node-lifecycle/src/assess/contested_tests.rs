@@ -61,6 +61,17 @@ fn a_number_is_the_operators_where_it_is_the_first_or_the_same_or_named_so() {
 }
 
 #[test]
+fn a_number_that_was_recorded_before_the_clock_was_set_back_is_kept_from_now_on() {
+    let pool = written(Some(record(5, 3700)), OnContested::Yield);
+    for (supply, machines) in [(sized(5, Some("kubectl")), 3), (sized(2, Some(NODEPOOL_OPERATOR)), 2)] {
+        let found = MachinesWriter::of(&pool, &supply, at(100));
+        let contest = found.held().unwrap();
+        assert_eq!((found.written, &contest.record), (Some(machines), &record(5, 100)));
+        assert_eq!(contest.until(), at(700));
+    }
+}
+
+#[test]
 fn another_writers_number_is_recorded_once_with_its_name() {
     let pool = written(None, OnContested::Yield);
     let found = MachinesWriter::of(&pool, &sized(5, Some("kubectl")), at(100));

@@ -6,7 +6,7 @@ use shared_crds::NodePool;
 use shared_crds::v1alpha1::{ConditionStatus, DisruptionReason, RepairCondition, RepairSpec};
 
 use crate::Observed;
-use crate::assess::membership::{Member, ProviderDuty};
+use crate::assess::membership::Member;
 use crate::input::observed_time::{ConditionKey, due};
 
 /// Whether the node was made for the pool, so that its provider knows its machine: of any other, the answer that there is no
@@ -28,17 +28,6 @@ pub(crate) fn is_unreachable(observed: &Observed, pool: &NodePool, member: &Memb
 /// Whether one of these conditions of `spec.repair` holds for `node`, for however short a time.
 pub(crate) fn is_unhealthy(conditions: &[RepairCondition], node: &Node) -> bool {
     !holding(conditions, node).is_empty()
-}
-
-/// Whether the node is drained because it was unhealthy, and that is over: nothing of `spec.repair` holds for it any more, or a user
-/// keeps it.
-pub(crate) fn has_recovered(member: &Member) -> bool {
-    let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
-    let is_well = !member.is_unhealthy && !member.is_silent;
-    is_drained
-        && member.provider_duty != ProviderDuty::Drains
-        && member.cause == Some(DisruptionReason::Repair)
-        && (member.skips_repair || member.provider_duty == ProviderDuty::Repairs || is_well)
 }
 
 /// What `spec.repair` says, or says by default.

@@ -32,22 +32,62 @@ pub enum NodeReadiness {
     NotReady,
 }
 
+/// Whether a node is closed to new pods, and whether it has the taint of a drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cordon {
+    /// It is schedulable.
+    Open,
+    /// It is schedulable and has the taint of a drain: another client has uncordoned it.
+    OnlyTainted,
+    /// It is unschedulable without the taint, as other clients cordon.
+    Cordoned,
+    /// It is unschedulable and has the taint, as a drain leaves it.
+    CordonedAndTainted,
+}
+
+impl Cordon {
+    const fn of(is_unschedulable: bool, has_drain_taint: bool) -> Self {
+        match (is_unschedulable, has_drain_taint) {
+            (false, false) => Self::Open,
+            (false, true) => Self::OnlyTainted,
+            (true, false) => Self::Cordoned,
+            (true, true) => Self::CordonedAndTainted,
+        }
+    }
+
+    /// Whether `spec.unschedulable` is set.
+    pub const fn is_unschedulable(self) -> bool {
+        matches!(self, Self::Cordoned | Self::CordonedAndTainted)
+    }
+
+    /// Whether the node has the taint of a drain.
+    pub const fn has_drain_taint(self) -> bool {
+        matches!(self, Self::OnlyTainted | Self::CordonedAndTainted)
+    }
+}
+
+/// Whether a kubelet will confirm the end of a leaving node's pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubeletState {
+    /// It may.
+    MayAnswer,
+    /// None will: it has been silent for long, or is silent and its machine is gone.
+    Unreachable,
+    /// Its machine is off: nothing runs on it, whatever its pods say.
+    OutOfService,
+}
+
 /// The state of a leaving node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the Node")]
 pub struct Leaving {
     /// The Node object is being deleted, which cannot be undone.
     pub deleting: bool,
     /// When its drain started; `None` until the operator has annotated it.
     pub drain_started: Option<Timestamp>,
-    /// The node is unschedulable.
-    pub cordoned: bool,
-    /// It has the taint of a drain.
-    pub tainted: bool,
-    /// No kubelet will answer for it: it has been silent for long, or is silent and its machine is gone.
-    pub unreachable: bool,
-    /// Its machine is off: nothing runs on it, whatever its pods say.
-    pub out_of_service: bool,
+    /// Whether it is closed to new pods.
+    pub cordon: Cordon,
+    /// Whether a kubelet will confirm the end of its pods.
+    pub kubelet: KubeletState,
     /// It was Ready at some time, so pods may have been bound to it.
     pub was_ready: bool,
     /// For how long this process has observed it draining.
@@ -57,7 +97,19 @@ pub struct Leaving {
 impl Leaving {
     /// When the drain started of a node that is cordoned; `None` when it has to be cordoned first.
     pub fn draining_since(&self) -> Option<Timestamp> {
-        self.drain_started.filter(|_| self.cordoned)
+        self.drain_started.filter(|_| self.cordon.is_unschedulable())
+    }
+
+    /// Whether its machine is off.
+    pub fn is_out_of_service(&self) -> bool {
+        self.kubelet == KubeletState::OutOfService
+    }
+
+    /// Takes in that no kubelet will answer for it. That its machine is off says more.
+    pub(crate) fn lose_kubelet(&mut self) {
+        if self.kubelet == KubeletState::MayAnswer {
+            self.kubelet = KubeletState::Unreachable;
+        }
     }
 }
 
@@ -70,6 +122,37 @@ pub enum ProviderDuty {
     Repairs,
     /// It is ending its machine, and drains the node by its own rules: the node leaves, and nothing is done to it.
     Drains,
+}
+
+/// Whether a node is out of date, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outdatedness {
+    /// It is not.
+    Current,
+    /// It is, for this reason.
+    Outdated(DisruptionReason),
+    /// It is, and older than `spec.rollout.hardMaxAgeSeconds`, so that nothing that asks to be left alone keeps it.
+    PastHardAge(DisruptionReason),
+}
+
+impl Outdatedness {
+    /// Why the node is out of date; `None` when it is not.
+    pub const fn reason(self) -> Option<DisruptionReason> {
+        match self {
+            Self::Current => None,
+            Self::Outdated(reason) | Self::PastHardAge(reason) => Some(reason),
+        }
+    }
+
+    /// Whether the node is out of date.
+    pub const fn is_outdated(self) -> bool {
+        !matches!(self, Self::Current)
+    }
+
+    /// Whether it is so old that nothing that asks to be left alone keeps it.
+    pub const fn is_past_hard_age(self) -> bool {
+        matches!(self, Self::PastHardAge(_))
+    }
 }
 
 /// One node of the pool.
@@ -90,10 +173,8 @@ pub struct Member {
     pub cause: Option<DisruptionReason>,
     /// It stays, and has the annotation of one that leaves.
     pub has_stale_cause: bool,
-    /// The node is unschedulable.
-    pub cordoned: bool,
-    /// It has the taint of a drain.
-    pub tainted: bool,
+    /// Whether it is closed to new pods.
+    pub cordon: Cordon,
     /// Whether it carries the operator's finalizer.
     pub has_finalizer: bool,
     /// When the Node object was created.
@@ -101,18 +182,15 @@ pub struct Member {
     /// When its last drain took too long and was cancelled, and for how long this process has observed that; `None` when
     /// none did.
     pub given_back: Option<(Timestamp, SignedDuration)>,
-    /// Why it is out of date; `None` when it is not. `OutdatedCriteria::assess` finds it out from the pool.
-    pub outdated: Option<DisruptionReason>,
-    /// It is older than `spec.rollout.hardMaxAgeSeconds`, so that nothing that asks to be left alone keeps it.
-    /// `OutdatedCriteria::assess` finds it out from the pool.
-    pub is_past_hard_age: bool,
+    /// Whether it is out of date. `OutdatedCriteria::assess` finds it out from the pool.
+    pub outdated: Outdatedness,
     /// Whether its provider would make its machine from something else now. `classify` finds it out from what the provider says.
     pub has_outdated_machine: bool,
     /// Whether Kubernetes says that its kubelet does not report any more.
     pub is_silent: bool,
     /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
     pub is_unhealthy: bool,
-    /// What its provider does with it by itself. `classify` finds it out from what the provider says.
+    /// What its provider does with it by itself. `provider_duty` finds it out from what the provider says.
     pub provider_duty: ProviderDuty,
     /// Whether a user keeps it from being repaired.
     pub skips_repair: bool,
@@ -142,20 +220,22 @@ impl Member {
         let cause = annotation(names::DISRUPTION_REASON_ANNOTATION);
         let template_hash = annotation(names::TEMPLATE_HASH_ANNOTATION).cloned();
         let spec = node.spec.as_ref();
-        let cordoned = spec.and_then(|spec| spec.unschedulable) == Some(true);
         let has_taint = |key: &str| {
             let mut taints = spec.iter().flat_map(|spec| spec.taints.iter().flatten());
             taints.any(|taint| taint.key == key)
         };
-        let tainted = has_taint(names::DRAINING_TAINT);
+        let is_unschedulable = spec.and_then(|spec| spec.unschedulable) == Some(true);
+        let cordon = Cordon::of(is_unschedulable, has_taint(names::DRAINING_TAINT));
         let deleting = metadata.deletion_timestamp.is_some();
         let leaving = (deleting || drain.is_some()).then(|| Leaving {
             deleting,
             drain_started: drain.and_then(|time| time.parse().ok()),
-            cordoned,
-            tainted,
-            unreachable: false,
-            out_of_service: has_taint(names::OUT_OF_SERVICE_TAINT),
+            cordon,
+            kubelet: if has_taint(names::OUT_OF_SERVICE_TAINT) {
+                KubeletState::OutOfService
+            } else {
+                KubeletState::MayAnswer
+            },
             was_ready: was_ready(readiness, template_hash.as_deref()),
             observed: time.draining,
         });
@@ -170,14 +250,12 @@ impl Member {
                 && (cause.is_some()
                     || annotation(names::DRAIN_WAITS_ANNOTATION).is_some()
                     || annotation(names::DRAINED_BY_PROVIDER_ANNOTATION).is_some()),
-            cordoned,
-            tainted,
+            cordon,
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
             given_back: annotation(names::GIVEN_BACK_ANNOTATION)
                 .map(|at| (at.parse().unwrap_or(Timestamp::UNIX_EPOCH), time.given_back)),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
-            outdated: None,
-            is_past_hard_age: false,
+            outdated: Outdatedness::Current,
             has_outdated_machine: false,
             is_silent: is_silent(node),
             is_unhealthy: false,
@@ -210,10 +288,8 @@ impl Member {
         self.leaving.get_or_insert(Leaving {
             deleting: false,
             drain_started: None,
-            cordoned: self.cordoned,
-            tainted: self.tainted,
-            unreachable: false,
-            out_of_service: false,
+            cordon: self.cordon,
+            kubelet: KubeletState::MayAnswer,
             was_ready: was_ready(self.readiness, self.template_hash.as_deref()),
             observed: SignedDuration::ZERO,
         });

@@ -8,16 +8,18 @@
 //! | `removal_protection` | whether a node or its pods ask to be left alone |
 //! | `drain_limits` | how long a drain may take, and what follows |
 //! | `absence` | whether a machine that its provider does not have is gone |
-//! | `elsewhere` | which machines without a Node here may have a live one |
+//! | `node_in_another_cluster` | which machines without a Node here may have a live one, in another cluster or under another ID |
+//! | `provider_duty` | what a provider does with a machine by itself |
 //! | `on_delete` | what becomes of the nodes of a pool that is deleted |
 //! | `contested` | whether another writer has set the number of machines |
 
 pub(crate) mod absence;
 pub mod contested;
 pub(crate) mod drain_limits;
-pub mod elsewhere;
 pub mod health;
 pub mod membership;
+pub mod node_in_another_cluster;
 pub mod on_delete;
 pub(crate) mod outdated;
+pub(crate) mod provider_duty;
 pub(crate) mod removal_protection;

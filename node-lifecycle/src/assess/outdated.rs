@@ -8,7 +8,8 @@ use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::{DisruptionReason, EarlierHash, NodePoolSpec, RolloutSpec, RolloutType};
 use shared_crds::{NodePool, names};
 
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::{Member, NodeReadiness, Outdatedness};
+use crate::input::supply::Machine;
 use crate::template::earlier;
 
 /// By what a node of the pool is found to be out of date.
@@ -35,8 +36,13 @@ impl<'a> OutdatedCriteria<'a> {
     /// change it.
     pub(crate) fn assess(&self, members: &mut [Member]) {
         for member in members {
-            member.outdated = self.outdated(member);
-            member.is_past_hard_age = self.hard_age_at(member).is_some_and(|at| at <= self.now);
+            let is_past_hard_age = self.hard_age_at(member).is_some_and(|at| at <= self.now);
+            // A hard age is also one from which the node is out of date.
+            member.outdated = match self.outdated(member) {
+                Some(reason) if is_past_hard_age => Outdatedness::PastHardAge(reason),
+                Some(reason) => Outdatedness::Outdated(reason),
+                None => Outdatedness::Current,
+            };
         }
     }
 
@@ -76,15 +82,29 @@ impl<'a> OutdatedCriteria<'a> {
         of_hash.any(|earlier| earlier::is_of_present_template(&member.node, earlier))
     }
 
+    /// Whether a machine that has no Node yet was made from another template, as far as its provider says so. One of which an earlier
+    /// version may have made it from the present one is not: only its Node could tell.
+    pub(crate) fn is_of_other_template(&self, machine: &Machine) -> bool {
+        let Some(hash) = machine.template_hash.as_deref() else { return false };
+        let is_other = self.hash.as_deref().is_some_and(|own| own != hash);
+        let may_be_present = self.earlier_hashes.iter().any(|earlier| earlier.hash == hash);
+        is_other && !may_be_present && NodePoolSpec::knows_template_hash(hash)
+    }
+
+    /// Whether this is the hash of the present template.
+    pub(crate) fn is_own(&self, hash: Option<&str>) -> bool {
+        hash.is_some() && self.hash.as_deref() == hash
+    }
+
     /// The node as one that is out of date; `None` when it is not.
     pub(crate) fn outdated_node(&self, member: &Member) -> Option<OutdatedNode> {
-        let reason = member.outdated?;
+        let reason = member.outdated.reason()?;
         let state = match member.readiness {
             NodeReadiness::Starting => OutdatedState::NeverReady,
             _ if self.is_available(member) => OutdatedState::Working,
             _ => OutdatedState::Broken,
         };
-        Some(OutdatedNode { reason, state, is_past_hard_age: member.is_past_hard_age })
+        Some(OutdatedNode { reason, state, is_past_hard_age: member.outdated.is_past_hard_age() })
     }
 
     /// How many nodes more than `wanted` there may be while nodes are replaced.
@@ -94,7 +114,7 @@ impl<'a> OutdatedCriteria<'a> {
 
     /// Whether the node is out of date and replaced because of it.
     pub(crate) fn replaces(&self, member: &Member) -> bool {
-        self.spec.type_ == RolloutType::RollingUpdate && member.outdated.is_some()
+        self.spec.type_ == RolloutType::RollingUpdate && member.outdated.is_outdated()
     }
 
     /// When the node becomes too old; `None` when it never does.

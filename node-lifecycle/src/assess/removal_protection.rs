@@ -31,7 +31,7 @@ impl RemovalProtection {
         asked: &BTreeSet<String>,
         pods: &ObservedPods,
     ) -> Self {
-        if member.is_past_hard_age {
+        if member.outdated.is_past_hard_age() {
             return Self::Unprotected;
         }
         if let Some(annotation) = protection::of_node(&member.node.metadata) {

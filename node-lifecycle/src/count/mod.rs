@@ -3,6 +3,7 @@
 //! | file | contains |
 //! |---|---|
 //! | `disruption_account` | which nodes count as disrupted, and why |
+//! | `cancelled_drains` | which drains end because the node is wanted again, or has recovered |
 //! | `deletion` | how many nodes of a pool that is deleted leave at a time |
 //! | `rollout` | how many of the nodes that are out of date may go |
 //! | `rollout_bounds` | how far the numbers of nodes may be from what is wanted meanwhile |
@@ -13,6 +14,7 @@
 //! | `sizing` | how many nodes are missing or in excess, and what is done about it |
 //! | `victim_selection` | which nodes go now |
 
+pub(crate) mod cancelled_drains;
 pub(crate) mod deletion;
 pub(crate) mod disruption_account;
 pub(crate) mod machines_without_node;

@@ -88,6 +88,17 @@ pub(crate) struct Rollout {
     pub draining: usize,
     /// Number of nodes that are being drained for it, or because they are too many.
     leaving: usize,
+    /// How many of them keep no room from machines that are missing to the number wanted: see [`has_ended`].
+    ended: usize,
+}
+
+/// How many machines are missing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MissingMachines {
+    /// To the number that there should be now.
+    pub all: usize,
+    /// Of these, to the number wanted: what the surge does not ask for.
+    pub to_wanted: usize,
 }
 
 /// How many nodes there are for a rollout to decide about, and should be.
@@ -193,6 +204,8 @@ impl Rollout {
         let known = refusals.known(pool, &outdated);
         let (could_go, surely_go) =
             (refusals.let_go(&outdated, draining).min(most), refusals.let_go(&known, draining).min(most));
+        let only_waits = may_go_now(&outdated, refusals.account, refusals.protected) == 0;
+        let ended = members.iter().filter(|member| has_ended(observed, member, only_waits)).count();
         let unknown =
             outdated.keys().filter(|it| can_make && refusals.is_open(it) && !known.contains_key(*it));
         Self {
@@ -206,6 +219,7 @@ impl Rollout {
             may_go,
             draining,
             leaving,
+            ended,
         }
     }
 
@@ -215,14 +229,30 @@ impl Rollout {
     }
 
     /// The number of machines that may be requested, of `missing` ones: those that are drained still use their room. `present`
-    /// are all others.
-    pub(crate) fn may_request(&self, missing: usize, wanted: usize, present: usize) -> usize {
-        if self.is_active {
-            missing.min((wanted + self.most_surge).saturating_sub(present + self.leaving))
-        } else {
-            missing
+    /// are all others. What is missing to the number wanted waits for no machine that is as good as gone, as in a pool without a
+    /// rollout: there are never more nodes than `wanted` and the surge, without those whose Node is deleted and whose machine has not
+    /// ended. A provider that has no room for both says so, and is then asked less and less often.
+    pub(crate) fn may_request(&self, missing: MissingMachines, wanted: usize, present: usize) -> usize {
+        let MissingMachines { all, to_wanted } = missing;
+        if !self.is_active {
+            return all;
         }
+        let room = |leaving: usize| (wanted + self.most_surge).saturating_sub(present + leaving);
+        let growth = to_wanted.min(room(self.leaving - self.ended));
+        all.min(growth.max(room(self.leaving)))
     }
+}
+
+/// Whether the machine of a node that is drained keeps no room from machines that are missing to the number wanted. One that was too
+/// many does not from the deletion of its Node on. One that was out of date does until its machine should have ended, because another
+/// one takes its place; then only if the rollout takes no node, so that a provider that ends no machine gets no further one for each.
+fn has_ended(observed: &Observed, member: &Member, rollout_only_waits: bool) -> bool {
+    let (Some(leaving), Some(deleted)) = (member.leaving, &member.node.metadata.deletion_timestamp) else {
+        return false;
+    };
+    let hangs = || due(deleted.0, MACHINE_STUCK_AFTER, leaving.observed, observed.now) <= observed.now;
+    member.cause == Some(DisruptionReason::ScaleDown)
+        || (is_for_rollout(member.cause) && rollout_only_waits && hangs())
 }
 
 /// Whether the node has been drained for so long that it may stay for ever. It is not stuck while nothing keeps it but pods that

@@ -1,5 +1,5 @@
-//! How many nodes are missing or in excess, and what is done about it: uncordon draining nodes, request machines,
-//! withdraw requests, and among which nodes victims are chosen.
+//! How many nodes are missing or in excess, and what is done about it: uncordon draining nodes (which ones, `cancelled_drains`
+//! says), request machines, withdraw requests, and among which nodes victims are chosen.
 //!
 //! The invariant: staying nodes plus requests in flight never exceed the wanted number because of a decision made here,
 //! apart from a node that `drain` gives back, and one that has recovered while it was drained to be repaired.
@@ -10,19 +10,18 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::disruption::Account;
-use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
+use shared_crds::v1alpha1::ProtectedNodes;
 
 use crate::assess::contested::MachinesWriter;
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::health;
-use crate::assess::membership::{Member, NodeReadiness, ProviderDuty};
-use crate::assess::outdated::{self, OutdatedCriteria};
+use crate::assess::membership::Member;
 use crate::assess::removal_protection;
+use crate::count::cancelled_drains::{self, MissingNodes};
 use crate::count::deletion::DeletionPace;
 use crate::count::disruption_account;
 use crate::count::machines_without_node::{MachinesWithoutNode, withdraw};
 use crate::count::removal_order;
-use crate::count::rollout::{Counts, MayGo, Refusals, Rollout};
+use crate::count::rollout::{Counts, MayGo, MissingMachines, Refusals, Rollout};
 use crate::count::unasked::unasked;
 use crate::input::numbers::number;
 use crate::input::slots::Slots;
@@ -42,6 +41,8 @@ pub(crate) struct Sizing {
     pub withdraw: Vec<String>,
     /// Running machines to register as Node.
     pub register: Vec<String>,
+    /// Some of them are of an earlier template: others are requested when these are gone.
+    pub is_superseding: bool,
     /// Machines whose Node did not come in time, to delete.
     pub timed_out: Vec<String>,
     /// Some node is too many or out of date, whether or not it may go now.
@@ -165,11 +166,17 @@ impl Present<'_> {
         let now_due = if is_in_force { excess } else { 0 };
         let machines_too_many = excess - named.len().min(now_due);
         let may_withdraw = !self.observed.may_be_hidden && !removals_wait;
-        sizing.withdraw =
-            withdraw(&mut self.machines.pending, if may_withdraw { machines_too_many } else { 0 });
+        let superseded = &self.machines.superseded;
+        let count = superseded.len().min(self.machines.may_supersede.max(machines_too_many));
+        let superseded = &superseded[..count];
+        sizing.is_superseding = !superseded.is_empty();
+        sizing.withdraw = superseded.iter().map(|machine| machine.name.clone()).collect();
+        let others_too_many = machines_too_many.saturating_sub(superseded.len());
+        let too_many = withdraw(&mut self.machines.pending, if may_withdraw { others_too_many } else { 0 });
+        sizing.withdraw.extend(too_many);
         sizing.has_excess = excess > sizing.withdraw.len() || is_rolling;
         // Nodes whose drain was just called off keep their place in the excess: no other node is drained instead.
-        let excess = (excess - sizing.withdraw.len()).saturating_sub(resting.len());
+        let excess = excess.saturating_sub(sizing.withdraw.len()).saturating_sub(resting.len());
         sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
         // A node that is about to join cannot be a victim yet. No other one goes in its place: the choice is made among all of
         // them as soon as it is a member.
@@ -202,28 +209,27 @@ impl Present<'_> {
         let observed = self.observed;
         let most = sizing.wanted + sizing.rollout.surge;
         // They come back although others were made in their place: what is too many then goes by the next pass.
-        let has_recovered = |member: &&Member| {
-            let is_kept = sizing.deletion.is_none() && !replaced.contains(member.name());
-            is_kept && health::has_recovered(member)
+        let recovered = if sizing.deletion.is_none() {
+            cancelled_drains::recovered(members, replaced)
+        } else {
+            BTreeSet::new()
         };
-        let recovered: BTreeSet<String> =
-            members.iter().filter(has_recovered).map(|member| member.name().to_owned()).collect();
         // Victims may have to wait, so they are there.
         let present =
             self.staying.len() + recovered.len() + self.machines.count() + observed.unread().count();
-        let missing = most.saturating_sub(present);
-        let (current, outdated) = drains_to_cancel(observed, pool, members, replaced);
-        let current = current.into_iter().take(missing);
-        sizing.uncordon = current.map(|member| member.name().to_owned()).collect();
-        // One that is out of date is better than none, and no use in the place of one that is replaced.
-        let short = sizing.wanted.saturating_sub(present + sizing.uncordon.len() + sizing.rollout.draining);
-        sizing.uncordon.extend(outdated.into_iter().take(short).map(|member| member.name().to_owned()));
-        let missing = missing - sizing.uncordon.len();
+        let missing = MissingNodes {
+            all: most.saturating_sub(present),
+            to_wanted: sizing.wanted.saturating_sub(present + sizing.rollout.draining),
+        };
+        sizing.uncordon = cancelled_drains::wanted_again(observed, pool, members, replaced, missing);
+        let missing = missing.all - sizing.uncordon.len();
         let sure =
             (sizing.wanted + sizing.rollout.sure_surge).saturating_sub(present + sizing.uncordon.len());
+        let to_wanted = sizing.wanted.saturating_sub(present + sizing.uncordon.len());
         sizing.uncordon.extend(recovered);
-        let could = sizing.rollout.may_request(missing, sizing.wanted, present);
-        let missing = sizing.rollout.may_request(missing.min(sure), sizing.wanted, present);
+        let may_request =
+            |all| sizing.rollout.may_request(MissingMachines { all, to_wanted }, sizing.wanted, present);
+        let (could, missing) = (may_request(missing), may_request(missing.min(sure)));
         // Further machines would have their Nodes elsewhere, too.
         let are_all_elsewhere =
             members.is_empty() && observed.joining().is_empty() && observed.elsewhere().next().is_some();
@@ -253,34 +259,4 @@ pub(crate) fn resting<'a>(
     now: Timestamp,
 ) -> Vec<(&'a str, Timestamp)> {
     members.into_iter().filter_map(|it| Some((it.name(), rests_until(pool, it, now)?))).collect()
-}
-
-/// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of
-/// their pods are still there. A deleted Node cannot be brought back, and one that is replaced would only be drained again.
-/// Those that are out of date and were drained because they were too many come second. None of the `replaced` ones is left, and of
-/// those that are repaired the drain ends when they recover.
-fn drains_to_cancel<'a>(
-    observed: &Observed,
-    pool: &NodePool,
-    members: &'a [Member],
-    replaced: &BTreeSet<String>,
-) -> (Vec<&'a Member>, Vec<&'a Member>) {
-    let criteria = OutdatedCriteria::of(pool, observed.now);
-    // What a provider has begun cannot be called off.
-    let can_stay = |member: &&Member| {
-        member.provider_duty != ProviderDuty::Drains
-            && member.leaving.is_some_and(|leaving| !leaving.deleting)
-    };
-    let leaving = members.iter().filter(can_stay);
-    let is_repaired =
-        |member: &&Member| member.cause == Some(DisruptionReason::Repair) || replaced.contains(member.name());
-    let mut nodes: Vec<&Member> = leaving.filter(|member| !is_repaired(member)).collect();
-    nodes.sort_by_key(|member| {
-        let started = member.leaving.and_then(|leaving| leaving.drain_started);
-        let is_healthy = member.readiness == NodeReadiness::Ready && !member.is_unhealthy;
-        (!is_healthy, std::cmp::Reverse(started), member.name())
-    });
-    let (outdated, current): (Vec<&Member>, Vec<&Member>) =
-        nodes.into_iter().partition(|member| criteria.replaces(member));
-    (current, outdated.into_iter().filter(|member| !outdated::is_for_rollout(member.cause)).collect())
 }

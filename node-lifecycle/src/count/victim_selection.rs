@@ -317,7 +317,7 @@ impl Selection<'_> {
             return waits.then(|| pace.to_string());
         }
         let asks = member.readiness != NodeReadiness::Starting;
-        let refusal = if member.is_past_hard_age {
+        let refusal = if member.outdated.is_past_hard_age() {
             self.account.urgent_refusal(reason)
         } else {
             self.account.refusal(reason)
@@ -347,7 +347,7 @@ impl Selection<'_> {
         };
         if is_counted {
             // Of a pool that is deleted more may go than the account has: those that disturb no pod.
-            let _ = if member.is_past_hard_age {
+            let _ = if member.outdated.is_past_hard_age() {
                 self.account.take_urgent(reason)
             } else {
                 self.account.take(reason)

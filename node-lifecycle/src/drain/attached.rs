@@ -29,8 +29,11 @@ pub(crate) fn hold(
     let waited = attached.times.get(member.name()).copied().unwrap_or_default();
     let is_forced = limits.on_timeout == DrainTimeoutAction::Force
         && limits.has_left_less(SignedDuration::ZERO, started, leaving.observed, now);
-    let limit =
-        if leaving.out_of_service { limits.detachment.min(OUT_OF_SERVICE_LIMIT) } else { limits.detachment };
+    let limit = if leaving.is_out_of_service() {
+        limits.detachment.min(OUT_OF_SERVICE_LIMIT)
+    } else {
+        limits.detachment
+    };
     if waited >= limit || is_forced {
         return None;
     }

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod, Toleration};
+use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::membership::{CLOCK_SKEW, Leaving, Member, NodeReadiness, ProviderDuty};
+use crate::assess::membership::{CLOCK_SKEW, KubeletState, Leaving, Member, NodeReadiness, ProviderDuty};
 use crate::drain::attached;
 use crate::input::observed_time::{PodTimes, due};
 use crate::input::pods;
@@ -33,11 +33,6 @@ const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// From this priority on a pod is critical to the node or to the cluster: Kubernetes' `SystemCriticalPriority`, twice the
 /// highest that users may define.
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
-
-/// Whether the Node says that it was left to its provider, which is all that is known of it while its provider does not answer.
-pub(crate) fn was_left_to_provider(node: &Node) -> bool {
-    names::asks_for(names::DRAINED_BY_PROVIDER_ANNOTATION, &node.metadata)
-}
 
 /// The next step of a leaving node: what its pods allow, and then its volumes.
 pub(crate) fn leave(member: &Member, pods: &ObservedPods, limits: DrainLimits, now: Timestamp) -> NodeAction {
@@ -65,11 +60,11 @@ pub(crate) fn without_volumes(
     }
     // A Node that is being deleted cannot come back. Its pods wait for a kubelet that is dead or may be, and a budget has nothing
     // to keep: Kubernetes counts pods on such a node as not ready, and deletes them after a time without asking budgets.
-    if leaving.deleting && leaving.unreachable && !leaving.out_of_service && member.has_finalizer {
+    if leaving.deleting && leaving.kubelet == KubeletState::Unreachable && member.has_finalizer {
         return NodeAction::EndMachine;
     }
     // What asks to be left alone does not hold up a repair, and no node for ever that has a hard age.
-    let is_urgent = member.cause == Some(DisruptionReason::Repair) || member.is_past_hard_age;
+    let is_urgent = member.cause == Some(DisruptionReason::Repair) || member.outdated.is_past_hard_age();
     let holds_protected = limits.holds_protected && !is_urgent;
     let limits = DrainLimits { holds_protected, ..limits };
     let known = pods.of(member.name());
@@ -82,7 +77,9 @@ pub(crate) fn without_volumes(
         }
     }
     match next(leaving, known, limits, now, &pods.times) {
-        NodeAction::Remove if leaving.deleting && !member.has_finalizer => for_finalizers(member, now),
+        NodeAction::Remove if leaving.deleting && !member.has_finalizer => {
+            for_finalizers(member, leaving.observed, now)
+        }
         NodeAction::Remove if let_go_at(member, limits, now).is_some_and(|at| at > now) => {
             NodeAction::Drain(DrainStep::waits(Blocker::LoadBalancers, true))
         }
@@ -93,18 +90,18 @@ pub(crate) fn without_volumes(
 /// When external load balancers have had the time of `spec.drain.loadBalancerDrainSeconds`, so that a node that no pod keeps may be
 /// removed; `None` where they are not waited for. A node that is not Ready has no connections that could end in order.
 pub(crate) fn let_go_at(member: &Member, limits: DrainLimits, now: Timestamp) -> Option<Timestamp> {
-    let leaving = member.leaving.filter(|leaving| !leaving.out_of_service)?;
+    let leaving = member.leaving.filter(|leaving| !leaving.is_out_of_service())?;
     let is_asked = !limits.load_balancers.is_zero() && member.readiness == NodeReadiness::Ready;
     let started = leaving.draining_since().filter(|_| is_asked)?;
     Some(due(started, limits.load_balancers, leaving.observed, now))
 }
 
-/// The step of a deleted node that others keep.
-fn for_finalizers(member: &Member, now: Timestamp) -> NodeAction {
+/// The step of a deleted node that others keep. This process has `observed` its drain for so long.
+fn for_finalizers(member: &Member, observed: SignedDuration, now: Timestamp) -> NodeAction {
     let metadata = &member.node.metadata;
-    let deleted = metadata.deletion_timestamp.as_ref().and_then(|at| at.0.checked_add(OVERDUE_MARGIN).ok());
+    let late = metadata.deletion_timestamp.as_ref().map(|at| due(at.0, OVERDUE_MARGIN, observed, now));
     let names = metadata.finalizers.clone().unwrap_or_default();
-    NodeAction::Drain(DrainStep::waits(Blocker::Finalizers(names), deleted.is_none_or(|late| now < late)))
+    NodeAction::Drain(DrainStep::waits(Blocker::Finalizers(names), late.is_none_or(|late| now < late)))
 }
 
 /// The next step of a leaving node, whatever its finalizers. `pods` are from a list after the node was cordoned; `None`
@@ -147,15 +144,15 @@ fn next(
     let is_forced = limits.on_timeout == DrainTimeoutAction::Force && may_go;
     let (delete, evict): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = staying
         .into_iter()
-        .partition(|pod| leaving.out_of_service || (is_forced && has_left_less(grace(pod))));
+        .partition(|pod| leaving.is_out_of_service() || (is_forced && has_left_less(grace(pod))));
     let evict = evict.into_iter().filter(|pod| is_critical_turn || !is_critical(pod));
     let holds_protected = limits.holds_protected && !leaving.deleting;
     let asked = |pod: &Pod| protection::of_pod(pod, now).filter(|_| holds_protected);
     let (protected, evict): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) = evict.partition(|pod| asked(pod).is_some());
     let protected =
         protected.into_iter().filter_map(|pod| Some(Blocker::Pod(PodName::of(pod), asked(pod)?.why)));
-    let overdue =
-        ending.into_iter().filter(|pod| is_overdue(pod, now)).map(|pod| Blocker::Overdue(PodName::of(pod)));
+    let is_overdue = |pod: &&Arc<Pod>| is_given_up(pod, CONFIRMATION_MARGIN, now, times);
+    let overdue = ending.into_iter().filter(is_overdue).map(|pod| Blocker::Overdue(PodName::of(pod)));
     NodeAction::Drain(DrainStep {
         evict: evict.into_iter().cloned().collect(),
         delete: delete.into_iter().cloned().collect(),
@@ -195,7 +192,7 @@ fn came_later(pod: &Pod, leaving: Leaving, started: Timestamp) -> bool {
     let surely = started.checked_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX);
     pod.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > surely)
         && tolerates(CORDON_TAINT)
-        && (!leaving.tainted || tolerates(names::DRAINING_TAINT))
+        && (!leaving.cordon.has_drain_taint() || tolerates(names::DRAINING_TAINT))
 }
 
 /// Whether the toleration covers a taint of this key without a value, whose effect is `NoSchedule`: absent fields match
@@ -210,21 +207,16 @@ fn tolerates(toleration: &Toleration, taint: &str) -> bool {
     same_key && (exists || (equal && value.is_empty())) && (effect.is_empty() || effect == "NoSchedule")
 }
 
-/// Whether the pod should have ended: its grace period, which its deletion timestamp ends, was over some time ago.
-fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
-    let end = pod.metadata.deletion_timestamp.as_ref();
-    end.is_some_and(|end| end.0.checked_add(CONFIRMATION_MARGIN).is_ok_and(|late| late < now))
-}
-
 /// Whether no kubelet will confirm the end of the pod any more: its grace period, which its deletion timestamp ends, was
-/// over `margin` ago, by the clock and by what this process has seen.
+/// over `margin` ago, by the clock and by what this process has seen. A deletion that is still to come does not count, as in every
+/// limit: see [`due`].
 fn is_given_up(pod: &Pod, margin: SignedDuration, now: Timestamp, times: &PodTimes) -> bool {
     let grace =
         SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default().max(0));
     let patience = grace.checked_add(margin).unwrap_or(SignedDuration::MAX);
     pod.metadata.deletion_timestamp.as_ref().is_some_and(|end| {
-        let margin_is_over = end.0.checked_add(margin).is_ok_and(|end| end <= now);
-        margin_is_over && times.of_pod(pod) >= patience
+        let deleted = end.0.checked_sub(grace).unwrap_or(end.0);
+        due(deleted, patience, times.of_pod(pod), now) <= now
     })
 }
 

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
+use crate::assess::membership::Cordon;
 use crate::testing::{at, pod, pod_of, shared};
 
 /// The next step for a process that has observed the node from the start, but not its pods.
@@ -35,10 +36,8 @@ fn forced(timeout: Option<SignedDuration>) -> DrainLimits {
 const CORDONED: Leaving = Leaving {
     deleting: false,
     drain_started: Some(Timestamp::UNIX_EPOCH),
-    cordoned: true,
-    tainted: false,
-    unreachable: false,
-    out_of_service: false,
+    cordon: Cordon::Cordoned,
+    kubelet: KubeletState::MayAnswer,
     was_ready: true,
     observed: SignedDuration::MAX,
 };
@@ -57,9 +56,9 @@ fn evicted(action: &NodeAction) -> Vec<&str> {
 #[test]
 fn a_node_is_cordoned_and_annotated_before_any_pod_is_evicted() {
     for leaving in [
-        Leaving { cordoned: false, ..CORDONED },
+        Leaving { cordon: Cordon::Open, ..CORDONED },
         Leaving { drain_started: None, ..CORDONED },
-        Leaving { deleting: true, drain_started: None, cordoned: false, ..CORDONED },
+        Leaving { deleting: true, drain_started: None, cordon: Cordon::Open, ..CORDONED },
     ] {
         assert_eq!(next(leaving, Some(&[pod("web")]), None, at(0)), NodeAction::Cordon);
     }
@@ -107,14 +106,38 @@ fn a_pod_whose_containers_have_ended_holds_its_node_until_its_kubelet_has_delete
 #[test]
 fn a_terminating_pod_is_waited_for_and_not_evicted_again() {
     let mut ending = pod("ending");
+    // Deleted at second 10, with 20 s of grace.
     ending.metadata.deletion_timestamp = Some(Time(at(30)));
+    ending.metadata.deletion_grace_period_seconds = Some(20);
     let pods = [ending, pod("web"), pod_of("ReplicaSet", "api")];
     let action = next(CORDONED, Some(&pods), None, at(10));
     assert_eq!(evicted(&action), ["web", "api"]);
-    for (second, is_overdue) in [(10, false), (40, false), (41, true)] {
-        let NodeAction::Drain(step) = next(CORDONED, Some(&pods), None, at(second)) else { panic!() };
+    for (second, seen_ending, is_overdue) in
+        [(10, 0, false), (39, 500, false), (500, 29, false), (40, 30, true)]
+    {
+        let times = PodTimes([("uid-ending".to_owned(), SignedDuration::from_secs(seen_ending))].into());
+        let action = of_pods(CORDONED, Some(&pods), DrainLimits::default(), at(second), &times);
+        let NodeAction::Drain(step) = action else { panic!("{action:?}") };
         let overdue = is_overdue.then(|| Blocker::Overdue(PodName::of(&pods[0])));
         assert_eq!(step.blockers, overdue.into_iter().collect::<Vec<_>>(), "at {second}");
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_neither_prolongs_the_wait_for_a_pod_nor_ends_it() {
+    let mut ending = pod("db");
+    // Deleted at second 3670, with 30 s of grace, before the clock was set back by an hour.
+    ending.metadata.deletion_timestamp = Some(Time(at(3700)));
+    ending.metadata.deletion_grace_period_seconds = Some(30);
+    for (seen_ending, is_overdue, goes) in
+        [(39, false, false), (40, true, false), (89, true, false), (90, true, true)]
+    {
+        let times = PodTimes([("uid-db".to_owned(), SignedDuration::from_secs(seen_ending))].into());
+        let action = of_pods(CORDONED, Some(&[ending.clone()]), DrainLimits::default(), at(100), &times);
+        assert_eq!(action == NodeAction::Remove, goes, "after {seen_ending} s");
+        if let NodeAction::Drain(step) = action {
+            assert_eq!(!step.blockers.is_empty(), is_overdue, "after {seen_ending} s");
+        }
     }
 }
 
@@ -177,7 +200,7 @@ fn a_later_pod_is_evicted_once_more_and_not_for_ever_by_a_clock_that_is_ahead() 
 
 #[test]
 fn a_pod_that_tolerates_the_cordon_alone_is_evicted_from_a_node_with_the_taint_of_a_drain() {
-    let tainted = Leaving { tainted: true, ..CORDONED };
+    let tainted = Leaving { cordon: Cordon::CordonedAndTainted, ..CORDONED };
     let cordon = toleration(CORDON_TAINT, "Exists", "", "NoSchedule");
     let pods = [born(70, std::slice::from_ref(&cordon))];
     assert_eq!(next(CORDONED, Some(&pods), None, at(100)), NodeAction::Remove, "the taint was removed");

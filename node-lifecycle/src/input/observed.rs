@@ -61,6 +61,8 @@ pub struct Observed {
     pub condition_times: ConditionTimes,
     /// For how long this process itself has observed machines without a Node.
     pub machine_times: MachineTimes,
+    /// For how long it has observed the pool's template as it is; zero while no machine lacks a Node.
+    pub template_time: SignedDuration,
 }
 
 /// Pods of some of the nodes.

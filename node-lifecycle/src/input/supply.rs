@@ -180,6 +180,9 @@ pub struct Supply {
     /// What the selected provider does with machines by itself. It is empty where its list failed, and says nothing of the machines of a
     /// former provider.
     pub duties: ProviderDuties,
+    /// The machines with a Node of which the selected provider's last list that showed them said that it was ending them by itself, by
+    /// name. As far as this process knows: a restart forgets it.
+    pub seen_ending: BTreeSet<String>,
     /// Until this time, machines may appear whose requests were not answered, or Nodes of machines that have just gone;
     /// `None` when there are none such.
     pub uncertain_until: Option<Timestamp>,

@@ -61,7 +61,7 @@ impl Actions<'_> {
         let is_unhealthy = member.is_unhealthy;
         if !member.has_finalizer {
             NodeAction::Adopt
-        } else if member.tainted
+        } else if member.cordon.has_drain_taint()
             // Without a list it is not known whether its provider still drains it.
             || (member.has_stale_cause && !is_unhealthy && !self.observed.supply.is_unknown)
             || (member.given_back.is_some() && !self.sizing.has_excess && !is_unhealthy)
@@ -75,7 +75,7 @@ impl Actions<'_> {
     }
 
     fn update(&self, member: &Member) -> Option<Value> {
-        self.in_place?.update(member, member.outdated.is_some())
+        self.in_place?.update(member, member.outdated.is_outdated())
     }
 }
 

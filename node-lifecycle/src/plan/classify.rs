@@ -9,14 +9,14 @@ use shared_crds::v1alpha1::DisruptionReason;
 use crate::assess::absence;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
-use crate::assess::membership::{self, Leaving, Member, ProviderDuty};
+use crate::assess::membership::{self, Member, ProviderDuty};
 use crate::assess::on_delete;
 use crate::assess::outdated::OutdatedCriteria;
+use crate::assess::provider_duty;
 use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::drain;
-use crate::input::supply::ProviderDuties;
-use crate::plan::orphan;
+use crate::plan::orphaning_pool;
 use crate::{NodeAction, Observed, ObservedPods, PodReads};
 
 /// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
@@ -47,15 +47,17 @@ pub fn classify(observed: &Observed) -> Classified {
         let repair = health::spec(pool);
         let unreachable: Vec<bool> = all.iter().map(|member| is_unreachable(member)).collect();
         for (member, unreachable) in members.iter_mut().zip(unreachable) {
-            member.leaving = member.leaving.map(|leaving| Leaving { unreachable, ..leaving });
+            if let Some(leaving) = member.leaving.as_mut().filter(|_| unreachable) {
+                leaving.lose_kubelet();
+            }
             member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
         }
         note_outdated_machines(observed, &mut members);
-        note_duties(observed, &mut members);
+        provider_duty::note(observed, &mut members);
         OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     }
     members.sort_by(|a, b| a.name().cmp(b.name()));
-    let deleted = || members.iter().filter(|member| orphan::is_deleted(member));
+    let deleted = || members.iter().filter(|member| orphaning_pool::is_deleted(member));
     let (sizing, reads) = match observed.pool.as_deref() {
         None => (None, of_drains(observed, deleted(), DrainLimits::default())),
         Some(pool) if pool.spec.paused || on_delete::waits(pool) => (None, PodReads::default()),
@@ -97,25 +99,6 @@ fn note_outdated_machines(observed: &Observed, members: &mut [Member]) {
         let machine = names::machine_of(&member.node.metadata);
         let is_outdated = machine.is_some_and(|machine| outdated.contains(machine));
         member.has_outdated_machine = goes_on || is_outdated;
-    }
-}
-
-/// Notes on each of the nodes what its provider does with its machine by itself. While that cannot list its machines, a node that was
-/// left to it stays so: it may be draining it still. Which nodes it repairs does not matter then, because no machine may be removed. What
-/// a former provider does with its machines is not known while it answers, so that their nodes are drained and repaired here.
-fn note_duties(observed: &Observed, members: &mut [Member]) {
-    let ProviderDuties { drains, repairs, awaits: _ } = &observed.supply.duties;
-    for member in members {
-        let machine = names::machine_of(&member.node.metadata);
-        let is_in = |of: &BTreeSet<String>| machine.is_some_and(|machine| of.contains(machine));
-        let is_unlisted = observed.unlisted(member).is_some();
-        let is_drained = is_in(drains) || (is_unlisted && drain::was_left_to_provider(&member.node));
-        if is_in(repairs) {
-            member.provider_duty = ProviderDuty::Repairs;
-        }
-        if is_drained {
-            member.leave_to_provider();
-        }
     }
 }
 

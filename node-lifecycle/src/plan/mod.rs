@@ -6,7 +6,8 @@
 //! | `classify` | the first step: the states of the nodes, and whose pods have to be read |
 //! | `reads` | which of those are listed in this pass |
 //! | `frozen` | why nothing may be changed |
-//! | `orphan` | what happens to a pool that is deleted and leaves its nodes |
+//! | `orphaning_pool` | what happens to a pool that is deleted and leaves its nodes |
+//! | `pool_gone` | what happens to the nodes and machines of a pool that no longer exists |
 //! | `machines` | which machines go because they have failed, which Nodes join, which marks are taken back |
 //! | `in_place` | what of a changed template reaches existing nodes |
 //! | `pace` | how many nodes that is in a pass |
@@ -24,11 +25,12 @@ pub(crate) mod decision;
 mod frozen;
 mod in_place;
 mod machines;
-mod orphan;
+mod orphaning_pool;
 mod pace;
 mod pass;
 pub mod patches;
 mod pool_finalizer;
+mod pool_gone;
 mod reads;
 mod same_step;
 mod visits;

@@ -1,9 +1,7 @@
 //! What happens to a pool in a pass, from the states of its nodes and their pods.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
@@ -17,7 +15,6 @@ use crate::count::disruption_account;
 use crate::count::sizing::{self, Sizing};
 use crate::count::unasked::unasked;
 use crate::count::victim_selection::Victims;
-use crate::drain;
 use crate::input::observed::{Observed, ObservedPods};
 use crate::plan::actions::Actions;
 use crate::plan::choices::{self, Choices};
@@ -25,7 +22,7 @@ use crate::plan::classify::Classified;
 use crate::plan::decision::{Plan, Stall};
 use crate::plan::in_place::InPlace;
 use crate::plan::same_step::{UNREADABLE_POLL, steps};
-use crate::plan::{frozen, machines, orphan, pace, pool_finalizer, visits};
+use crate::plan::{frozen, machines, orphaning_pool, pace, pool_finalizer, pool_gone, visits};
 use crate::remove::Ground;
 use crate::template::{Blueprint, Invalid};
 use crate::{NodeAction, NodeStep};
@@ -46,12 +43,12 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
             member.learn_from(pods);
         }
     }
-    let Some(pool) = observed.pool.as_deref() else { return without_pool(observed, members, pods) };
+    let Some(pool) = observed.pool.as_deref() else { return pool_gone::plan(observed, members, pods) };
     OutdatedCriteria::of(pool, observed.now).assess(&mut members);
     match OnDelete::due(pool).filter(|_| !pool.spec.paused) {
-        Some(OnDelete::Orphan) => return orphan::plan(observed, pool, members, pods),
+        Some(OnDelete::Orphan) => return orphaning_pool::plan(observed, pool, members, pods),
         Some(OnDelete::Unknown(value)) => {
-            return while_paused(observed, pool, members, Some(orphan::unknown(&value)));
+            return while_paused(observed, pool, members, Some(orphaning_pool::unknown(&value)));
         }
         Some(OnDelete::Drain) | None => {}
     }
@@ -65,31 +62,6 @@ fn of_pool(observed: &Observed, classified: Classified, pods: &ObservedPods) -> 
     let unasked = unasked(observed, pool, &members, wanted);
     let frozen = frozen.or_else(|| unasked.map(frozen::too_many_machines));
     while_paused(observed, pool, members, frozen)
-}
-
-/// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left
-/// alone, with their pods, unless they were created after the deletion of their pool had ended: these are deleted.
-fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) -> Plan {
-    let requeue_at = visits::next(observed, &members, None);
-    let action = |member: &Member| {
-        if orphan::is_deleted(member) {
-            drain::leave(member, pods, DrainLimits::default(), observed.now)
-        } else {
-            NodeAction::Keep
-        }
-    };
-    let is_late = |node: &&Arc<Node>| observed.has_come_late(node);
-    Plan {
-        left_over: observed.nodes.iter().filter(is_late).cloned().collect(),
-        nodes: steps(observed, members, action),
-        withdraw: if observed.leaves_machines() {
-            Vec::new()
-        } else {
-            observed.withdrawable().map(|machine| machine.name.clone()).collect()
-        },
-        requeue_at,
-        ..Plan::default()
-    }
 }
 
 /// The pool is paused or frozen, or its deletion waits. Nothing changes but the status and the annotation that a node has been Ready, which is lost if it is not written.
@@ -122,7 +94,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>, froz
 fn not_updated(in_place: Option<&InPlace<'_>>, members: &[Member]) -> BTreeSet<String> {
     let Some(in_place) = in_place else { return BTreeSet::new() };
     // Leaving ones may come back in this pass.
-    let due = members.iter().filter(|member| in_place.is_due(member, member.outdated.is_some()));
+    let due = members.iter().filter(|member| in_place.is_due(member, member.outdated.is_outdated()));
     due.map(|member| member.name().to_owned()).collect()
 }
 
@@ -214,7 +186,8 @@ fn requeue_at(
     let is_kept = sizing.rollout.is_active && sizing.rollout.outdated.keys().any(is_kept);
     let held = (is_kept || !victims.held.is_empty()).then(|| after(PROTECTED_POLL));
     let ends_machines = !sizing.withdraw.is_empty() || !observed.supply.failed.is_empty();
-    let machines_gone = (deleting && ends_machines).then(|| visits::withdrawn(now));
+    let is_awaited = (deleting && ends_machines) || sizing.is_superseding;
+    let machines_gone = is_awaited.then(|| visits::withdrawn(now));
     let of_rollout = criteria.next(members).into_iter().chain(outdated::deadline(pool));
     visits::next(observed, members, membership::start_timeout(pool))
         .into_iter()

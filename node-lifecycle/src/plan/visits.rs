@@ -19,7 +19,8 @@ const MACHINE_POLL: SignedDuration = SignedDuration::from_secs(5);
 /// those that went away.
 const MACHINE_RESYNC: SignedDuration = SignedDuration::from_secs(60);
 
-/// Polling interval of a machine that was withdrawn or has failed while its pool is being deleted: it may be gone with the next list.
+/// Polling interval of a machine that was withdrawn or has failed while its pool is being deleted, or was withdrawn for its template: it
+/// may be gone with the next list.
 const WITHDRAWN_POLL: SignedDuration = SignedDuration::from_secs(1);
 /// Polling interval of a choice that more nodes than a pass looks at are left for, and in which nothing was learned.
 const UNDECIDED_POLL: SignedDuration = SignedDuration::from_secs(15);
@@ -96,7 +97,7 @@ pub(crate) fn undecided(victims: &Victims, pods: &ObservedPods, now: Timestamp) 
     victims.is_undecided.then(|| due.max(pods.next_list(now)))
 }
 
-/// When to look whether machines are gone that this pass withdraws: the pool's finalizer may then go.
+/// When to look whether machines are gone that this pass withdraws: the pool's finalizer may then go, or others come in their place.
 pub(crate) fn withdrawn(now: Timestamp) -> Timestamp {
     now.checked_add(WITHDRAWN_POLL).unwrap_or(Timestamp::MAX)
 }

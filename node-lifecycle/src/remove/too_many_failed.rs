@@ -37,7 +37,7 @@ struct Failed {
 
 impl Failed {
     fn count(members: &[Member], unhealthy: &[&Member]) -> Self {
-        let counts = |member: &Member| member.leaving.is_none_or(|it| !it.out_of_service);
+        let counts = |member: &Member| member.leaving.is_none_or(|it| !it.is_out_of_service());
         let is_unlisted = |member: &Member| member.has_finalizer && member.lost.is_some();
         let unhealthy = unhealthy.iter().filter(|member| counts(member) && !is_unlisted(member));
         Self {

@@ -1,5 +1,5 @@
 //! A node that is to be repaired as `unhealthy` says, and whose kubelet answers: it is cordoned and drained, and a new one is made
-//! at once. Its drain ends when it recovers, which `count::sizing` sees.
+//! at once. Its drain ends when it recovers, which `count::cancelled_drains` sees.
 
 use super::question::Question;
 use super::unhealthy;

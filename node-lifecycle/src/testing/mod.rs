@@ -46,6 +46,7 @@ pub fn supply() -> Supply {
         removals_wait: None,
         rolling: None,
         duties: ProviderDuties::default(),
+        seen_ending: BTreeSet::new(),
         uncertain_until: None,
         deleted_ids: BTreeSet::new(),
         outdated_before: BTreeSet::new(),
@@ -162,6 +163,7 @@ pub fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observ
         supply: supply(),
         now: at(100),
         machine_times: MachineTimes::default(),
+        template_time: SignedDuration::ZERO,
     }
 }
 

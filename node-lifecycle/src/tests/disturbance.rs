@@ -27,6 +27,8 @@ pub(super) enum Disturbance {
     Attach(usize, bool),
     /// Drains have so many seconds, and are then given back or not.
     Drain(i32, bool),
+    /// So many seconds pass, or the clock is set back by as many, as when the operator goes on with that of another machine. No invariant
+    /// is about the clock, so all of them hold: what was written is to come then, and what the process has measured decides.
     Time(i64),
     /// The template changes: what rolls, and what changes in place.
     Template(u8, u8),
@@ -74,7 +76,7 @@ pub(super) fn disturbance() -> impl Strategy<Value = Disturbance> {
         1 => (0..12_usize, any::<bool>()).prop_map(|(node, attach)| Disturbance::Attach(node, attach)),
         // Long enough for a pass that evicts.
         1 => (prop_oneof![Just(0), 4..20_i32], any::<bool>()).prop_map(|(timeout, back)| Disturbance::Drain(timeout, back)),
-        2 => prop_oneof![0..5_i64, Just(1000)].prop_map(Disturbance::Time),
+        2 => prop_oneof![0..5_i64, Just(1000), -300..0_i64].prop_map(Disturbance::Time),
         1 => (4..7_u8, 0..3_u8).prop_map(|(cpus, label)| Disturbance::Template(cpus, label)),
         1 => (0..3_i32, 0..3_i32, prop::bool::weighted(0.2))
             .prop_map(|(surge, missing, on_delete)| Disturbance::Rollout(surge, missing, on_delete)),
@@ -152,6 +154,7 @@ pub(super) fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) -> 
             let drain = cluster.pool.spec.drain.get_or_insert_default();
             (drain.timeout_seconds, drain.on_timeout) = (timeout_seconds, on_timeout);
         }
+        Disturbance::Time(seconds) if seconds < 0 => cluster.set_back(-seconds),
         Disturbance::Time(seconds) => cluster.second += seconds,
         Disturbance::Template(cpus, label) => cluster.change_template(cpus, label),
         Disturbance::Rollout(surge, missing, on_delete) => {

@@ -149,7 +149,7 @@ fn nodes_that_no_rollout_replaces_have_no_hard_age() {
     for (pool, node) in [(aging(1, 1), foreign), (on_delete, asks(node(0)))] {
         let plan = plan(&seen(pool, [node], 101));
         assert_eq!((plan.request.len(), with_action(&plan, &NodeAction::Cordon).len()), (0, 0));
-        assert!(!plan.nodes[0].member.is_past_hard_age);
+        assert!(!plan.nodes[0].member.outdated.is_past_hard_age());
     }
 }
 

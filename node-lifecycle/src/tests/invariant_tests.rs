@@ -216,6 +216,24 @@ fn a_node_that_is_wanted_again_and_those_that_are_given_back_stay_together() {
     assert_eq!(cluster.promised(), 3);
 }
 
+/// The clock is set back while nodes start and others are drained: neither waits until it has caught up.
+#[test]
+fn a_clock_that_is_set_back_holds_up_neither_starts_nor_drains() {
+    use Disturbance::{Drain, Pass, Register, Scale, Time};
+    for registers_itself in [true, false] {
+        let mut cluster = ModelCluster::new(registers_itself);
+        let all = || Pass(usize::MAX);
+        let history =
+            [Scale(4), all(), Time(3), Register, all(), Drain(4, true), Scale(2), all(), Time(-300), all()];
+        for disturbance in &history {
+            keeps_to_what_is_wanted(&mut cluster, disturbance).unwrap();
+        }
+        let passes = run_until_idle(&mut cluster);
+        assert!(passes < 20, "{passes} passes of two seconds");
+        assert_eq!((cluster.nodes.len(), cluster.staying()), (2, 2));
+    }
+}
+
 /// Each pod has a budget that lets it never go, and drains that take too long are given back.
 #[test]
 fn where_every_drain_is_blocked_pods_of_a_few_nodes_are_evicted_at_a_time_and_of_each_in_turn() {
@@ -302,7 +320,7 @@ proptest! {
             let plan = cluster.plan();
             let is_replaced = |step: &&NodeStep| matches!(step.action, NodeAction::ReplaceLost | NodeAction::Repair);
             let replaced = plan.nodes.iter().filter(is_replaced).count();
-            let is_going = |member: &Member| member.leaving.is_some_and(|it| it.deleting && !it.out_of_service);
+            let is_going = |member: &Member| member.leaving.is_some_and(|it| it.deleting && !it.is_out_of_service());
             let ending = plan.nodes.iter().map(|step| &step.member).filter(|member| {
                 member.has_finalizer
                     && member.readiness == NodeReadiness::NotReady

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::core::v1::{NodeSpec, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
@@ -253,6 +254,85 @@ fn a_machine_that_never_registers_is_given_up_after_the_provisioning_timeout() {
     observed.may_be_hidden = false;
     observed.machine_times = waited(0);
     assert_eq!(plan(&observed).withdraw, ["m"]);
+}
+
+#[test]
+fn a_machine_of_an_earlier_template_is_withdrawn_once_the_template_has_settled() {
+    let of = |hash: Option<&str>, template: i64, machine: i64| {
+        let mut seen = pool_of(1, &["m"]);
+        seen.supply.machines[0].template_hash = hash.map(str::to_owned);
+        seen.template_time = SignedDuration::from_secs(template);
+        seen.machine_times = MachineTimes([("m".to_owned(), SignedDuration::from_secs(machine))].into());
+        seen
+    };
+    let mut before = (**pool_of(1, &[]).pool.as_ref().unwrap()).clone();
+    let own = before.spec.template_hash().unwrap();
+    before.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+    let earlier = before.spec.template_hash().unwrap();
+    for (what, hash, template, machine, is_withdrawn) in [
+        ("it is older than the template", Some(&*earlier), 60, 61, true),
+        ("the template may change again", Some(&*earlier), 59, 899, false),
+        ("it was asked for since", Some(&*earlier), 60, 60, false),
+        ("it is of this template", Some(&*own), 60, 61, false),
+        ("its hash is of another version", Some("v0-0123456789abcdef"), 60, 61, false),
+        ("its provider does not say it", None, 60, 61, false),
+    ] {
+        let seen = of(hash, template, machine);
+        let plan = plan(&seen);
+        assert_eq!((plan.withdraw.len(), plan.request.len()), (usize::from(is_withdrawn), 0), "{what}");
+        assert!(!is_withdrawn || plan.requeue_at == Some(at(101)), "{what}: {:?}", plan.requeue_at);
+    }
+    let is_kept = |change: fn(&mut Observed)| {
+        let mut seen = of(Some(&earlier), 60, 61);
+        change(&mut seen);
+        plan(&seen).withdraw.is_empty()
+    };
+    assert!(is_kept(|seen| seen.supply.size = Some(Size { replicas: 1, generation: 1 })));
+    assert!(is_kept(|seen| seen.may_be_hidden = true));
+    assert!(is_kept(|seen| seen.supply.removals_wait = Some("it is being changed".to_owned())));
+    // It makes room for another one when it is gone.
+    let mut gone = of(Some(&earlier), 60, 61);
+    gone.supply.machines[0].state = MachineState::Deleting;
+    assert_eq!(plan(&gone).request.len(), 1);
+}
+
+#[test]
+fn of_machines_that_are_too_many_those_of_an_earlier_template_go() {
+    let mut seen = pool_of(1, &["m", "n"]);
+    let mut before = (**seen.pool.as_ref().unwrap()).clone();
+    before.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+    seen.supply.machines[0].template_hash = before.spec.template_hash();
+    let seconds = SignedDuration::from_secs;
+    seen.template_time = seconds(60);
+    seen.machine_times = MachineTimes([("m".to_owned(), seconds(61)), ("n".to_owned(), seconds(30))].into());
+    let plan = plan(&seen);
+    assert_eq!((plan.withdraw, plan.request.len()), (vec!["m".to_owned()], 0));
+}
+
+#[test]
+fn one_machine_of_an_earlier_template_makes_room_and_the_others_when_a_node_of_the_present_one_has_come() {
+    let mut seen = pool_of(4, &["m", "n", "o"]);
+    let pool = (**seen.pool.as_ref().unwrap()).clone();
+    let own = pool.spec.template_hash();
+    let mut before = pool;
+    before.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+    for machine in &mut seen.supply.machines {
+        machine.template_hash = before.spec.template_hash();
+    }
+    let seconds = SignedDuration::from_secs;
+    seen.template_time = seconds(60);
+    let times = [("m", 63), ("n", 62), ("o", 61)].map(|(name, time)| (name.to_owned(), seconds(time)));
+    seen.machine_times = MachineTimes(times.into());
+    assert_eq!(plan(&seen).withdraw, ["m"], "the present template has shown nothing yet");
+    seen.supply.machines[0].template_hash = own.clone();
+    seen.machine_times.0.insert("m".to_owned(), seconds(5));
+    assert!(plan(&seen).withdraw.is_empty(), "one of it is on its way");
+    let mut come = of_rack(1);
+    testing::annotate(&mut come, names::TEMPLATE_HASH_ANNOTATION, &own.unwrap());
+    seen.nodes.push(Arc::new(come));
+    let mut withdrawn = plan(&seen).withdraw;
+    withdrawn.sort();
+    assert_eq!(withdrawn, ["n", "o"]);
 }
 
 #[test]

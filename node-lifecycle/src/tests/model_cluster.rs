@@ -165,6 +165,7 @@ impl ModelCluster {
             },
             now,
             machine_times: MachineTimes::default(),
+            template_time: SignedDuration::ZERO,
         }
     }
 
@@ -179,6 +180,18 @@ impl ModelCluster {
             }
         }
         times
+    }
+
+    /// Sets the clock back. What is in the objects stays as it was written; what the process or a provider measures goes on.
+    pub(super) fn set_back(&mut self, seconds: i64) {
+        self.second -= seconds;
+        for due in self.machines.values_mut() {
+            *due = at(due.as_second() - seconds);
+        }
+        for since in self.lost.values_mut() {
+            *since -= seconds;
+        }
+        self.uncertain_until = self.uncertain_until.map(|until| until - seconds);
     }
 
     /// Everything that a pass may change.

@@ -327,6 +327,16 @@ fn a_recent_list_saves_a_read_unless_the_node_would_be_removed_on_it() {
 }
 
 #[test]
+fn the_finalizers_that_keep_a_node_are_named_also_where_the_clock_was_set_back_after_its_deletion() {
+    let mut foreign = deleted(draining(0, 10));
+    foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);
+    foreign.metadata.deletion_timestamp = Some(Time(at(3700)));
+    let waits = plan_with(&observed(pool(0), [foreign]), &pods([("n-000", vec![])]));
+    let step = DrainStep::waits(Blocker::Finalizers(vec!["example.com/x".into()]), false);
+    assert_eq!(actions(&waits), [("n-000".to_owned(), NodeAction::Drain(step))]);
+}
+
+#[test]
 fn a_deleted_node_with_foreign_finalizers_only_is_drained_and_then_waits() {
     let mut foreign = deleted(draining(0, 10));
     foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);

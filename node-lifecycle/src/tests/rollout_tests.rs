@@ -276,6 +276,31 @@ fn a_drain_for_a_rollout_is_not_cancelled_to_have_more_nodes() {
 }
 
 #[test]
+fn growth_waits_for_no_machine_that_does_not_end_where_a_rollout_only_waits() {
+    use DisruptionReason::{Rollout, ScaleDown};
+    // Three of six nodes stay, and four leave.
+    let requested = |cause, since: i64, is_deleted: bool, only_waits: bool| {
+        let staying = (0..3).map(node).map(|it| if only_waits { asks(it) } else { it });
+        let leaving = (10..14).map(|index| {
+            let mut node = leaves(draining(index, since), cause);
+            node.metadata.deletion_timestamp = is_deleted.then(|| Time(at(since)));
+            node
+        });
+        plan(&observed(changed(6, surge(1, 0)), staying.chain(leaving))).request.len()
+    };
+    for (what, cause, since, is_deleted, only_waits, expected) in [
+        ("they were too many", ScaleDown, 50, true, true, 3),
+        ("and the rollout goes on", ScaleDown, 50, true, false, 3),
+        ("their machines are ending", Rollout, -199, true, true, 0),
+        ("their machines should have ended", Rollout, -200, true, true, 3),
+        ("and others would follow them", Rollout, -200, true, false, 0),
+        ("their nodes are there", Rollout, -200, false, true, 0),
+    ] {
+        assert_eq!(requested(cause, since, is_deleted, only_waits), expected, "{what}");
+    }
+}
+
+#[test]
 fn on_delete_replaces_nothing_and_gives_old_nodes_up_first() {
     let on_delete = RolloutSpec { type_: RolloutType::OnDelete, ..RolloutSpec::default() };
     assert_eq!(step(changed(2, on_delete.clone()), vec![node(0), node(1)]), (0, 0));
@@ -616,6 +641,8 @@ fn a_rollout_to_another_template_has_its_time_again() {
     assert_eq!(found(fewer), (false, at(100)));
     let waited = shared_crds::v1alpha1::RolloutStatus { may_go_nodes: Some(0), ..same.clone() };
     assert_eq!(found(waited), (false, at(100)), "what waited begins anew");
+    let set_back = shared_crds::v1alpha1::RolloutStatus { progress_time: Time(at(3700)), ..same.clone() };
+    assert_eq!(found(set_back), (false, at(100)), "a time to come is not waited for");
     let more = shared_crds::v1alpha1::RolloutStatus { outdated_nodes: 0, ..same };
     assert_eq!(found(more), (true, at(-5000)), "one that has become too old is no progress");
 }

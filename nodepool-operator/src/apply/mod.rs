@@ -1,12 +1,13 @@
 //! Carries out a plan. The writes are ordered so that the pass can stop after any of them. Nothing is decided here: a
 //! write that fails with a conflict is a result, and the next pass plans from the state of the cluster at that time.
 //!
-//! Order: delete machines that will never run; add the pool's finalizer; take nodes out of the replica count; only if all of
-//! that succeeded, uncordon nodes and create new ones. A pass that stops half-way therefore leaves too few nodes, never too
-//! many.
+//! Order: delete machines that will never run; add the pool's finalizer; take nodes out of the replica count; then uncordon nodes and
+//! create new ones, fewer by those that should have made room and did not go. A pass that stops half-way therefore leaves too few
+//! nodes, never too many.
 
 mod drain_step;
 mod failed_machines;
+mod growth;
 mod node_step;
 pub(crate) mod node_write;
 mod request;
@@ -24,7 +25,7 @@ use node_lifecycle::facts::Facts;
 use node_lifecycle::on_delete::is_orphaning;
 use node_lifecycle::outcome::{ActionOutcome, Applied, AppliedAction, Extent};
 use node_lifecycle::supply::ProvisioningFailure;
-use node_lifecycle::{JoinStep, NodeAction, Plan, PoolKey, PoolStep, patches};
+use node_lifecycle::{JoinStep, NodeAction, NodeStep, Plan, PoolKey, PoolStep, patches};
 use shared_crds::NodePool;
 use shared_runtime::write::{self, Created};
 use tracing::info;
@@ -97,24 +98,29 @@ async fn carry_out_plan(ctx: &Context, seen: &Seen, plan: &Plan, result: &mut Pa
     // Before anything else: until its taints are there, every pod may come to a Node that has just registered.
     all(ctx, deadline, plan.join.iter().map(|step| join(ctx, step)), result).await;
     all(ctx, deadline, plan.left_over.iter().map(|node| delete_left_over(ctx, node)), result).await;
-    // A node that already leaves is no replica: what fails for it leaves the count as it was planned.
-    let (removals, others): (Vec<_>, Vec<_>) =
-        plan.nodes.iter().partition(|step| step.action.removes_replica() && step.member.stays());
+    let removals: Vec<&NodeStep> = plan.nodes.iter().filter(|step| is_removal(step)).collect();
     let mut removed = PassResult::default();
     all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut removed).await;
     // A Node that cannot join counts all the same, so it keeps no other one from coming.
-    let gained = removed.applied.complete();
+    let reduced = growth::reduced(plan, &removed.applied);
+    let plan = reduced.as_ref().unwrap_or(plan);
     result.applied.absorb(removed.applied);
     result.error = result.error.take().or(removed.error);
-    let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
-    let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
+    let others: Vec<&NodeStep> = plan.nodes.iter().filter(|step| !is_removal(step)).collect();
+    let others =
+        others.into_iter().filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
     all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), result).await;
     withdraw_all(ctx, seen, plan, deadline, result).await;
-    if gained {
-        all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), result).await;
-        request(ctx, plan, seen, deadline, result).await;
-    }
+    // Their machines count already.
+    all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), result).await;
+    request(ctx, plan, seen, deadline, result).await;
     result.absorb(fill(ctx, seen, plan).await);
+}
+
+/// Whether the step takes a node out of the replica count. One that already leaves is no replica: what fails for it leaves the count as
+/// it was planned.
+fn is_removal(step: &NodeStep) -> bool {
+    step.action.removes_replica() && step.member.stays()
 }
 
 /// Counts nodes and requests after the writes, and records that the pool has every node it wants.

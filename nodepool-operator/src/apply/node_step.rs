@@ -136,6 +136,9 @@ async fn release(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<()
     applied.changed |= matches!(patched, Outcome::Written(_));
     match patched {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
+            if let (Some(key), Some(machine)) = (PoolKey::of_node(node), names::machine_of(&node.metadata)) {
+                ctx.provisioner.node_released(&key, machine);
+            }
             let name = node.metadata.name.as_deref().unwrap_or_default();
             applied.record(name, AppliedAction::Remove, ActionOutcome::Done);
         }

@@ -12,10 +12,11 @@ use machine_providers::testing::{Scripted, ScriptedAnswer, answer, running};
 use machine_providers::{Deletion, ListedMachine, MachineRequest, Progress, ProviderError};
 use node_lifecycle::Supply;
 use node_lifecycle::supply::Size;
-use node_lifecycle::testing::{at, cluster, key, node, observed, plan, pool, slot};
+use node_lifecycle::testing::{at, cluster, key, node, observed, plan, pool, slot, step};
 use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{
-    ClusterApiProvider, MachineDeploymentReference, NodePoolStatus, ProviderSpec, ProvisioningStatus,
+    ClusterApiProvider, DisruptionReason, MachineDeploymentReference, NodePoolStatus, ProviderSpec,
+    ProvisioningStatus,
 };
 
 use super::*;
@@ -281,4 +282,23 @@ async fn a_node_that_cannot_be_written_keeps_no_machine_from_being_asked_for() {
     let result = apply(&test.ctx, &seen, &plan).await;
     assert!(matches!(result.error, Some(Error::Write { what: Write::PatchNode, .. })), "{:?}", result.error);
     assert_eq!(*rack.calls.lock().unwrap(), slots_of([0, 1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_be_cordoned_keeps_no_other_one_from_coming_unless_that_takes_its_place() {
+    for (action, cause, requested) in [
+        (NodeAction::Cordon, Some(DisruptionReason::Rollout), 2),
+        (NodeAction::Cordon, Some(DisruptionReason::ScaleDown), 2),
+        (NodeAction::Cordon, Some(DisruptionReason::Repair), 1),
+        (NodeAction::ReplaceLost, None, 1),
+    ] {
+        let rack = Arc::new(Rack::default());
+        let test = context(&rack);
+        let seen = Seen { observed: observed(asked_for_twenty(2), []), findings: ListFindings::default() };
+        let mut plan = plan(&seen.observed);
+        plan.nodes = vec![NodeStep { cause, ..step(node(0), action.clone()) }];
+        let result = apply(&test.ctx, &seen, &plan).await;
+        assert!(matches!(result.error, Some(Error::Write { .. })), "{:?}", result.error);
+        assert_eq!(*rack.calls.lock().unwrap(), slots_of(0..requested), "{action:?} for {cause:?}");
+    }
 }

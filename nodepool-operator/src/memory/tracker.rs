@@ -36,6 +36,8 @@ struct Tracked {
     conditions: HashMap<String, HashMap<ConditionKey, (Timestamp, Duration)>>,
     /// Since when each machine, by name, has been listed without a Node.
     machines: HashMap<String, Duration>,
+    /// The hash of the pool's template, and since when it has been that.
+    template: Option<(Option<String>, Duration)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -166,17 +168,21 @@ impl Tracker {
         times
     }
 
-    /// Records the pool's machines that have no Node, and returns for how long that has been so.
+    /// Records the pool's machines that have no Node, and returns for how long that has been so; and for how long the `hash` of the
+    /// pool's template has been what it is, as far as that was looked at while there were such machines. Both are measured at the same
+    /// time: of a machine and a template that were found together, none is older than the other.
     pub(crate) fn record_machines<'a>(
         &self,
         key: &PoolKey,
         machines: impl Iterator<Item = &'a Machine>,
-    ) -> MachineTimes {
+        hash: impl FnOnce() -> Option<String>,
+    ) -> (MachineTimes, SignedDuration) {
+        let mut machines = machines.peekable();
+        let hash = machines.peek().is_some().then(hash);
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut machines = machines.peekable();
-        if machines.peek().is_none() && !pools.contains_key(key) {
-            return MachineTimes::default();
+        if hash.is_none() && !pools.contains_key(key) {
+            return (MachineTimes::default(), SignedDuration::ZERO);
         }
         let tracked = pools.entry(key.clone()).or_default();
         let before = std::mem::take(&mut tracked.machines);
@@ -184,12 +190,23 @@ impl Tracker {
             |machine: &Machine| (machine.name.clone(), before.get(&machine.name).copied().unwrap_or(now));
         tracked.machines = machines.map(since).collect();
         let times = tracked.machines.iter().map(|(name, since)| (name.clone(), passed(*since, now)));
-        MachineTimes(times.collect())
+        let times = MachineTimes(times.collect());
+        let template_time = hash.map_or(SignedDuration::ZERO, |hash| tracked.template_time(hash, now));
+        (times, template_time)
     }
 
     /// Drops everything about a pool that is gone.
     pub(crate) fn forget(&self, key: &PoolKey) {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+impl Tracked {
+    /// Records the hash of the pool's template, and returns for how long it has been that.
+    fn template_time(&mut self, hash: Option<String>, now: Duration) -> SignedDuration {
+        let known = self.template.take().filter(|(known, _)| *known == hash);
+        let (_, since) = self.template.insert(known.unwrap_or((hash, now)));
+        passed(*since, now)
     }
 }
 
@@ -315,12 +332,39 @@ mod tests {
     }
 
     #[test]
+    fn a_template_is_measured_from_its_last_change_while_machines_have_no_node() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let look = |hash: &str, machines: &[Machine]| {
+            let (_, seen) = tracker.record_machines(&key(), machines.iter(), || Some(hash.to_owned()));
+            time.advance(Duration::from_secs(4));
+            seen
+        };
+        assert_eq!(look("a", &[]), seconds(0));
+        assert!(tracker.pools.lock().unwrap().is_empty(), "a pool at rest takes no room");
+        let machines = [machine("m", SOON)];
+        let seen = ["a", "a", "b", "b", "a"].map(|hash| look(hash, &machines));
+        assert_eq!(seen, [0, 4, 0, 4, 0].map(seconds));
+    }
+
+    #[test]
+    fn of_a_machine_and_a_template_that_are_found_together_none_is_older() {
+        let tracker = Tracker::new(Clock::system());
+        let listed = [machine("m", SOON)];
+        for _ in 0..100 {
+            let (machines, template) =
+                tracker.record_machines(&key(), listed.iter(), || Some("a".to_owned()));
+            assert_eq!(machines.of_machine("m"), template);
+        }
+    }
+
+    #[test]
     fn a_machine_without_a_node_is_measured_from_the_first_list_that_has_it() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let tracker = Tracker::new(clock);
         let waited = |names: &[&str]| {
             let machines: Vec<_> = names.iter().map(|name| machine(name, SOON)).collect();
-            let MachineTimes(times) = tracker.record_machines(&key(), machines.iter());
+            let (MachineTimes(times), _) = tracker.record_machines(&key(), machines.iter(), || None);
             time.advance(Duration::from_secs(4));
             times.into_iter().map(|(name, time)| format!("{name} {}", time.as_secs())).collect::<Vec<_>>()
         };

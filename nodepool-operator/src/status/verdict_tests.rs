@@ -314,6 +314,25 @@ fn waiting_is_no_failure_for_those_who_wait_for_the_pool() {
 }
 
 #[test]
+fn a_spec_that_no_node_can_be_made_of_is_seen_and_has_failed() {
+    let mut changed = pool(3);
+    changed.metadata.generation = Some(2);
+    changed.status = Some(NodePoolStatus { observed_generation: Some(1), ..NodePoolStatus::default() });
+    let mut seen = observed(changed.clone(), []);
+    seen.supply.source = Err("spec.provider is invalid: no such thing".to_owned());
+    let plan = plan(&seen);
+    let applied = done(&plan);
+    let facts = facts_after(&seen, &plan, &applied);
+    let status = of_pass(&changed, &changed, &facts, &applied, &Time(seen.now));
+    assert_eq!(status.observed_generation, Some(2));
+    assert!(status.conditions.iter().all(|it| it.observed_generation == Some(2)), "{:?}", status.conditions);
+    let object = json!({ "metadata": changed.metadata, "spec": changed.spec, "status": status });
+    let said = TOLD.map(|type_| condition(&object, type_));
+    assert_eq!(said, ["False", "False", "False", "True"], "{:?}", object["status"]["conditions"]);
+    assert_eq!((kstatus(&object), argo_cd(&object).as_str()), ("Failed", "Degraded"));
+}
+
+#[test]
 fn a_pool_that_was_not_seen_yet_and_a_paused_one_are_no_healthy_ones() {
     let seen = |generation: i64, paused: bool, observed: Option<i64>| {
         json!({

@@ -157,7 +157,7 @@ pub struct PoolRejection {
     pub reason: &'static str,
     /// The reason as a sentence.
     pub message: String,
-    /// Whether the pool could take the pod and does not grow for it, because of the pod itself.
+    /// Whether the pool may well be able to take the pod and does not grow for it, because of the pod itself.
     pub keeps_waiting: bool,
 }
 

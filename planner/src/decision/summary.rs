@@ -13,6 +13,7 @@ use crate::index::{Indexed, PassNodeIndex, PodIndex, PoolIndex};
 use crate::input::nodes as facts;
 use crate::input::observed::PassInput;
 use crate::input::selection::AutoscalerAssignment;
+use crate::input::unplanned;
 use crate::limits::schedules;
 use crate::numbers::replicas;
 use crate::pools::{Pool, Pools};
@@ -130,7 +131,11 @@ impl PassResults<'_> {
             let mut pods = group.pods.iter().copied();
             for (place, count) in self.by_place(placed) {
                 let result = self.result(place);
-                results.extend(pods.by_ref().take(count).map(|pod| (pod, result.clone())));
+                let result_of = |pod: PodIndex| match self.unknown_limit(pod) {
+                    Some(rejection) if self.is_up(place) => self.refused(&rejection),
+                    _ => result.clone(),
+                };
+                results.extend(pods.by_ref().take(count).map(|pod| (pod, result_of(pod))));
             }
             if left > 0 {
                 let reasons = self.worded(asked.rejections(group.class));
@@ -143,9 +148,7 @@ impl PassResults<'_> {
             |(pod, problem): &(PodIndex, String)| (*pod, Rejection::InvalidRequests(problem.clone()));
         let hopeless = demand.unreadable.iter().map(unreadable).chain(demand.waiting.iter().cloned());
         for (pod, rejection) in hopeless {
-            let selected = self.pools.enumerated().filter(|(_, pool)| pool.is_selected());
-            let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
-            results.push((pod, SchedulingResult::Unschedulable { reasons: self.worded(rejections) }));
+            results.push((pod, self.refused(&rejection)));
         }
         results.sort_by_key(|(pod, _)| *pod);
         let outcome = |(pod, result): (PodIndex, SchedulingResult)| {
@@ -154,6 +157,26 @@ impl PassResults<'_> {
             PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), result, object }
         };
         results.into_iter().map(outcome).collect()
+    }
+
+    /// Whether it is a node that is up. The scheduler refuses one that is starting for that, and not for its volumes.
+    fn is_up(&self, place: Place) -> bool {
+        let Place::Node(node) = place else { return false };
+        let now = self.input.observed.now;
+        !self.pools.iter().any(|pool| pool.starting_until(node).is_some_and(|until| until > now))
+    }
+
+    /// Why no place of the pod on a node that is up is believed: the scheduler, which knows the nodes' volume limits, has
+    /// refused nodes for them. The place is kept for the pod all the same, and so is the node: volumes may be detached.
+    fn unknown_limit(&self, pod: PodIndex) -> Option<Rejection> {
+        unplanned::meets_volume_limit(self.input.pods[pod].shape().pod()).then_some(Rejection::VolumeLimits)
+    }
+
+    /// The outcome for a pod that all selected pools refuse for the same reason.
+    fn refused(&self, rejection: &Rejection) -> SchedulingResult {
+        let selected = self.pools.enumerated().filter(|(_, pool)| pool.is_selected());
+        let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
+        SchedulingResult::Unschedulable { reasons: self.worded(rejections) }
     }
 
     /// The verdict for each node.

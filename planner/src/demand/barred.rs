@@ -138,6 +138,19 @@ mod tests {
     }
 
     #[test]
+    fn the_room_of_a_running_expendable_pod_is_planned_only_for_a_nominated_pod() {
+        for (status, results) in
+            [(json!({}), vec!["grows ns/a".to_owned()]), (json!({ "nominatedNodeName": "n" }), vec![])]
+        {
+            let pool = json!({ "spec": { "replicas": 1 } });
+            let cluster = TestCluster::eager().pool("a", pool).node("a", "n", json!({}));
+            let cluster = cluster.running("cheap", "n", "4", priority(-100));
+            let plan = cluster.pending("p", 1, "1", &json!({ "status": status })).plan();
+            assert_eq!(plan.results(), results, "{status}");
+        }
+    }
+
+    #[test]
     fn each_autoscaler_has_its_own_cutoff() {
         let select = |tier: &str, cutoff: i32| json!({ "nodePoolSelector": { "matchLabels": { "tier": tier } }, "expendablePodsPriorityCutoff": cutoff });
         let pool = |tier: &str| json!({ "metadata": { "labels": { "tier": tier } } });

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::{Demand, PodInterner};
 use crate::fixtures::merged;
 use crate::index::PodIndex;
-use crate::input::observed::{Observed, PassNodes, PassPods};
+use crate::input::observed::{Observed, PassInput, PassNodes, PassPods};
 use crate::input::pod_info::PodInfo;
 use crate::requirements::pod_class::{PodClass, TopologyCount};
 use crate::resources::{Amounts, ResourceNames};
+use crate::snapshot::nominations;
 
 /// A pod of namespace `x` that the scheduler found unschedulable.
 pub(super) fn pending(name: &str, change: Value) -> Value {
@@ -67,7 +68,9 @@ pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Resolution {
     );
     let (mut names, mut interner) = (ResourceNames::default(), PodInterner::default());
     let (nodes, pods) = (PassNodes::from(vec![node]), PassPods::from(pods));
-    let demand = Demand::of(observed, &pods, &nodes, &mut names, &Amounts::default(), &mut interner);
+    let input = PassInput { observed, nodes: &nodes, pods: &pods };
+    let nominations = nominations::believed(input);
+    let demand = Demand::of(input, &nominations, &mut names, &Amounts::default(), &mut interner);
     let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();
     Resolution { demand, pods }
 }

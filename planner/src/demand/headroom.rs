@@ -14,7 +14,7 @@ use super::model::Demand;
 use crate::input::observed::key;
 use crate::input::selection::AutoscalerAssignment;
 use crate::numbers::count;
-use crate::pools::Pool;
+use crate::pools::{Pool, Template};
 use crate::requirements::constraints::{
     Constraints, NodeRequirement, NodeTerm, RequirementOperator, Tolerated,
 };
@@ -72,7 +72,8 @@ fn constraints(pools: &[&Pool]) -> Constraints {
     let namespaces = names(|pool| pool.object.metadata.namespace.clone().unwrap_or_default());
     let names = names(|pool| pool.object.metadata.name.clone().unwrap_or_default());
     let labels = vec![rule(MEMBER_LABEL, names), rule(MEMBER_NAMESPACE_LABEL, namespaces)];
-    let taints = pools.iter().filter_map(|pool| pool.template.as_ref().ok()).flat_map(|t| &t.profile.taints);
+    let templates = pools.iter().filter_map(|pool| pool.template.as_ref().ok());
+    let taints = templates.flat_map(Template::lasting_taints);
     let mut tolerations: Vec<_> = taints
         .map(|taint| Tolerated {
             key: taint.key.clone(),

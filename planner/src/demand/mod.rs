@@ -44,12 +44,13 @@ pub(crate) use model::{Demand, PendingGroup, PlacedPods};
 use self::barred::DelayedPods;
 use self::daemons::Daemons;
 use self::interner::InternedPods;
+use self::nominations::Nominations;
 use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
 use self::scheduling_input::{DaemonEntry, PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
 use crate::index::PodIndex;
-use crate::input::observed::{Observed, PassInput, PassNodes, PassPods};
+use crate::input::observed::PassInput;
 use crate::input::pods;
 use crate::pools::{self, Pools};
 use crate::requirements::pod_class::{PodClassId, PodClasses};
@@ -63,9 +64,10 @@ impl Demand {
         pools: &Pools,
         names: &mut ResourceNames,
         interner: &mut PodInterner,
+        nominations: &Nominations<'_>,
     ) -> Self {
         let reference = pools::largest_node(pools, input.nodes, names);
-        let mut demand = Self::of(input.observed, input.pods, input.nodes, names, &reference, interner);
+        let mut demand = Self::of(input, nominations, names, &reference, interner);
         order::order(&mut demand.groups, &demand.classes, &demand.topology_counts, &reference);
         barred::bar_expendable(&mut demand, pools);
         headroom::add(&mut demand, pools, names);
@@ -73,16 +75,16 @@ impl Demand {
         demand
     }
 
-    /// Reads `all_pods`, which are sorted by namespace and name; `all_nodes` are those of the pass. `reference` is the
+    /// Reads the pods of `input`; those with one of the `nominations` occupy the node that it names. `reference` is the
     /// amount of each resource that a large node has; the size of a pod is measured against it.
     pub(crate) fn of(
-        observed: &Observed,
-        all_pods: &PassPods,
-        all_nodes: &PassNodes,
+        input: PassInput<'_>,
+        nominations: &Nominations<'_>,
         names: &mut ResourceNames,
         reference: &Amounts,
         interner: &mut PodInterner,
     ) -> Self {
+        let PassInput { observed, nodes: _, pods: all_pods } = input;
         let daemon_pods = daemons::pods(observed);
         let SchedulingInput {
             entries,
@@ -91,9 +93,9 @@ impl Demand {
             supplies,
             unreadable,
             waiting,
-            unmeasured,
+            misread,
             mut warnings,
-        } = SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, interner);
+        } = SchedulingInput::of(input, nominations, &daemon_pods, interner);
         let InternedPods { all: interned_pods, all_requirements, places } = interned;
         let matchers = Matchers::of(&all_requirements);
         let namespaces = NamespaceLabels::of(&observed.namespaces);
@@ -140,7 +142,7 @@ impl Demand {
             daemons,
             unreadable,
             waiting,
-            unmeasured,
+            misread,
             delayed_until: delayed.until,
             warnings,
         }

@@ -51,8 +51,9 @@ pub(crate) struct Demand {
     pub unreadable: Vec<(PodIndex, String)>,
     /// Pending pods that no node can help, because of one of their `PersistentVolumeClaim`s.
     pub waiting: Vec<(PodIndex, Rejection)>,
-    /// Bound pods whose requests cannot be read; they count as requesting nothing.
-    pub unmeasured: Vec<PodIndex>,
+    /// Bound pods whose requests or selectors cannot be read. They count as requesting nothing, or without those selectors, and
+    /// no other node is said to take them.
+    pub misread: Vec<PodIndex>,
     /// When the first of the pending pods that pools do not grow for yet is old enough; `None` without any.
     pub delayed_until: Option<Timestamp>,
     /// Problems of pods, headroom and `DaemonSet`s, as messages for users.

@@ -171,6 +171,129 @@ fn a_young_node_without_what_its_template_promises_is_on_its_way() {
     }
 }
 
+/// A pod that asks for a core and these devices.
+fn asking(devices: Value) -> Value {
+    let requests = merged(json!({ "cpu": "1" }), devices);
+    json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": requests } }] } })
+}
+
+/// Pool `a`, whose template has 8 GPUs and 2 network cards, and which has asked for so many nodes.
+fn with_devices(replicas: i32) -> TestCluster {
+    let capacity = json!({ "example.com/gpu": "8", "example.com/nic": "2" });
+    let spec = json!({ "replicas": replicas, "template": { "spec": { "capacity": capacity } } });
+    TestCluster::eager().pool("a", json!({ "spec": spec }))
+}
+
+/// What a node says of its devices.
+fn showing(gpus: &str, nics: &str) -> Value {
+    json!({ "status": { "allocatable": { "example.com/gpu": gpus, "example.com/nic": nics } } })
+}
+
+#[test]
+fn a_young_node_with_a_part_of_its_devices_counts_with_all_of_them() {
+    let pod = asking(json!({ "example.com/gpu": "8", "example.com/nic": "2" }));
+    for (what, created, gpus, nics, desired) in [
+        ("some GPUs", "11:59", "2", "2", 1),
+        ("all GPUs but one", "11:59", "7", "2", 1),
+        ("some of both", "11:59", "2", "1", 1),
+        ("all GPUs and one card", "11:59", "8", "1", 1),
+        ("some GPUs and no card", "11:59", "2", "0", 1),
+        ("all", "11:59", "8", "2", 1),
+        ("some GPUs when its time is over", "11:00", "2", "2", 2),
+        ("one card when its time is over", "11:00", "8", "1", 2),
+        ("all when its time is over", "11:00", "8", "2", 1),
+    ] {
+        let cluster = node(with_devices(1), "n", created, showing(gpus, nics));
+        let plan = cluster.pending("p", 1, "1", &pod).plan();
+        let result = if desired == 1 { "fits n" } else { "grows ns/a" };
+        assert_eq!((plan.desired("a"), plan.results()), (desired, vec![result.to_owned()]), "{what}");
+    }
+}
+
+#[test]
+fn a_young_node_with_more_of_one_device_and_a_part_of_the_other_counts_with_more_and_all() {
+    for (gpus, nics, expected) in
+        [("12", "0", "fits n"), ("12", "2", "fits n"), ("13", "2", "no InsufficientResource")]
+    {
+        let cluster = node(with_devices(1), "n", "11:59", showing("12", "1"));
+        let pod = asking(json!({ "example.com/gpu": gpus, "example.com/nic": nics }));
+        assert_eq!(cluster.pending("p", 1, "1", &pod).plan().results(), [expected], "{gpus} and {nics}");
+    }
+}
+
+#[test]
+fn the_pods_on_a_young_node_have_a_part_of_the_devices_that_are_to_come() {
+    for (gpus, desired) in [("6", 1), ("7", 2)] {
+        let cluster = node(with_devices(1), "n", "11:59", showing("2", "2"));
+        let cluster = cluster.running("app", "n", "1", asking(json!({ "example.com/gpu": "2" })));
+        let plan = cluster.pending("p", 1, "1", &asking(json!({ "example.com/gpu": gpus }))).plan();
+        assert_eq!(plan.desired("a"), desired, "{gpus} of the 6 that are left");
+    }
+}
+
+#[test]
+fn the_first_node_whose_devices_do_not_come_stays_until_it_is_known_whether_those_of_the_second_do() {
+    let pod = asking(json!({ "example.com/gpu": "8" }));
+    for (what, gpus, created, stays, result) in [
+        ("the second is starting", "0", "11:59", true, "fits m"),
+        ("the second has some yet", "2", "11:59", true, "fits m"),
+        ("the second has all", "8", "11:59", false, "fits m"),
+        ("the time of the second is over", "0", "11:00", false, "no InsufficientResource"),
+    ] {
+        let first = node(with_devices(2), "n", "11:00", showing("0", "2"));
+        let plan = node(first, "m", created, showing(gpus, "2")).pending("p", 1, "1", &pod).plan();
+        assert_eq!(plan.results(), [result], "{what}");
+        assert_eq!(plan.pool("a").victims.is_empty(), stays, "{what}");
+        assert_eq!(plan.verdict("n") == "ScaleUpInProgress", stays, "{what}");
+    }
+}
+
+#[test]
+fn a_young_node_of_another_template_counts_with_the_devices_that_it_shows() {
+    let other = json!({ "metadata": { "annotations": { "tandem.dev/template-hash": "v2-other" } } });
+    for (gpus, desired) in [("2", 1), ("8", 2)] {
+        let cluster = node(with_devices(1), "n", "11:59", merged(showing("2", "2"), other.clone()));
+        let plan = cluster.pending("p", 1, "1", &asking(json!({ "example.com/gpu": gpus }))).plan();
+        assert_eq!(plan.desired("a"), desired, "{gpus} of 2");
+    }
+}
+
+#[test]
+fn a_young_node_is_to_have_the_devices_that_the_pools_nodes_have_and_not_those_of_the_template() {
+    let four = json!({ "example.com/gpu": "4" });
+    for (what, created, gpus, asked, expected) in [
+        ("complete", "11:59", "4", "4", "fits k"),
+        ("some yet", "11:59", "2", "4", "fits k"),
+        ("more than the others have", "11:59", "2", "5", "no InsufficientResource"),
+        ("its time is over", "11:00", "2", "4", "grows ns/a"),
+    ] {
+        let full = ["n", "m"].iter().fold(with_devices(3), |cluster, name| {
+            let cluster = node(cluster, name, "11:00", showing("4", "2"));
+            cluster.running(&format!("app-{name}"), name, "1", asking(four.clone()))
+        });
+        let cluster = node(full, "k", created, showing(gpus, "2"));
+        let plan = cluster.pending("p", 1, "1", &asking(json!({ "example.com/gpu": asked }))).plan();
+        assert_eq!(plan.results(), [expected], "{what}");
+    }
+}
+
+#[test]
+fn a_young_node_with_a_part_of_devices_that_only_nodes_have_shown_does_not_lower_them() {
+    let with_nics = |nics: &str| json!({ "status": { "allocatable": { "example.com/nic": nics } } });
+    let four = asking(json!({ "example.com/nic": "4" }));
+    let known = cluster("11:00", with_nics("4")).plan().pool("a").discovered.clone();
+    let nics = |known: Option<&DiscoveredResources>| known.unwrap().allocatable["example.com/nic"].0.clone();
+    assert_eq!(nics(known.as_ref()), "4");
+    for (created, expected, shown) in [("11:59", "fits m", "4"), ("11:00", "no InsufficientResource", "1")] {
+        let two = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 2 } }));
+        let two = node(remembering(two, known.as_ref()), "n", "11:00", with_nics("4"));
+        let two = node(two.running("app", "n", "1", four.clone()), "m", created, with_nics("1"));
+        let plan = two.pending("p", 1, "1", &four).plan();
+        assert_eq!(plan.results(), [expected], "{created}");
+        assert_eq!(nics(plan.pool("a").discovered.as_ref()), shown, "{created}");
+    }
+}
+
 #[test]
 fn a_young_node_without_a_label_that_others_have_is_on_its_way() {
     let labelled = json!({ "metadata": { "labels": { "topology.csi.example.com/rack": "r1" } } });

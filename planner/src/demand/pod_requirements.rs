@@ -123,7 +123,7 @@ impl PodRequirements {
 }
 
 /// The required terms of pod affinity.
-fn affinity_terms(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
+pub(super) fn affinity_terms(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
     let affinity = affinity.and_then(|a| a.pod_affinity.as_ref());
     affinity
         .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref())
@@ -131,11 +131,17 @@ fn affinity_terms(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
 }
 
 /// The required terms of pod anti-affinity.
-fn anti_affinity_terms(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
+pub(super) fn anti_affinity_terms(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
     let anti_affinity = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
     anti_affinity
         .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref())
         .unwrap_or_default()
+}
+
+/// The spread constraints that must hold.
+pub(super) fn must_spread(spec: &PodSpec) -> impl Iterator<Item = &TopologySpreadConstraint> {
+    let constraints = spec.topology_spread_constraints.iter().flatten();
+    constraints.filter(|constraint| constraint.when_unsatisfiable == "DoNotSchedule")
 }
 
 /// Reads the selectors of one pod, and keeps the first problem.
@@ -151,9 +157,7 @@ impl Reader<'_> {
     }
 
     fn spreads(&mut self, spec: &PodSpec) -> Vec<SpreadRule> {
-        let forbidding = spec.topology_spread_constraints.iter().flatten();
-        let forbidding = forbidding.filter(|c| c.when_unsatisfiable == "DoNotSchedule");
-        let read: Vec<_> = forbidding.map(|constraint| self.spread(constraint)).collect();
+        let read: Vec<_> = must_spread(spec).map(|constraint| self.spread(constraint)).collect();
         read.into_iter().filter_map(|spread| self.noted(spread)).collect()
     }
 

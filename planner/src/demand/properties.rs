@@ -10,12 +10,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::cases::object;
+use super::nominations::Nominations;
 use super::{Demand, PodInterner};
 use crate::demand::pod_requirements::PodRequirements;
 use crate::demand::supplies::PodVolumes;
 use crate::fixtures::merged;
 use crate::index::{Indexed, PodIndex};
-use crate::input::observed::{Observed, PassNodes, PassPods};
+use crate::input::observed::{Observed, PassInput, PassNodes, PassPods};
 use crate::input::pod_info::{PodInfo, PodShapes};
 use crate::requirements::pod_class::{PodClass, TopologySpread};
 use crate::resources::{Amounts, ResourceNames};
@@ -122,7 +123,10 @@ fn observed() -> Observed {
 fn read(pods: &[Arc<PodInfo>], interner: &mut PodInterner) -> Demand {
     let node: Arc<Node> = object(json!({ "metadata": { "name": "n" } }));
     let (nodes, pods) = (PassNodes::from(vec![node]), PassPods::from(pods.to_vec()));
-    Demand::of(&observed(), &pods, &nodes, &mut ResourceNames::default(), &Amounts::default(), interner)
+    let observed = observed();
+    let input = PassInput { observed: &observed, nodes: &nodes, pods: &pods };
+    let nominations = Nominations::default();
+    Demand::of(input, &nominations, &mut ResourceNames::default(), &Amounts::default(), interner)
 }
 
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {

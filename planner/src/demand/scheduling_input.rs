@@ -1,7 +1,6 @@
 //! Selects the pods that matter for a pass, and reports the problems of the others.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use shared_crds::QualifiedName;
 
@@ -12,7 +11,7 @@ use super::supplies::{LimitedSupply, PodVolumes, Supplies};
 use super::volumes::VolumeTerms;
 use crate::demand::pod_requirements::PodRequirements;
 use crate::index::{Indexed, PassNodeIndex, PodIndex};
-use crate::input::observed::{Observed, PassNodes, PassPods, key};
+use crate::input::observed::{PassInput, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::input::unplanned;
@@ -52,30 +51,36 @@ pub(super) struct SchedulingInput<'p> {
     pub(super) unreadable: Vec<(PodIndex, String)>,
     /// Pending pods that no node can help.
     pub(super) waiting: Vec<(PodIndex, Rejection)>,
-    /// Bound pods whose requests cannot be read.
-    pub(super) unmeasured: Vec<PodIndex>,
+    /// Bound pods whose requests or selectors cannot be read.
+    pub(super) misread: Vec<PodIndex>,
     /// Problems of bound pods.
     pub(super) warnings: Vec<String>,
 }
 
 impl<'p> SchedulingInput<'p> {
     pub(super) fn of(
-        observed: &Observed,
-        all_pods: &'p PassPods,
-        all_nodes: &PassNodes,
+        pass: PassInput<'p>,
+        nominations: &Nominations<'_>,
         daemons: &'p [PodInfo],
         interner: &mut PodInterner,
     ) -> Self {
+        let PassInput { observed, nodes: all_nodes, pods: all_pods } = pass;
         let nodes: HashMap<_, _> =
             all_nodes.enumerated().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         steps::count(all_nodes.len() + all_pods.len());
         let storage = Storage::of(observed);
-        let unbound: Vec<&'p Arc<PodInfo>> = all_pods.iter().filter(|pod| pod.node().is_none()).collect();
-        let nominations = Nominations::among(unbound.iter().copied(), all_nodes, all_pods);
-        let occupied = |pod: &'p PodInfo| pods::bound_node(pod).or_else(|| nominations.node_of(pod));
+        // While a volume is made, which can take minutes, its node is kept for the pod as a nominated one is.
+        let awaits_volume = |pod: &'p PodInfo| {
+            if pods::is_being_scheduled(pod) { storage.chosen_node(pod) } else { None }
+        };
+        let occupied = |pod: &'p PodInfo| {
+            pods::bound_node(pod).or_else(|| nominations.node_of(pod)).or_else(|| awaits_volume(pod))
+        };
         let taken = storage.taken(all_pods.iter().filter(|pod| occupied(pod).is_some()));
-        let is_waiting = |pod: &&'p Arc<PodInfo>| occupied(pod).is_none() && pods::is_pending(pod);
-        let supplies = Supplies::of(&storage, unbound.into_iter().filter(is_waiting).map(|pod| &**pod));
+        // The volumes of a nominated pod are not bound yet either.
+        let is_unbound = |pod: &PodInfo| nominations.node_of(pod).is_some() || pods::is_pending(pod);
+        let unbound = all_pods.iter().map(|pod| &**pod).filter(|pod| is_unbound(pod));
+        let supplies = Supplies::of(&storage, unbound);
         let mut input = Self::default();
         let mut interning = interner.pass();
         for (index, pod) in all_pods.enumerated() {
@@ -85,12 +90,13 @@ impl<'p> SchedulingInput<'p> {
                 Some(None) | None => continue,
             };
             let id = interning.id(pod, |requirements| {
-                if node.is_some() {
-                    let places = input.of_placed(index, pod, requirements, &storage);
-                    return Some(PodVolumes { places, needs: Vec::new() });
-                }
-                let places = input.of_pending(index, pod, requirements, &storage, &taken)?;
-                let needs = if requirements.claims { supplies.needs(&storage, pod) } else { Vec::new() };
+                let places = if node.is_some() {
+                    input.of_placed(index, pod, requirements, &storage)
+                } else {
+                    input.of_pending(index, pod, requirements, &storage, &taken)?
+                };
+                let competes = requirements.claims && is_unbound(pod);
+                let needs = if competes { supplies.needs(&storage, pod) } else { Vec::new() };
                 Some(PodVolumes { places, needs })
             });
             input.entries.extend(id.map(|id| PodEntry { pod: index, node, id }));
@@ -104,7 +110,7 @@ impl<'p> SchedulingInput<'p> {
         input
     }
 
-    /// Where the volumes of a bound pod are.
+    /// Where the volumes of a pod with a node are.
     fn of_placed(
         &mut self,
         index: PodIndex,
@@ -113,8 +119,10 @@ impl<'p> SchedulingInput<'p> {
         storage: &Storage<'_>,
     ) -> Vec<VolumeTerms> {
         let name = QualifiedName::from(pod.key());
+        if requirements.request.is_err() || requirements.problem.is_some() {
+            self.misread.push(index);
+        }
         if let Err(problem) = &requirements.request {
-            self.unmeasured.push(index);
             self.warnings.push(format!("pod {name} counts as asking for nothing: {problem} in its requests"));
         }
         if let Some(problem) = &requirements.problem {

@@ -100,6 +100,14 @@ impl<'a> Storage<'a> {
         }
     }
 
+    /// The node that the scheduler has chosen for a claim of the pod whose volume is yet to be made: until then, the pod can run on
+    /// no other.
+    pub(super) fn chosen_node(&self, pod: &PodInfo) -> Option<&'a str> {
+        let namespace = pod.key().0;
+        let mut claims = wanted(pod).filter_map(|w| self.claims.get(&(namespace, w.name.as_str())).copied());
+        claims.find_map(|claim| claim.node.as_deref().filter(|_| claim.volume.is_none()))
+    }
+
     /// The claims that only one pod may use and that one of `pods` uses.
     pub(super) fn taken<'p>(
         &self,

@@ -34,7 +34,7 @@ pub(super) struct LimitedSupply {
     pub(super) used_up: Rejection,
 }
 
-/// The supplies that the pending pods of a pass compete for.
+/// The supplies that the pending pods of a pass compete for, and those whose nomination is believed.
 #[derive(Debug, Default)]
 pub(super) struct Supplies<'a> {
     pub(super) all: Indexed<SupplyId, LimitedSupply>,
@@ -52,7 +52,7 @@ struct Wish<'a> {
 }
 
 impl<'a> Supplies<'a> {
-    /// Finds out what `pending` pods compete for.
+    /// Finds out what `pending` pods compete for; those whose nomination is believed are among them.
     pub(super) fn of<'p>(storage: &Storage<'a>, pending: impl Iterator<Item = &'p PodInfo>) -> Self {
         let mut supplies = Self::default();
         if !storage.can_run_short() {

@@ -221,6 +221,7 @@ fn a_selector_that_cannot_be_read_is_said() {
         ]
     );
     assert!(outcome.demand.placed[outcome.index("q")].is_some());
+    assert_eq!(outcome.demand.misread, [outcome.index("q"), outcome.index("r")], "both stay where they are");
 }
 
 #[test]

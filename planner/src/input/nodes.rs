@@ -126,8 +126,13 @@ pub(crate) fn provisioned_until(node: &Node, pool: &NodePool) -> Option<Timestam
 /// is up, or if its age is unknown. Whether it has all that its template promises is not looked at here: see
 /// [`Promise`](super::promise::Promise).
 pub(crate) fn starting_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
-    let starting = !is_ready(node) || taints(node).any(|taint| is_startup_taint(taint, pool));
+    let starting = !is_ready(node) || startup_taints(node, pool).next().is_some();
     if starting { provisioned_until(node, pool) } else { None }
+}
+
+/// The taints that say that the node is starting, on a node of any age.
+pub(crate) fn startup_taints<'a>(node: &'a Node, pool: &'a NodePool) -> impl Iterator<Item = &'a Taint> {
+    taints(node).filter(move |taint| is_startup_taint(taint, pool))
 }
 
 fn is_startup_taint(taint: &Taint, pool: &NodePool) -> bool {

@@ -29,7 +29,7 @@ const LONG_TERMINATING_SECONDS: i32 = 30;
 
 /// Whether the pod is pending: the scheduler has reported `Unschedulable`, and the pod is not gated, not being deleted,
 /// and not a `DaemonSet`'s (whose pods wait for one certain node). It may be nominated to a node: whether that is
-/// believed, `demand::nominations` decides.
+/// believed, `snapshot::nominations` decides.
 pub fn is_pending(pod: &PodInfo) -> bool {
     let (Some(spec), Some(status)) = (pod.spec(), pod.status()) else { return false };
     pod.node().is_none()
@@ -42,13 +42,22 @@ pub fn is_pending(pod: &PodInfo) -> bool {
         })
 }
 
+/// Whether the scheduler is at work on the pod, or could not end that: it has no node, nothing holds it, and it is not [`is_pending`].
+pub(crate) fn is_being_scheduled(pod: &PodInfo) -> bool {
+    pod.node().is_none()
+        && pod.spec().is_some_and(|spec| spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty))
+        && pod.deleted().is_none()
+        && !is_finished(pod.shape().pod())
+        && !is_pending(pod)
+}
+
 /// The node the pod is bound to, unless it has finished.
 pub(crate) fn bound_node(pod: &PodInfo) -> Option<&str> {
     pod.node().filter(|_| !is_finished(pod.shape().pod()))
 }
 
 /// The node that `status.nominatedNodeName` names, of a pod that still waits for one. No more than a hint: whether it is
-/// believed, `demand::nominations` decides.
+/// believed, `snapshot::nominations` decides.
 pub(crate) fn nominated_node(pod: &PodInfo) -> Option<&str> {
     if pod.node().is_some() || pod.deleted().is_some() || is_finished(pod.shape().pod()) {
         return None;

@@ -31,6 +31,7 @@ use crate::scale_up::placement::{PendingId, PendingPods};
 use crate::scale_up::{self, ScaleUp, ScaleUpInput, expander};
 use crate::snapshot::ClusterSnapshot;
 use crate::snapshot::capacity::{self, SnapshotInput};
+use crate::snapshot::nominations;
 
 /// Maximum number of nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in
 /// `status.autoscaling`.
@@ -103,7 +104,8 @@ impl Planner {
         let names = &mut ResourceNames::default();
 
         let mut pools = pools::limited(input, options, stage, names);
-        let mut demand = Demand::of_pass(input, &pools, names, &mut self.interner);
+        let nominations = nominations::believed(input);
+        let mut demand = Demand::of_pass(input, &pools, names, &mut self.interner, &nominations);
         let agents = NodeAgents::learn(input, &demand, &mut pools, names);
         let mut warnings = std::mem::take(&mut demand.warnings);
         let rules = CountingRules::of_nodes(&pools, nodes.len());

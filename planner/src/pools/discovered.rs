@@ -28,7 +28,7 @@ use crate::time::later;
 /// How long in seconds is believed what keeps pods away, after the last node that has shown it: then the provider may have got
 /// other machines, and one more is tried. Long against the ten minutes after which an unneeded node goes, so that a pod that
 /// never fits costs little.
-const BELIEVED_SECONDS: i32 = 3600;
+pub(crate) const BELIEVED_SECONDS: i32 = 3600;
 
 /// The resources that every node has, and reports when it registers.
 const BASIC: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
@@ -258,6 +258,12 @@ pub(crate) fn is_empty(found: &DiscoveredResources) -> bool {
 /// Whether a resource is a device, or of another kind that a Ready node may report later: it has a domain, or is huge pages.
 pub(crate) fn is_device(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-")
+}
+
+/// Whether a node may show some of the resource at first, and all of it later: an extended resource. The kubelet counts huge pages
+/// when it starts, and what schedulers compute has no full amount.
+pub(crate) fn comes_in_parts(name: &str) -> bool {
+    name.contains('/') && !name.starts_with(COMPUTED)
 }
 
 /// Lowers what the template leaves to pods to what has been discovered, and adds what the template does not name.

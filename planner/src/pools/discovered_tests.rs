@@ -86,7 +86,7 @@ fn what_ready_nodes_lack_is_found_and_the_largest_of_them_counts() {
 
 #[test]
 fn only_nodes_of_the_template_show_anything_and_those_that_are_starting_are_apart() {
-    let (before, pool) = (pool(&json!({ "cpu": "4" })), pool(&json!({ "cpu": "8", "example.com/gpu": "1" })));
+    let (before, pool) = (pool(&json!({ "cpu": "4" })), pool(&json!({ "cpu": "8", "example.com/gpu": "8" })));
     let at = |object: &NodePool, minute: u8, ready: &str, taint: &str, gpu: &str| {
         let mut node = node(object, &json!({ "cpu": "8", "example.com/gpu": gpu }));
         let change = json!({ "spec": { "taints": [{ "key": taint, "effect": "NoSchedule" }] },
@@ -97,26 +97,30 @@ fn only_nodes_of_the_template_show_anything_and_those_that_are_starting_are_apar
         Arc::new(node)
     };
     let nodes = [
-        at(&pool, 0, "True", "x", "1"),
+        at(&pool, 0, "True", "x", "8"),
         at(&pool, 0, "True", "x", "0"),
-        at(&pool, 59, "True", "x", "1"),
+        at(&pool, 59, "True", "x", "8"),
         at(&pool, 59, "True", "x", "0"),
-        at(&pool, 59, "True", "readiness.k8s.io/net", "1"),
-        at(&pool, 0, "True", "readiness.k8s.io/net", "1"),
-        at(&pool, 0, "False", "x", "1"),
-        at(&before, 0, "True", "x", "1"),
+        at(&pool, 59, "True", "readiness.k8s.io/net", "8"),
+        at(&pool, 0, "True", "readiness.k8s.io/net", "8"),
+        at(&pool, 0, "False", "x", "8"),
+        at(&before, 0, "True", "x", "8"),
+        at(&pool, 0, "True", "x", "2"),
+        at(&pool, 59, "True", "x", "2"),
+        at(&before, 59, "True", "x", "2"),
     ];
     let promise = Promise {
         template_hash: pool.spec.template_hash(),
         earlier_hashes: earlier_hashes(&pool),
-        resources: vec!["example.com/gpu".to_owned()],
+        resources: exact(&serde_json::from_value(json!({ "example.com/gpu": "8" })).unwrap()).unwrap(),
         labels: Vec::new(),
     };
     let nodes = PassNodes::from_iter(nodes);
     let of = |numbers: &[usize]| numbers.iter().copied().map(PassNodeIndex).collect::<Vec<_>>();
     let all: Vec<_> = nodes.indexes().collect();
     let teachers = Teachers::of(&pool, &promise, &all, &nodes, NOW.parse().unwrap());
-    assert_eq!(teachers, Teachers { settled: of(&[0, 1, 5]), young: of(&[2]), starting: of(&[3, 4]) });
+    let expected = Teachers { settled: of(&[0, 1, 5, 8]), young: of(&[2]), starting: of(&[3, 4, 9]) };
+    assert_eq!(teachers, expected);
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn nodes_of_an_operator_that_hashed_less_of_the_template_show_what_a_new_one_has
     let promise = Promise {
         template_hash: pool.spec.template_hash(),
         earlier_hashes: earlier_hashes(&pool),
-        resources: Vec::new(),
+        resources: ExactAmounts::new(),
         labels: Vec::new(),
     };
     let of = |hash: &str| -> Arc<Node> {

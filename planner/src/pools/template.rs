@@ -11,7 +11,8 @@ use crate::input::observed::{Observed, PassNodes};
 use crate::input::promise::Promise;
 use crate::pools::agents::Agent;
 use crate::pools::discovered::{self, Lesson, Teachers};
-use crate::requirements::node_profile::NodeProfile;
+use crate::pools::stuck_taints::StuckTaints;
+use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::resources::{Amounts, ExactAmounts, InvalidAmount, Resource, ResourceNames, counted, exact};
 
 /// `maxItems` of `status.autoscaling.discovered.pods`.
@@ -20,7 +21,8 @@ const MAX_PODS: usize = 32;
 /// A new node of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
-    /// Labels and taints: what the template says, and the labels that its nodes have shown to share.
+    /// Labels and taints: what the template says, the labels that its nodes have shown to share, and the startup taints that they
+    /// have shown to keep.
     pub profile: NodeProfile,
     /// The labels that the pool declares, without those of its nodes.
     pub declared_labels: BTreeMap<String, String>,
@@ -38,6 +40,8 @@ pub(crate) struct Template {
     pub promise: Promise,
     /// The nodes that show what new ones will have.
     pub teachers: Teachers,
+    /// The startup taints that its nodes have shown to keep.
+    pub stuck_taints: Option<StuckTaints>,
     /// Its capacity; expanders measure waste against it, as Cluster Autoscaler's do.
     pub capacity: Amounts,
 }
@@ -58,6 +62,12 @@ impl Template {
         let valid = validity::check(pool).and_then(|()| validity::check_capacity(pool));
         valid.map_err(|problem| problem.to_string())?;
         Self::read(pool, staying, all_nodes, observed, names).map_err(|problem| problem.to_string())
+    }
+
+    /// The taints that its nodes are meant to keep.
+    pub(crate) fn lasting_taints(&self) -> impl Iterator<Item = &RepellingTaint> {
+        let stuck = self.stuck_taints.iter().flat_map(|stuck| &stuck.taints);
+        self.profile.taints.iter().filter(move |taint| !stuck.clone().any(|stuck| stuck == *taint))
     }
 
     /// Has each new node run `agents`. They are remembered unless they are a memory themselves.
@@ -92,7 +102,7 @@ impl Template {
         let mut promise = Promise {
             template_hash: pool.spec.template_hash(),
             earlier_hashes: earlier.into_iter().map(|earlier| earlier.hash).collect(),
-            resources: Vec::new(),
+            resources: ExactAmounts::new(),
             labels: declared.cloned().collect(),
         };
         let remembered = observed
@@ -116,6 +126,10 @@ impl Template {
             promise.labels.extend(known.labels.keys().cloned());
         }
         promise.resources = devices(&allocatable);
+        let stuck_taints = StuckTaints::of(pool, &profile, &teachers, all_nodes, observed.now);
+        if let Some(stuck) = &stuck_taints {
+            profile.add_taints(&stuck.taints);
+        }
         let allocatable = counted(&allocatable, names);
         Ok(Self {
             profile,
@@ -127,16 +141,19 @@ impl Template {
             agents: Vec::new(),
             promise,
             teachers,
+            stuck_taints,
             capacity: counted(&capacity, names),
         })
     }
 }
 
-/// The resources that a node may get some time after it is Ready.
-fn devices(allocatable: &ExactAmounts) -> Vec<String> {
+/// The resources that a node may get some time after it is Ready, and how much of each it has at least when it is complete:
+/// see [`Promise::resources`].
+fn devices(allocatable: &ExactAmounts) -> ExactAmounts {
     let all =
         allocatable.iter().filter(|(name, amount)| discovered::is_device(name) && **amount > Exact::ZERO);
-    all.map(|(name, _)| name.clone()).collect()
+    let least = |name: &str, amount| if discovered::comes_in_parts(name) { amount } else { Exact::ZERO };
+    all.map(|(name, &amount)| (name.clone(), least(name, amount))).collect()
 }
 
 fn less(capacity: &ExactAmounts, reserved: &ExactAmounts) -> ExactAmounts {

@@ -62,6 +62,9 @@ pub(crate) enum Rejection {
     VolumesUsedUp(String),
     /// The pod asks for something that this version does not plan with; what.
     NotPlanned(&'static str),
+    /// The pod has a place on an existing node as far as this version can tell, and the scheduler says that nodes can
+    /// attach no more volumes.
+    VolumeLimits,
     /// Not even an empty node has enough of a resource.
     Insufficient {
         /// The reason's name.
@@ -107,9 +110,9 @@ pub(crate) enum Rejection {
 }
 
 impl Rejection {
-    /// Whether the pool could take the pod and does not grow for it, because of the pod itself.
+    /// Whether the pool may well be able to take the pod and does not grow for it, because of the pod itself.
     pub(crate) const fn keeps_waiting(&self) -> bool {
-        matches!(self, Self::Expendable { .. } | Self::ScaleUpDelayed)
+        matches!(self, Self::Expendable { .. } | Self::ScaleUpDelayed | Self::VolumeLimits)
     }
 
     /// The reason's name.
@@ -140,6 +143,7 @@ impl Rejection {
             Self::StorageClassNotFound(_) => "StorageClassNotFound",
             Self::NoVolumeAvailable(_) | Self::VolumesUsedUp(_) => "NoVolumeAvailable",
             Self::NotPlanned(_) => "NotPlanned",
+            Self::VolumeLimits => "VolumeLimitsNotPlanned",
             Self::Insufficient { reason, .. } => reason,
             Self::Expendable { .. } => "Expendable",
             Self::ScaleUpDelayed => "ScaleUpDelayed",
@@ -192,11 +196,7 @@ impl Rejection {
             Self::HostPortConflict(port) => {
                 format!("the host port {port} is taken on every node of the pool, also on a new one")
             }
-            Self::NotPlanned(what) => {
-                format!(
-                    "the pod has {what}, which this version does not plan with: it would promise what it cannot know"
-                )
-            }
+            Self::NotPlanned(_) | Self::VolumeLimits => self.message_of_unplanned(),
             Self::Insufficient { reason: _, resource, asked, offered, is_discovered } => {
                 let offers = if *is_discovered {
                     "the pool's nodes, when empty, offer"
@@ -221,6 +221,23 @@ impl Rejection {
             | Self::ScaleUpStabilized { .. }
             | Self::ReplicasContested { .. }
             | Self::ScaleUpLimit { .. } => self.message_of_limit(),
+        }
+    }
+
+    /// The sentence where the reason is something that is not planned with; elsewhere the reason's name.
+    fn message_of_unplanned(&self) -> String {
+        match self {
+            Self::NotPlanned(what) => {
+                format!(
+                    "the pod has {what}, which this version does not plan with: it would promise what it cannot know"
+                )
+            }
+            Self::VolumeLimits => {
+                "the scheduler says that nodes exceed their max volume count, and this version does not plan with volume \
+                 limits: without them the pod fits an existing node, so no pool grows for it"
+                    .to_owned()
+            }
+            _ => self.reason().to_owned(),
         }
     }
 

@@ -27,8 +27,8 @@ const STARTUP_TAINTS: [&str; 3] = [
 ];
 
 /// Whether a taint with this key says that its node is starting. On a node of any age it means "not ready yet", and new nodes are
-/// planned without it. A node that has it when its provisioning timeout is over counts as it is: the taint keeps pods away, and
-/// the pool may grow for them.
+/// planned without it. A node that has it when its provisioning timeout is over counts as it is: the taint keeps pods away. If all
+/// nodes keep it, new nodes are planned with it: see [`StuckTaints`](crate::pools::stuck_taints::StuckTaints).
 pub(crate) fn is_startup_taint(key: &str) -> bool {
     STARTUP_TAINTS.iter().any(|prefix| key.starts_with(prefix))
 }
@@ -106,6 +106,13 @@ impl NodeProfile {
         Self { name: None, labels, taints }
     }
 
+    /// Adds taints.
+    pub(crate) fn add_taints(&mut self, taints: &[RepellingTaint]) {
+        self.taints.extend_from_slice(taints);
+        self.taints.sort_unstable();
+        self.taints.dedup();
+    }
+
     /// This template's profile for `node`, which is still starting, as it will be when ready: with the name and the
     /// labels that it already has.
     #[must_use]
@@ -118,7 +125,8 @@ impl NodeProfile {
     }
 }
 
-fn repelling(taint: &Taint) -> Option<RepellingTaint> {
+/// The taint as placing reads it; `None` if it keeps no pods away.
+pub(crate) fn repelling(taint: &Taint) -> Option<RepellingTaint> {
     matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute").then(|| RepellingTaint {
         key: taint.key.clone(),
         value: taint.value.clone().unwrap_or_default(),

@@ -145,7 +145,10 @@ fn blocker(input: &ScaleDownInput<'_>, n: PassNodeIndex, pod: PodIndex) -> Optio
     drainability::blocker(object, input.budgets, input.now).or_else(|| {
         let unreadable = input.usage[n].unreadable.contains(&pod) && pods::needs_place(object);
         unreadable.then(|| {
-            Blocker::lasting(BlockingPodReason::UnexpectedError, "asks for amounts that cannot be read")
+            Blocker::lasting(
+                BlockingPodReason::UnexpectedError,
+                "has requests or selectors that cannot be read",
+            )
         })
     })
 }

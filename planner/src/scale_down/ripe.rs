@@ -4,12 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::v1alpha1::UnneededNode;
 
 use super::input::ScaleDownInput;
-use super::model::{Candidate, ScaleDown};
+use super::model::{Candidate, RemovalVerdict, ScaleDown};
 use super::timing::{blocked_until, sooner};
-use crate::index::{Indexed, PoolIndex};
+use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::nodes;
+use crate::pools::stuck_taints::StuckTaints;
 use crate::pools::{Pool, Pools};
 use crate::reasons::NodeReason;
+use crate::steps;
 use crate::time::later;
 
 /// Records unneeded nodes and the reasons of those that have to wait, and returns the others.
@@ -20,6 +22,9 @@ pub(super) fn ripe(
     scale_down: &mut ScaleDown,
 ) -> Vec<Candidate> {
     let blocked: Indexed<PoolIndex, _> = pools.iter().map(|pool| blocked_until(pool, input.nodes)).collect();
+    // Then another node may be tried, and the one that has shown the taints may go.
+    let stuck = pools.iter().filter_map(stuck_taints);
+    stuck.for_each(|stuck| sooner(&mut scale_down.next, stuck.until, input.now));
     let mut ripe = Vec::new();
     for candidate in unneeded {
         let Candidate { pool, node, since, .. } = candidate;
@@ -40,6 +45,20 @@ pub(super) fn ripe(
             NodeReason::ScaleUpInProgress
         } else if has_excess(&pools[pool]) {
             NodeReason::ScaleDownInProgress
+        } else if waits_for_second(input, &pools[pool], node) {
+            let message = "the node lacks a part of what its template promises, and one that is starting may lack it too";
+            scale_down.verdicts[node] =
+                Some(RemovalVerdict { reason: NodeReason::ScaleUpInProgress, message: message.to_owned() });
+            continue;
+        } else if let Some(stuck) = stuck_taints(&pools[pool]).filter(|stuck| stuck.shown_by == node) {
+            let message = format!(
+                "the node still has {}, and a new one of the pool would have it as well; it stays until {}, so that \
+                 no other is tried before",
+                stuck.text(),
+                stuck.until
+            );
+            scale_down.verdicts[node] = Some(RemovalVerdict { reason: NodeReason::NotStartedYet, message });
+            continue;
         } else {
             ripe.push(candidate);
             continue;
@@ -52,8 +71,32 @@ pub(super) fn ripe(
     ripe
 }
 
+/// The startup taints that the nodes of the pool keep. The node that shows them is not removed for as long as it shows them: else
+/// they would be forgotten, and the pool would grow for the same pod again.
+fn stuck_taints(pool: &Pool) -> Option<&StuckTaints> {
+    pool.template.as_ref().ok()?.stuck_taints.as_ref()
+}
+
 /// Whether the pool has nodes that are about to be removed. Those that a rollout keeps while it waits are not.
 fn has_excess(pool: &Pool) -> bool {
     let base = pool.bounds.base;
     pool.staying.len() > base + nodes::kept_by_rollout(&pool.object, base)
+}
+
+/// Whether the node is the only one past its provisioning timeout, lacks a part of what its template promises, and another one is
+/// starting. Two such nodes show that new ones lack it as well. Without the first, the second would be alone again when its time is
+/// over, and the pool would grow for the same pod each time.
+fn waits_for_second(input: &ScaleDownInput<'_>, pool: &Pool, node: PassNodeIndex) -> bool {
+    let Ok(template) = &pool.template else { return false };
+    let teachers = &template.teachers;
+    if teachers.settled != [node]
+        || !teachers.young.is_empty()
+        || template.promise.is_kept_by(&input.nodes[node])
+    {
+        return false;
+    }
+    steps::count(pool.staying.len());
+    let is_starting =
+        |&other: &PassNodeIndex| pool.starting_until(other).is_some_and(|until| until > input.now);
+    pool.staying.iter().any(is_starting)
 }

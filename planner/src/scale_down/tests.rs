@@ -518,13 +518,81 @@ fn a_pod_on_its_way_out_needs_no_place_unless_its_successor_waits_for_it() {
 }
 
 #[test]
+fn a_node_whose_pod_has_a_constraint_that_is_not_planned_is_not_removed() {
+    let claims = || json!({ "resourceClaims": [{ "name": "r" }] });
+    let group = json!({ "schedulingGroup": { "podGroupName": "g" } });
+    for (spec, expected, victim) in [
+        (json!({}), "Unneeded", "n1"),
+        (json!({ "resourceClaims": [] }), "Unneeded", "n1"),
+        (claims(), "BlockedByPod", "n2"),
+        (group, "BlockedByPod", "n2"),
+    ] {
+        let plan = nodes(TestCluster::eager(), 2)
+            .running("x", "n1", "1", with(json!({ "spec": spec })))
+            .running("y", "n2", "1500m", owned())
+            .plan();
+        assert_eq!(plan.verdict("n1"), expected, "{spec}");
+        assert_eq!(plan.pool("a").victims, [victim], "what is planned moves to its node: {spec}");
+    }
+    let plan =
+        nodes(TestCluster::eager(), 2).running("x", "n1", "1", with(json!({ "spec": claims() }))).plan();
+    assert_eq!(
+        verdict(&plan, "n1").message,
+        "pod apps/x has resource claims, which this version does not plan with: whether another node could take it is not known (NotPlanned)"
+    );
+    // These need no other place.
+    let daemon = json!({ "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }] });
+    for metadata in [daemon, json!({ "annotations": { "kubernetes.io/config.mirror": "x" } })] {
+        let agent = json!({ "metadata": metadata, "spec": claims() });
+        let plan = nodes(TestCluster::eager(), 1).running("d", "n1", "1", agent).plan();
+        assert_eq!(plan.verdict("n1"), "Unneeded", "{metadata}");
+    }
+}
+
+#[test]
+fn a_node_is_kept_for_a_pod_whose_volume_is_being_made_there() {
+    let uses = json!({ "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] });
+    let condition = |reason: &str| json!([{ "type": "PodScheduled", "status": "False", "reason": reason }]);
+    let gated = merged(uses.clone(), json!({ "schedulingGates": [{ "name": "g" }] }));
+    let (chosen, bound) =
+        (json!({}), json!({ "spec": { "volumeName": "pv" }, "status": { "phase": "Bound" } }));
+    let kept = "NeededByPendingPods";
+    for (what, claim, spec, conditions, expected) in [
+        ("in its binding cycle", &chosen, &uses, json!([]), kept),
+        ("that took too long", &chosen, &uses, condition("SchedulerError"), kept),
+        ("gated", &chosen, &gated, condition("SchedulingGated"), "Unneeded"),
+        ("the volume is there", &bound, &uses, json!([]), "Unneeded"),
+    ] {
+        let base = json!({ "metadata": { "name": "c", "namespace": "apps",
+                "annotations": { "volume.kubernetes.io/selected-node": "n2" } },
+            "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": "disk" }, "status": { "phase": "Pending" } });
+        let mut cluster = nodes(TestCluster::eager(), 2).running("f", "n1", "3", owned());
+        let claim = serde_json::from_value(merged(base, claim.clone())).unwrap();
+        cluster.observed.claims.push(Arc::new(claim));
+        let pod = with(json!({ "spec": spec, "status": { "conditions": conditions } }));
+        assert_eq!(cluster.pending("x", 1, "1", &pod).plan().verdict("n2"), expected, "{what}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_keeps_a_node() {
     let plan = nodes(TestCluster::eager(), 2).running("x", "n1", "nonsense", owned()).plan();
     assert_eq!(plan.verdict("n1"), "BlockedByPod");
-    assert_eq!(
-        verdict(&plan, "n1").message,
-        "pod apps/x asks for amounts that cannot be read (UnexpectedError)"
-    );
+    let message = "pod apps/x has requests or selectors that cannot be read (UnexpectedError)";
+    assert_eq!(verdict(&plan, "n1").message, message);
+    let apart = |operator: &str| {
+        let selector =
+            json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": ["b"] }] });
+        let terms = json!([{ "topologyKey": "kubernetes.io/hostname", "labelSelector": selector }]);
+        with(json!({ "spec": { "affinity": { "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": terms } } } }))
+    };
+    for (operator, expected) in [("In", "Unneeded"), ("Like", "BlockedByPod")] {
+        let cluster = nodes(TestCluster::eager(), 2).running("y", "n2", "2", owned());
+        let plan = cluster.running("x", "n1", "1", apart(operator)).plan();
+        assert_eq!(plan.verdict("n1"), expected, "{operator}");
+        assert!(expected == "Unneeded" || verdict(&plan, "n1").message == message, "{operator}");
+    }
     let odd = json!({ "status": { "allocatable": { "cpu": "nonsense" } } });
     let plan = nodes(TestCluster::eager(), 1).node("a", "n2", odd).running("x", "n2", "1", owned()).plan();
     assert_eq!(plan.verdict("n2"), "UnexpectedError");

@@ -20,7 +20,7 @@ use crate::steps;
 pub(crate) struct Usage {
     /// The utilization, or what cannot be read of the node.
     pub utilization: Result<Utilization, String>,
-    /// Pods whose requests cannot be read.
+    /// Pods whose requests or selectors cannot be read.
     pub unreadable: Vec<PodIndex>,
 }
 
@@ -31,7 +31,7 @@ struct Asked {
     used: Amounts,
     /// Those whose part of the node is left out.
     reserved: Amounts,
-    /// Pods whose requests cannot be read.
+    /// Pods whose requests or selectors cannot be read.
     unreadable: Vec<PodIndex>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn usage(
             Counted::Not => {}
         }
     }
-    for &pod in &demand.unmeasured {
+    for &pod in &demand.misread {
         if let Some((_, node)) = demand.placed[pod] {
             asked[node].unreadable.push(pod);
         }

@@ -14,7 +14,7 @@ use crate::steps;
 pub(crate) struct WorkloadPods {
     /// Those that run on it.
     pub pods: Vec<PodIndex>,
-    /// How many pods it is being cleared for (nominated to it).
+    /// How many pods it is kept for that are not bound to it yet: nominated to it, or with a volume that is being made there.
     pub awaited: usize,
 }
 

@@ -1,8 +1,8 @@
-//! Balances the scale-up between pools that are declared equal except for name, zone and region: the smallest first. What their
-//! nodes have shown makes no difference: kernels report a few KiB more or less, and a pool without nodes has shown nothing.
+//! Balances the scale-up between pools that are declared equal except for labels that make no difference
+//! ([`similarity`](super::similarity)): the smallest first. What their nodes have shown makes none either: kernels report a few KiB
+//! more or less, and a pool without nodes has shown nothing. Only a pool whose nodes keep a startup taint is not balanced with
+//! others: their pods do not fit there.
 
-use shared_crds::names::names_a_pool;
-use shared_crds::places::tells_zone;
 use shared_crds::v1alpha1::Expander;
 
 use crate::index::{Indexed, PoolIndex, index_type};
@@ -10,6 +10,7 @@ use crate::input::selection::AutoscalerAssignment;
 use crate::pools::{Pool, Pools, Template};
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
+use crate::scale_up::similarity::is_ignored;
 use crate::snapshot::ClusterSnapshot;
 use crate::steps;
 
@@ -54,7 +55,7 @@ fn alike(a: &Pool, b: &Pool) -> bool {
 }
 
 fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
-    template.declared_labels.iter().filter(|(key, _)| !tells_zone(key) && !names_a_pool(key))
+    template.declared_labels.iter().filter(|(key, _)| !is_ignored(key))
 }
 
 /// What the expander `Priority` compares.

@@ -6,6 +6,7 @@ pub(crate) mod balance;
 pub(crate) mod expander;
 pub(crate) mod packing;
 pub(crate) mod placement;
+mod similarity;
 
 use shared_crds::v1alpha1::Expander;
 

@@ -203,7 +203,8 @@ impl NodeCapacity {
 }
 
 /// A node that is up counts with its own capacity; while it starts, with its pool's template (minus the daemons and other
-/// agents whose pods do not exist yet); one that has been down for too long counts with none.
+/// agents whose pods do not exist yet), and once it is Ready with what it has beyond that; one that has been down for too long
+/// counts with none.
 fn offer(
     source: SnapshotInput<'_>,
     index: PassNodeIndex,
@@ -219,7 +220,14 @@ fn offer(
         if nodes::is_cordoned(node) {
             return None;
         }
-        let mut offer = NodeCapacity::of(template.profile.worn_by(node), template.allocatable.clone());
+        let mut free = template.allocatable.clone();
+        // What cannot be read is warned of when the node is up.
+        if nodes::is_ready(node)
+            && let Ok(shown) = allocatable(node, names)
+        {
+            free.raise_to(&shown);
+        }
+        let mut offer = NodeCapacity::of(template.profile.worn_by(node), free);
         offer.reserve(template, demand, agents.present(index).unwrap_or(&Present::default()));
         return Some(offer);
     }

@@ -1,7 +1,8 @@
 //! The snapshot: the existing, upcoming and planned nodes, each with its free capacity, and the counts of pods that
 //! constraints need. Pods are placed on it as the scheduler's filters would allow; all changes can be reverted.
 //!
-//! Other modules decide in which order pods are placed and which pool opens a node. See `docs/adr/0012`.
+//! `nominations` decides which nominated pods have their places. Other modules decide in which order pods are placed and
+//! which pool opens a node. See `docs/adr/0012`.
 
 mod bits;
 pub(crate) mod capacity;
@@ -14,6 +15,7 @@ mod journal;
 mod model;
 mod node_class;
 mod node_index;
+pub(crate) mod nominations;
 mod place;
 mod rules;
 pub(crate) mod setup;

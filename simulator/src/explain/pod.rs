@@ -47,7 +47,7 @@ pub(super) struct Reply {
 pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PodFacts, ExplainError> {
     let (namespace, name) = find("pod", wanted, picture.observed.pods.iter().map(|pod| pod.key()))?;
     let pod = picture.observed.pods.iter().find(|pod| pod.key() == (namespace, name));
-    let nominations = Nominations::of(&picture.observed.nodes, &picture.observed.pods);
+    let nominations = Nominations::of(picture.observed);
     let state = pod.map_or(PodState::Unmarked, |pod| PodState::of(pod, &nominations));
     let result = picture.result_of(namespace, name);
     let facts = PodFacts {

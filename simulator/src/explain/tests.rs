@@ -94,6 +94,20 @@ fn a_pod_that_pools_could_take_and_do_not_grow_for_is_explained_with_what_keeps_
 }
 
 #[test]
+fn a_pod_that_the_scheduler_refuses_for_volume_limits_is_explained_with_them() {
+    let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "0/1 nodes are available: 1 node(s) exceed max volume count." });
+    let cluster = cluster().pending("new", 1, "1", &json!({ "status": { "conditions": [condition] } }));
+    let facts = json_of(&cluster, Kind::Pod, "new-000");
+    assert_eq!((&facts["outcome"], &facts["node"]), (&json!("Unschedulable"), &json!("")));
+    let message = facts["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("no NodePool grows for it: ") && message.contains("volume limits"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_pod_that_is_not_planned_is_explained_with_its_state() {
     let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
     let cluster = cluster().pending("gated", 1, "1", &gated).pending("small", 1, "1", &json!({}));

@@ -235,6 +235,21 @@ fn pods_that_the_scheduler_has_not_given_up_on_are_left_out_and_counted() {
 }
 
 #[test]
+fn a_pod_that_the_scheduler_refuses_for_volume_limits_fits_no_node_that_exists() {
+    let outcome = |reason: &str| {
+        let told = format!("reason: Unschedulable, message: '0/1 nodes are available: 1 {reason}.'");
+        let pod = pod("a", "1").replace("reason: Unschedulable", &told);
+        let report: Value =
+            serde_json::from_str(&simulated(&format!("{CLUSTER}{pod}"), Format::Json).0).unwrap();
+        let found = &report["pods"][0];
+        (found["outcome"].clone(), found["reasons"][0]["reason"].clone())
+    };
+    let refused = (json!("Unschedulable"), json!("VolumeLimitsNotPlanned"));
+    assert_eq!(outcome("node(s) exceed max volume count"), refused);
+    assert_eq!(outcome("Insufficient cpu"), (json!("Fits"), Value::Null));
+}
+
+#[test]
 fn the_class_of_a_pod_gives_it_its_priority() {
     let class =
         "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: { name: high }\nvalue: 9\n";

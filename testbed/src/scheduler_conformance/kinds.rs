@@ -217,10 +217,10 @@ pub fn question(
     (Made { pod, classes: BTreeSet::from([kind]) }, nominated)
 }
 
-/// What decides where a pod may run, apart from other pods: of a nomination the planner looks at nothing else.
+/// Rules that may keep a pod off the node that it is nominated to.
 fn place_rules(rng: &mut SeededRng, pod: &mut Value) {
     if rng.one_in(2) {
-        let class = *rng.pick(&["nodeSelector", "nodeAffinity"]);
+        let class = *rng.pick(&["nodeSelector", "nodeAffinity", "hostPort"]);
         rules::put(rng, class, pod);
     }
 }

@@ -18,12 +18,9 @@ use tokio::sync::OnceCell;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::operators::{OperatorKind, OperatorProcess};
 use crate::process_supervisor::Exit;
-use crate::wait::{PATIENCE, eventually};
+use crate::wait::{EXITS, PATIENCE, eventually};
 
 pub use pod::{Pod, default_memory_limit};
-
-/// An operator finishes its work within 20 s after a stop request.
-const STOP: Duration = Duration::from_secs(30);
 
 /// Discovery includes a new CRD within seconds, on a machine that has time for it.
 const SERVED: Duration = PATIENCE;
@@ -165,7 +162,7 @@ impl RunningOperators {
     /// When one had to be killed, or ended with a code other than 0.
     pub async fn stop(&self) -> Result<()> {
         for operator in [&self.autoscaler, &self.node_pool] {
-            let exit = operator.stop(STOP).await?;
+            let exit = operator.stop(EXITS).await?;
             ensure!(exit == Exit::Code(0), "an operator stopped with {exit}:\n{}", operator.log_tail());
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use shared_crds::v1alpha1::NodePoolStatus;
 
-use self::objects::{App, Daemon, Pool, ZONE};
+use self::objects::{App, Daemon, HOST, Pool, ZONE};
 use self::world::{STEP, World};
 
 /// Virtual seconds of a cluster. What is learnt of a pool is tried anew an hour after its last node: that is no loop.
@@ -43,11 +43,13 @@ fn pool(name: &'static str, zone: &'static str) -> Pool {
         zone,
         lacks: 0,
         static_pod: 0,
-        gpu: false,
+        gpus: 0,
         runs_after: 0,
         boots: (30, 0),
+        gpu_every: 0,
         registers_itself: false,
         tainted: false,
+        never_starts: false,
         replicas: 0,
         generation: 1,
         status: NodePoolStatus::default(),
@@ -62,9 +64,10 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
         replicas,
         cpu,
         resized: 0,
-        gpu: false,
+        gpus: 0,
         spread: None,
         apart: false,
+        near: None,
         tolerates: false,
         budget: false,
     }
@@ -72,18 +75,20 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
 
 fn cluster(number: u64) -> World {
     let (mut random, mut machines, mut resizes) = (Random(number), Random(!number), Random(number << 32));
+    let (mut devices, mut affinities) = (Random(!number << 32), Random((number << 16) | 1));
     let mut pools = Vec::new();
     for (name, zone) in [("a", "z1"), ("b", "z2"), ("c", "z1")] {
         if name == "a" || !random.one_in(3) {
             pools.push(Pool {
                 lacks: random.among(&[0, 0, 100, 600]),
                 static_pod: random.among(&[0, 0, 100, 500]),
-                gpu: name == "c" && random.one_in(2),
+                gpus: if name == "c" && random.one_in(2) { devices.among(&[1, 2, 8]) } else { 0 },
                 boots: (random.among(&[15, 60, 240]), random.among(&[0, 30, 120])),
                 tainted: name == "c" && random.one_in(2),
                 replicas: i32::try_from(random.below(4)).unwrap(),
                 runs_after: machines.among(&[0, 0, 60]),
                 registers_itself: machines.one_in(2),
+                gpu_every: devices.among(&[0, 15, 45]),
                 ..pool(name, zone)
             });
         }
@@ -92,14 +97,20 @@ fn cluster(number: u64) -> World {
     for at in 0..=random.below(4) {
         let replicas = 1 + usize::try_from(random.below(5)).unwrap();
         let spread = match random.below(5) {
-            0 => Some(("kubernetes.io/hostname", random.one_in(2))),
+            0 => Some((HOST, random.one_in(2))),
             1 => Some((ZONE, random.one_in(2))),
             _ => None,
         };
+        // Only near an app before it: two that wait for each other would wait for ever.
+        let near = (at > 0 && affinities.one_in(4)).then(|| {
+            let key = if affinities.one_in(2) { HOST } else { ZONE };
+            (format!("app{}", affinities.below(at)), key)
+        });
         apps.push(App {
-            gpu: random.one_in(5),
+            gpus: if random.one_in(5) { devices.among(&[1, 1, 2, 8]) } else { 0 },
             spread,
             apart: random.one_in(5),
+            near,
             tolerates: random.one_in(2),
             budget: random.one_in(2),
             resized: resizes.among(&[0, 0, 0, 300]),
@@ -176,8 +187,11 @@ fn came_for_one(pool: &Pool, app: &App, daemon: Daemon) -> [i32; 2] {
 fn one_pod_makes_one_node_come() {
     let none = Daemon { said: 0, real: 0 };
     // A GPU that its plugin registers two minutes after the node is Ready.
-    let late = Pool { gpu: true, boots: (30, 120), ..pool("gpu", "z1") };
-    assert_eq!(came_for_one(&late, &App { gpu: true, ..app("train", 1, 500) }, none), [1, 1]);
+    let late = Pool { gpus: 1, boots: (30, 120), ..pool("gpu", "z1") };
+    assert_eq!(came_for_one(&late, &App { gpus: 1, ..app("train", 1, 500) }, none), [1, 1]);
+    // Eight that come one after the other, for a pod that needs them all.
+    let slow = Pool { gpus: 8, gpu_every: 45, ..late };
+    assert_eq!(came_for_one(&slow, &App { gpus: 8, ..app("train", 1, 500) }, none), [1, 1]);
     // Pods that its real nodes do not take, because of static pods, of daemons that ask for more than is said, or of a kernel that
     // takes its part: the first node is wrong, and no other one comes.
     for (pool, daemon) in [
@@ -187,6 +201,22 @@ fn one_pod_makes_one_node_come() {
     ] {
         assert_eq!(came_for_one(&pool, &app("large", 1, 3600), daemon), [1, 1], "{}", pool.name);
     }
+}
+
+#[test]
+fn gpus_that_never_come_make_a_second_node_come_and_no_third() {
+    let none = Daemon { said: 0, real: 0 };
+    // No GPU at all, and the first of eight only.
+    for (gpus, boots, gpu_every) in [(1, (30, 2 * LONG), 0), (8, (30, 0), 2 * LONG)] {
+        let broken = Pool { gpus, boots, gpu_every, ..pool("gpu", "z1") };
+        assert_eq!(came_for_one(&broken, &App { gpus, ..app("train", 1, 500) }, none), [2, 2], "{gpus}");
+    }
+}
+
+#[test]
+fn a_startup_taint_that_is_never_removed_makes_one_node_come_and_no_second() {
+    let broken = Pool { never_starts: true, ..pool("agentless", "z1") };
+    assert_eq!(came_for_one(&broken, &app("web", 1, 500), Daemon { said: 0, real: 0 }), [1, 1]);
 }
 
 #[test]
@@ -206,7 +236,7 @@ fn no_pool_grows_twice_for_one_pod() {
 fn a_node_that_is_drained_under_a_spread_does_not_come_back() {
     for (honor, expected) in [(false, 0), (true, 0)] {
         let pool = Pool { replicas: 3, ..pool("a", "z1") };
-        let spread = App { spread: Some(("kubernetes.io/hostname", honor)), ..app("s", 3, 500) };
+        let spread = App { spread: Some((HOST, honor)), ..app("s", 3, 500) };
         let world = lived(World::new(vec![pool], vec![spread], Daemon { said: 0, real: 0 }));
         assert_eq!(
             grown(&world.pools[0]),
@@ -214,5 +244,16 @@ fn a_node_that_is_drained_under_a_spread_does_not_come_back() {
             "nodeTaintsPolicy Honor: {honor}: {:?}",
             world.pools[0].history
         );
+    }
+}
+
+#[test]
+fn a_pod_that_has_to_be_near_another_brings_a_node_where_that_is_near() {
+    // On the full node of the other there is no room, and a new node is another host in the same zone.
+    for (key, expected) in [(HOST, 1), (ZONE, 2)] {
+        let second = App { near: Some(("first".to_owned(), key)), ..app("second", 1, 500) };
+        let (pools, apps) = (vec![pool("a", "z1")], vec![app("first", 1, 3800), second]);
+        let world = lived(World::new(pools, apps, Daemon { said: 0, real: 0 }));
+        assert_eq!(grown(&world.pools[0]), expected, "{key}: {:?}", world.pools[0].history);
     }
 }

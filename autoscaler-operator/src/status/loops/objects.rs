@@ -12,6 +12,7 @@ use shared_crds::names::POOL_FINALIZER;
 use shared_crds::v1alpha1::NodePoolStatus;
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const HOST: &str = "kubernetes.io/hostname";
 pub(super) const GPU: &str = "nvidia.com/gpu";
 /// Cores that every node has, in thousandths.
 pub(super) const CORES: i64 = 4000;
@@ -32,14 +33,19 @@ pub(super) struct Pool {
     pub(super) lacks: i64,
     /// What a static pod on each node asks for.
     pub(super) static_pod: i64,
-    pub(super) gpu: bool,
+    /// GPUs that every node has.
+    pub(super) gpus: i64,
     /// Seconds from the request of a machine until it runs, and has a Node.
     pub(super) runs_after: i64,
-    /// Seconds from then on until the node is Ready, and from then on until its GPU is there.
+    /// Seconds from then on until the node is Ready, and from then on until its first GPU is there.
     pub(super) boots: (i64, i64),
+    /// Seconds from one GPU of a node to the next; zero if all are there at once.
+    pub(super) gpu_every: i64,
     /// Whether its machines register their Nodes themselves.
     pub(super) registers_itself: bool,
     pub(super) tainted: bool,
+    /// Whether its nodes get a startup taint that is never removed.
+    pub(super) never_starts: bool,
     pub(super) replicas: i32,
     pub(super) generation: i64,
     pub(super) status: NodePoolStatus,
@@ -51,18 +57,20 @@ pub(super) struct Pool {
 
 /// A Deployment.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own of the pods")]
 pub(super) struct App {
     pub(super) name: String,
     pub(super) replicas: usize,
     pub(super) cpu: i64,
     /// How much more its pods are given while they run, where there is room.
     pub(super) resized: i64,
-    pub(super) gpu: bool,
+    /// GPUs that each of its pods asks for.
+    pub(super) gpus: i64,
     /// The key of a hard spread, and whether its taints policy is `Honor`.
     pub(super) spread: Option<(&'static str, bool)>,
     /// At most one pod on a node.
     pub(super) apart: bool,
+    /// The app near whose pods its own have to be, and the topology key that says what is near.
+    pub(super) near: Option<(String, &'static str)>,
     pub(super) tolerates: bool,
     /// A budget: no pod is evicted while another one does not run.
     pub(super) budget: bool,
@@ -104,12 +112,14 @@ impl Host {
 
 impl Pool {
     pub(super) fn object(&self) -> NodePool {
-        let gpu = if self.gpu { json!({ GPU: "1" }) } else { json!({}) };
-        let capacity = merged(json!({ "cpu": format!("{CORES}m"), "memory": "16Gi", "pods": "30" }), gpu);
+        let gpus = if self.gpus > 0 { json!({ GPU: self.gpus.to_string() }) } else { json!({}) };
+        let capacity = merged(json!({ "cpu": format!("{CORES}m"), "memory": "16Gi", "pods": "30" }), gpus);
         let taints =
             if self.tainted { json!([{ "key": "dedicated", "effect": "NoSchedule" }]) } else { json!([]) };
+        let startup =
+            if self.never_starts { json!([{ "key": "cni", "effect": "NoSchedule" }]) } else { json!([]) };
         let template = json!({ "metadata": { "labels": { ZONE: self.zone } },
-            "spec": { "capacity": capacity, "taints": taints } });
+            "spec": { "capacity": capacity, "taints": taints, "startupTaints": startup } });
         // The API server records the Autoscaler's own writes as such.
         let written = time(self.history.last().map_or(0, |last| last.0));
         let fields = json!([{ "manager": "autoscaler-operator", "time": written,
@@ -126,13 +136,13 @@ impl Pool {
     /// The static pod of each of its nodes.
     pub(super) fn mirror(&self) -> Value {
         json!({ "metadata": { "annotations": { "kubernetes.io/config.mirror": "x" } },
-            "spec": containers(self.static_pod, false) })
+            "spec": containers(self.static_pod, 0) })
     }
 }
 
 impl App {
     pub(super) fn pod(&self, pod: &Pod) -> Value {
-        let mut spec = containers(pod.cpu, self.gpu);
+        let mut spec = containers(pod.cpu, self.gpus);
         let selector = json!({ "matchLabels": { "app": self.name } });
         if let Some((key, honor)) = self.spread {
             let policy = if honor { "Honor" } else { "Ignore" };
@@ -140,9 +150,14 @@ impl App {
                 "whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": policy, "labelSelector": selector }]);
         }
         if self.apart {
-            let term = json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": selector });
-            spec["affinity"] =
-                json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [term] } });
+            let term = json!({ "topologyKey": HOST, "labelSelector": selector });
+            spec["affinity"]["podAntiAffinity"] =
+                json!({ "requiredDuringSchedulingIgnoredDuringExecution": [term] });
+        }
+        if let Some((app, key)) = &self.near {
+            let term = json!({ "topologyKey": key, "labelSelector": { "matchLabels": { "app": app } } });
+            spec["affinity"]["podAffinity"] =
+                json!({ "requiredDuringSchedulingIgnoredDuringExecution": [term] });
         }
         if self.tolerates {
             spec["tolerations"] = json!([{ "key": "dedicated", "operator": "Exists" }]);
@@ -174,14 +189,14 @@ impl Daemon {
     /// Its pod on each node.
     pub(super) fn pod(self) -> Value {
         let tolerates = json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } });
-        let spec = json!({ "spec": containers(self.real, false) });
+        let spec = json!({ "spec": containers(self.real, 0) });
         merged(owned("DaemonSet", "agent"), merged(spec, tolerates))
     }
 
     pub(super) fn set(self) -> Value {
         let template = merged(
             json!({ "metadata": { "labels": { "app": "agent" } } }),
-            json!({ "spec": containers(self.said, false) }),
+            json!({ "spec": containers(self.said, 0) }),
         );
         json!({ "metadata": { "name": "agent", "namespace": "apps", "uid": "agent" },
             "spec": { "selector": { "matchLabels": { "app": "agent" } }, "template": template } })
@@ -193,10 +208,10 @@ fn owned(kind: &str, app: &str) -> Value {
         { "apiVersion": "apps/v1", "kind": kind, "name": app, "uid": app, "controller": true }] } })
 }
 
-fn containers(cpu: i64, gpu: bool) -> Value {
+fn containers(cpu: i64, gpus: i64) -> Value {
     let mut requests = json!({ "cpu": format!("{cpu}m") });
-    if gpu {
-        requests[GPU] = json!("1");
+    if gpus > 0 {
+        requests[GPU] = json!(gpus.to_string());
     }
     json!({ "containers": [{ "name": "c", "resources": { "requests": requests, "limits": requests } }] })
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::NodePoolStatus;
 
-use super::objects::{GRACE, Host, Pod, ZONE, time};
+use super::objects::{GRACE, HOST, Host, Pod, ZONE, time};
 use super::world::World;
 
 /// The taint by which Kubernetes shows a cordon.
@@ -93,7 +93,7 @@ impl World {
         let ids = running.map(|(machine, _)| provider_id(machine)).filter(|id| !known.contains(id));
         for id in ids.collect::<Vec<_>>() {
             let name = self.fresh("host");
-            let labels = json!({ "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+            let labels = json!({ HOST: name, "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64", ZONE: zone });
             let node =
                 json!({ "metadata": { "name": name, "labels": labels }, "spec": { "providerID": id } });

@@ -71,9 +71,15 @@ impl World {
         self.now >= host.created + self.pools[host.pool].boots.0
     }
 
-    fn has_gpu(&self, host: &Host) -> bool {
+    /// How many GPUs of the node are there by now.
+    fn gpus(&self, host: &Host) -> i64 {
         let pool = &self.pools[host.pool];
-        pool.gpu && self.now >= host.created + pool.boots.0 + pool.boots.1
+        let since_first = self.now - (host.created + pool.boots.0 + pool.boots.1);
+        if since_first < 0 {
+            return 0;
+        }
+        let others = since_first.checked_div(pool.gpu_every);
+        others.map_or(pool.gpus, |others| pool.gpus.min(1 + others))
     }
 
     /// Evicted pods end, and nothing is left of those whose node is gone.
@@ -98,8 +104,8 @@ impl World {
             ("memory", "16Gi".to_owned()),
             ("pods", "30".to_owned()),
         ];
-        if self.has_gpu(host) {
-            amounts.push((GPU, "1".to_owned()));
+        if self.gpus(host) > 0 {
+            amounts.push((GPU, self.gpus(host).to_string()));
         }
         let amounts: BTreeMap<String, Quantity> =
             amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount))).collect();
@@ -171,34 +177,53 @@ impl World {
 
     fn takes(&self, name: &str, host: &Host, at: usize) -> bool {
         let app = &self.apps[at];
-        let gpus_used = self.pods_of(name).filter(|pod| self.apps[pod.app].gpu);
-        let gpu_free = self.has_gpu(host) && gpus_used.count() == 0;
-        let repels = |host: &Host| self.pools[host.pool].tainted && !app.tolerates;
+        let gpus_used: i64 = self.pods_of(name).map(|pod| self.apps[pod.app].gpus).sum();
+        let has_gpus = app.gpus == 0 || self.gpus(host) - gpus_used >= app.gpus;
+        let repels = |host: &Host| {
+            let pool = &self.pools[host.pool];
+            pool.never_starts || pool.tainted && !app.tolerates
+        };
         if !self.is_ready(host)
             || host.is_cordoned()
             || repels(host)
             || self.free(name, host) < app.cpu
-            || (app.gpu && !gpu_free)
+            || !has_gpus
             || (app.apart && self.pods_of(name).any(|pod| pod.app == at))
+            || !self.is_near(name, host, app)
         {
             return false;
         }
         let Some((key, honor)) = app.spread else { return true };
-        let domain = |name: &str, host: &Host| match key {
-            ZONE => self.pools[host.pool].zone.to_owned(),
-            _ => name.to_owned(),
-        };
         let mut domains: BTreeMap<String, usize> = BTreeMap::new();
         for (name, host) in &self.hosts {
             let is_counted = !(honor && (host.is_cordoned() || repels(host)));
             if is_counted {
                 // kube-scheduler does not count pods that are ending.
                 let there = self.pods_of(name).filter(|pod| pod.app == at && pod.ends.is_none()).count();
-                *domains.entry(domain(name, host)).or_default() += there;
+                *domains.entry(self.domain(key, name, host)).or_default() += there;
             }
         }
         let least = domains.values().min().copied().unwrap_or(0);
-        domains.get(&domain(name, host)).copied().unwrap_or(0) < least + 1
+        domains.get(&self.domain(key, name, host)).copied().unwrap_or(0) < least + 1
+    }
+
+    /// The domain of a node under a topology key.
+    fn domain(&self, key: &str, name: &str, host: &Host) -> String {
+        match key {
+            ZONE => self.pools[host.pool].zone.to_owned(),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// Whether a pod that those of the app have to be near is in the domain of the node. Here kube-scheduler counts pods that are
+    /// ending.
+    fn is_near(&self, name: &str, host: &Host, app: &App) -> bool {
+        let Some((near, key)) = &app.near else { return true };
+        let own = self.domain(key, name, host);
+        self.hosts.iter().any(|(name, host)| {
+            self.domain(key, name, host) == own
+                && self.pods_of(name).any(|pod| self.apps[pod.app].name == *near)
+        })
     }
 
     /// The Autoscaler: plans, and writes what it decides.

@@ -7,7 +7,7 @@ mod steps;
 
 use tracing::instrument;
 
-use self::steps::{at_hand, decide, read_live, unmoved, wait, watched};
+use self::steps::{acknowledged, at_hand, decide, read_live, wait, watched};
 use super::Writable;
 use super::operation_state::{Failed, OperationState};
 use super::snapshot::Snapshot;
@@ -71,8 +71,14 @@ pub trait WriteSteps<K: Writable>: Send + Sized {
     fn overwritten(&mut self) -> Option<String> {
         None
     }
-    /// What the server certainly ignored, if it has stored nothing of this body.
-    fn ignored(_target: WriteTarget<'_, K>, _body: &Self::Body) -> Option<Refusal> {
+    /// What the server certainly ignored of the last decision, sent as `body`. `is_unmoved`: it has stored nothing of it.
+    fn ignored(
+        &self,
+        _target: WriteTarget<'_, K>,
+        _body: &Self::Body,
+        _answer: &Object<K, Self>,
+        _is_unmoved: bool,
+    ) -> Option<Refusal> {
         None
     }
     /// Sends one request.
@@ -177,11 +183,9 @@ async fn rounds<K: Writable, W: WriteSteps<K>>(
         }
         let verb = kind.verb_of(&body);
         let mut failed = match state.call(verb, W::send(target, &body)).await? {
-            // The server has stored nothing: to it, the object was as wanted already.
-            Ok(object) if is_unmoved::<K, W>(&object, version.as_deref()) => {
-                return unmoved::<K, W>(state, target, &body, object).map(Ok);
+            Ok(object) => {
+                return acknowledged::<K, W>(kind, state, target, &body, version.as_deref(), object).map(Ok);
             }
-            Ok(object) => return Ok(Ok(Outcome::Written(object))),
             Err(failed) => failed,
         };
         if failed.class == Class::TestFailed {
@@ -204,11 +208,6 @@ async fn rounds<K: Writable, W: WriteSteps<K>>(
         let lost_to = version.filter(|_| lost_a_race);
         next = wait::<K, W>(state, source, failed, lost_to).await?;
     }
-}
-
-/// Whether the server has stored nothing: the version is still the one that was read.
-fn is_unmoved<K: Writable, W: WriteSteps<K>>(answer: &Object<K, W>, read: Option<&str>) -> bool {
-    read.is_some() && W::Seen::version_of(answer) == read && !W::Seen::is_deleting(answer)
 }
 
 /// Whether another writer has created, deleted or recreated the object since it was read.

@@ -72,18 +72,27 @@ pub(super) fn decide<K: Writable, W: WriteSteps<K>>(
     }
 }
 
-/// How a write ends of which the server has stored nothing: refused, if it ignored a part of the `body`.
-pub(super) fn unmoved<K: Writable, W: WriteSteps<K>>(
+/// How a write ends that the server has acknowledged, and that was decided from the version `read`: refused, if the server
+/// ignored a part of the `body`.
+pub(super) fn acknowledged<K: Writable, W: WriteSteps<K>>(
+    kind: &W,
     state: &OperationState<'_>,
     target: WriteTarget<'_, K>,
     body: &W::Body,
-    object: Object<K, W>,
+    read: Option<&str>,
+    answer: Object<K, W>,
 ) -> Result<Outcome<Object<K, W>>, WriteError> {
-    match W::ignored(target, body) {
-        Some(reason) => Err(state.refused(reason)),
-        None if state.maybe_written() => Ok(Outcome::AlreadyDone(object)),
-        None => Ok(Outcome::Unchanged(object)),
+    // The version is still the one that was read: the server has stored nothing, because to it the object was as wanted.
+    let is_unmoved = read.is_some() && W::Seen::version_of(&answer) == read && !W::Seen::is_deleting(&answer);
+    if let Some(reason) = kind.ignored(target, body, &answer, is_unmoved) {
+        let maybe_written = !is_unmoved || state.maybe_written();
+        return Err(WriteError::Refused { reason, maybe_written });
     }
+    Ok(match (is_unmoved, state.maybe_written()) {
+        (false, _) => Outcome::Written(answer),
+        (true, true) => Outcome::AlreadyDone(answer),
+        (true, false) => Outcome::Unchanged(answer),
+    })
 }
 
 /// Waits after an attempt that failed. One that lost a race to another writer, which has replaced the version `lost_to`,

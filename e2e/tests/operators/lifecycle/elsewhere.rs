@@ -27,6 +27,9 @@ const MOMENT: Duration = Duration::from_secs(2);
 /// A fault that lasts for so long sends pods to another pool.
 const LASTING: Duration = Duration::from_secs(30);
 
+/// It is met in so many attempts at least, also where each takes long.
+const LASTING_ATTEMPTS: usize = 3;
+
 /// Two pools without nodes that take the same pods, of which `dear` is the last resort.
 async fn two_pools(env: &TestEnv) {
     for (name, weight) in [("cheap", 10), ("dear", 1)] {
@@ -100,6 +103,11 @@ async fn a_fault_that_lasts_sends_pods_to_another_pool_and_the_pool_says_so() {
     let mut env = TestEnv::begin("lasts", &[]).await.unwrap();
     let proxy = behind_a_proxy(&mut env).await;
     two_pools(&env).await;
+    // The control: how long a pod's node takes here.
+    let asked = Instant::now();
+    pod(&env, "before").await;
+    env.settles("cheap", 1).await.unwrap();
+    let usual = asked.elapsed();
     proxy.refuse(of_cheap(500));
     let began = Instant::now();
     pod(&env, "web").await;
@@ -108,11 +116,13 @@ async fn a_fault_that_lasts_sends_pods_to_another_pool_and_the_pool_says_so() {
     assert!(began.elapsed() >= LASTING, "after {:?}", began.elapsed());
     let other = ("False", "FailedUpdateScale", "other pools are used for now");
     env.says("cheap", "AbleToScale", other).await.unwrap();
-    // What is known of the fault is not found out again for each pod.
-    let again = Instant::now();
+    // What is known of the fault is not found out again for each pod: that takes many attempts, and one shows that it still lasts.
+    let (found_out, asked) = (proxy.refused(), Instant::now());
     pod(&env, "more").await;
     env.settles("dear", 2).await.unwrap();
-    assert!(again.elapsed() < LASTING / 2, "after {:?}", again.elapsed());
+    let (again, took) = (proxy.refused() - found_out, asked.elapsed());
+    assert!(2 * again <= found_out, "{again} requests were refused, after {found_out} for the first pod");
+    assert!(took < LASTING / 2 + usual * 3, "after {took:?}, where {usual:?} are usual");
     proxy.stop_refusing();
     env.end().await.unwrap();
 }
@@ -125,13 +135,18 @@ async fn a_denied_write_sends_pods_to_another_pool_at_once() {
     let start = env.audit().unwrap().end().unwrap();
     pod(&env, "web").await;
     let answered = |events: &[Event]| {
-        let denied = scales(&env, events, "cheap", 422).first()?.completed;
-        Some((denied, scales(&env, events, "dear", 200).first()?.completed))
+        let grown = scales(&env, events, "dear", 200).first()?.received;
+        let mut denied = scales(&env, events, "cheap", 422);
+        denied.retain(|event| event.received < grown);
+        let first = denied.iter().map(|event| event.completed).min()?;
+        Some((denied.len(), Duration::try_from(grown.duration_since(first)).unwrap_or_default()))
     };
-    let (denied, grown) =
+    let (denied, took) =
         env.audit().unwrap().wait_for(start, PATIENCE, "the other pool grows", answered).await.unwrap();
-    let took = Duration::try_from(grown.duration_since(denied)).unwrap();
-    assert!(took < LASTING / 3, "{took:?}\n{}", env.operators.autoscaler.log_tail());
+    // A fault that has to last is met for that long and that often, on any machine. A denial is met once, and again only where the next
+    // pass begins later than the pause ends.
+    let at_once = denied < LASTING_ATTEMPTS || took < LASTING / 2;
+    assert!(at_once, "{denied} denials in {took:?}\n{}", env.operators.autoscaler.log_tail());
     env.settles("dear", 1).await.unwrap();
     policy.end().await.unwrap();
     env.end().await.unwrap();

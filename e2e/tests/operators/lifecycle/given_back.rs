@@ -1,8 +1,6 @@
 //! Nodes that stay although their drain had begun: one whose drain took too long, and one that has recovered. Pods that tolerate every
 //! taint come back to such a node as fast as they are evicted, and those of a `DaemonSet` are never evicted: neither may delay it.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -21,10 +19,6 @@ use testbed::wait::eventually;
 use super::drains::{cordoned, one_node, tainted};
 use super::silent::{frozen_kwok, guarded_pod, not_ready, silenced};
 use super::{is_untouched, scale};
-
-/// How soon a node is given back that has to be. From a minute after the beginning of its drain on, pods that come to it do not keep
-/// it: were they waited for until then, it would be removed and not given back.
-const SOON: Duration = Duration::from_secs(60);
 
 /// Two pods of a Deployment and one of a `DaemonSet` on each node of `pool`, which tolerate every taint. So little is requested that
 /// their successors fit beside those that are still ending.
@@ -86,7 +80,9 @@ async fn pods_that_come_back_to_a_draining_node_do_not_keep_it_from_being_given_
     // No pod ends, so the node is at no moment empty by chance.
     let frozen = frozen_kwok(env.cluster).await;
     scale(&env, "npool/tolerant", 0).await;
-    eventually(SOON, "the node is given back", async || {
+    // From a minute after the beginning of its drain on, pods that come to it do not keep it: were they waited for until then, it would
+    // be removed and never be given back.
+    eventually(PATIENCE, "the node is given back", async || {
         env.operators.check_alive()?;
         let nodes = env.nodes("tolerant").await?;
         let node = nodes.first().context("no node")?;
@@ -140,7 +136,9 @@ async fn a_node_that_recovers_while_it_is_drained_to_be_repaired_is_in_use_again
     .unwrap();
 
     env.set_silent(&name, false).await.unwrap();
-    eventually(SOON, "the node is in use again", async || {
+    // Neither the tolerant pods are waited for, which come back, nor the guarded one, which stays: otherwise the node would not be in use
+    // again at any time.
+    eventually(PATIENCE, "the node is in use again", async || {
         env.operators.check_alive()?;
         let node = nodes.get(&name).await?;
         ensure!(node.uid() == unhealthy.uid(), "it is another node");

@@ -42,7 +42,7 @@ use testbed::audit::Event;
 use testbed::cluster::{Cluster, ClusterOptions};
 use testbed::operators::{Launch, OperatorKind, OperatorProcess};
 use testbed::process_supervisor::Exit;
-use testbed::test_env::{PATIENCE, TestEnv};
+use testbed::test_env::{EXITS, PATIENCE, TestEnv};
 use testbed::wait::eventually;
 use testbed::{objects, places};
 
@@ -61,12 +61,13 @@ async fn scale(env: &TestEnv, what: &str, replicas: i32) {
     env.kubectl(&["scale", what, &format!("--replicas={replicas}")]).await.unwrap();
 }
 
-/// A lease that outlives a restart of the API server, which takes some twenty seconds.
+/// A lease that outlives a restart of the API server, which takes some twenty seconds, and a busy machine [`PATIENCE`] at most: after
+/// that the restart itself has failed.
 const PATIENT_LEASE: [&str; 4] = [
-    "nodepoolOperator.leaderElection.leaseDurationSeconds=90",
-    "nodepoolOperator.leaderElection.renewDeadlineSeconds=60",
-    "autoscalerOperator.leaderElection.leaseDurationSeconds=90",
-    "autoscalerOperator.leaderElection.renewDeadlineSeconds=60",
+    "nodepoolOperator.leaderElection.leaseDurationSeconds=600",
+    "nodepoolOperator.leaderElection.renewDeadlineSeconds=300",
+    "autoscalerOperator.leaderElection.leaseDurationSeconds=600",
+    "autoscalerOperator.leaderElection.renewDeadlineSeconds=300",
 ];
 
 /// The names of nodes of `pool` that were ever requested with `verb`, whatever the answer: a request of a killed sender
@@ -339,7 +340,7 @@ async fn operators_without_their_definitions_wait_and_say_so() {
     .await
     .unwrap();
     for operator in operators {
-        assert_eq!(operator.stop(Duration::from_secs(30)).await.unwrap(), Exit::Code(0));
+        assert_eq!(operator.stop(EXITS).await.unwrap(), Exit::Code(0));
     }
     cluster.stop().await.unwrap();
 }

@@ -361,10 +361,20 @@ async fn a_machine_that_is_broken_or_deleted_by_hand_is_replaced() {
     let (env, capi) = begin("capi-broken").await;
     capi.break_next(1);
     let mut pool = pool_of("racks", Some(2));
-    pool.spec.provisioning_timeout_seconds = 20;
+    pool.spec.provisioning_timeout_seconds = 3600;
     env.create(&pool).await.unwrap();
+    // However long the good machine takes, it is there before the time of the broken one is over.
+    wait_for(&env, &capi, "the machine that is not broken registers", async || {
+        let registered = env.nodes("racks").await?.len();
+        ensure!(registered == 1, "{registered} nodes");
+        Ok(Some(()))
+    })
+    .await;
+    env.patch_pool("racks", &json!({"provisioningTimeoutSeconds": 20})).await.unwrap();
     unhealthy(&env, &capi, "racks", "1 of the machines did not register a Node").await;
     let before = names(&has(&env, &capi, 2).await);
+    // From here on no machine is given up.
+    env.patch_pool("racks", &json!({"provisioningTimeoutSeconds": 3600})).await.unwrap();
 
     // A person deletes a machine. Cluster API makes another one; nothing is asked for, and no other node goes.
     let machine = machines(&env).await.unwrap().remove(0).0;

@@ -1,7 +1,6 @@
 //! A whole cluster with one command, of which nothing is left afterwards: the command itself, and what the lab starts.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -196,7 +195,7 @@ async fn another(ctx: &ScenarioContext) -> Result<()> {
     let (root, pids): (PathBuf, Vec<u32>) =
         (second.root().to_owned(), second.pids().into_iter().map(|(_, pid)| pid).collect());
     second.stop().await?;
-    let is_gone = eventually(Duration::from_secs(10), "the second one is gone", || async {
+    let is_gone = eventually(PATIENCE, "the second one is gone", || async {
         let left: Vec<_> = pids.iter().filter(|pid| PathBuf::from(format!("/proc/{pid}")).exists()).collect();
         if left.is_empty() && !root.exists() { Ok(Some(())) } else { bail!("{left:?}") }
     });

@@ -7,7 +7,7 @@ use shared_crds::names;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::Blocker;
-use crate::drain::was_left_to_provider;
+use crate::assess::provider_duty::was_left_to_provider;
 
 use super::operations::{
     add_label, add_taints, annotate, annotation, is_same_object, label, label_path, later_second,

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::annotations::keep_read;
 use crate::input::pod_info::{PodInfo, PodShapes};
-use crate::input::pods;
+use crate::input::{pods, unplanned};
 use crate::requirements::requests;
 
 /// Conditions that the planner reads.
@@ -126,6 +126,7 @@ fn conditions(conditions: Vec<PodCondition>) -> Vec<PodCondition> {
     let since = |c: &mut PodCondition| c.last_transition_time.take().filter(|_| c.type_ == "PodScheduled");
     read.map(|mut c| PodCondition {
         last_transition_time: since(&mut c),
+        message: unplanned::read_of_message(&c),
         type_: c.type_,
         status: c.status,
         reason: c.reason,
@@ -220,7 +221,7 @@ mod tests {
                 "containers": [{ "name": "c", "image": "i", "env": [{ "name": "E", "value": "v" }],
                                  "resources": { "requests": { "cpu": "1", "memory": "1Gi" } }, "ports": [{ "containerPort": 1, "hostPort": 1 }] }]
             },
-            "status": { "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3", "lastTransitionTime": "2026-01-01T00:00:00Z" },
+            "status": { "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available: 3 node(s) exceed max volume count.", "lastTransitionTime": "2026-01-01T00:00:00Z" },
                                        { "type": "Ready", "status": "False" }] }
         }))
         .unwrap();
@@ -236,9 +237,11 @@ mod tests {
                 pods::scale_up_from(pod).unwrap(),
                 pods::keeps_node(pod, Timestamp::UNIX_EPOCH),
                 (unplanned::constraints(pod.shape().pod()), unplanned::obstacle(pod.shape().pod())),
+                unplanned::meets_volume_limit(pod.shape().pod()),
             )
         };
         assert_eq!(read(&pruned), read(&whole));
+        assert!(unplanned::meets_volume_limit(pruned.shape().pod()));
         assert_eq!(pruned.unschedulable_since(), Some("2026-01-01T00:00:00Z".parse().unwrap()));
         assert_eq!(pods::scale_up_from(&pruned), Ok("2026-01-01T00:05:00Z".parse().ok()));
         let going = |mut pod: PodInfo| {
@@ -305,6 +308,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_not_planned_is_kept() {
+        for spec in [
+            json!({ "containers": [], "resourceClaims": [{ "name": "r", "resourceClaimName": "c" }] }),
+            json!({ "containers": [], "schedulingGroup": { "podGroupName": "g" } }),
+        ] {
+            let whole: Pod = serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap();
+            let pruned = pods()(whole.clone());
+            let obstacle = unplanned::obstacle(&whole);
+            assert!(obstacle.is_some(), "{spec}");
+            assert_eq!(unplanned::obstacle(pruned.shape().pod()), obstacle, "{spec}");
+        }
+    }
+
     /// A pod of a `ReplicaSet` with the status that the kubelet sets.
     fn running(name: &str, node: &str, granted: &str) -> Pod {
         let resources = json!({ "requests": { "cpu": granted }, "limits": { "cpu": granted } });
@@ -329,6 +346,23 @@ mod tests {
         let cpu = |pod: &PodInfo| requests::exact_of(pod.shape().pod()).unwrap()["cpu"];
         assert_eq!(cpu(resized), cpu(&PodInfo::from(running("r", "n", "2"))), "what was granted counts");
         assert!(cpu(resized) > cpu(p));
+    }
+
+    #[test]
+    fn pods_share_a_shape_whatever_the_scheduler_says_except_about_volume_limits() {
+        let of = |message: &str| -> Pod {
+            let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message });
+            let object = json!({ "metadata": { "name": "p" }, "spec": { "containers": [] },
+                "status": { "phase": "Pending", "conditions": [condition] } });
+            serde_json::from_value(object).unwrap()
+        };
+        let mut keep = pods();
+        let mut shape = |message: &str| keep(of(message)).shape().clone();
+        let short = shape("0/1 nodes are available: 1 Insufficient cpu.");
+        let limited = shape("0/1 nodes are available: 1 node(s) exceed max volume count.");
+        assert!(short.id() == shape("0/2 nodes are available: 2 Insufficient cpu.").id());
+        assert!(limited.id() == shape("0/2 nodes are available: 2 node(s) exceed max volume count.").id());
+        assert!(short.id() != limited.id());
     }
 
     #[test]

@@ -326,6 +326,48 @@ fn a_nomination_to_a_node_that_cannot_take_the_pod_holds_up_no_scale_up() {
     }
 }
 
+#[test]
+fn a_nomination_to_a_node_whose_port_is_taken_holds_up_no_scale_up() {
+    let port = json!({ "spec": { "containers": [{ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 80 }] }] } });
+    let nominated = merged(port.clone(), json!({ "status": { "nominatedNodeName": "n1" } }));
+    for (what, holder, result) in
+        [("it stays", none(), vec!["grows ns/a"]), ("it goes", json!({ "spec": { "priority": -1 } }), vec![])]
+    {
+        let cluster = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } }));
+        let held = cluster.node("a", "n1", none()).running("f", "n1", "1", merged(port.clone(), holder));
+        assert_eq!(held.pending("p", 1, "1", &nominated).plan().results(), result, "{what}");
+    }
+}
+
+#[test]
+fn a_pod_whose_nomination_is_believed_takes_its_place() {
+    let container = json!({ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 80 }],
+        "resources": { "requests": { "cpu": "2" } } });
+    let nominated = json!({ "metadata": { "labels": { "app": "a" } }, "spec": { "containers": [container] },
+        "status": { "nominatedNodeName": "n1" } });
+    let apart = json!([{ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "a" } } }]);
+    let apart = json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": apart } });
+    for (what, spec) in [
+        (
+            "its cores",
+            json!({ "containers": [{ "name": "c", "resources": { "requests": { "cpu": "3" } } }] }),
+        ),
+        (
+            "its port",
+            json!({ "containers": [{ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 80 }] }] }),
+        ),
+        ("its node", json!({ "affinity": apart })),
+    ] {
+        let other = json!({ "spec": spec });
+        let cluster = || {
+            let cluster = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } }));
+            cluster.node("a", "n1", none()).pending("q", 1, "1", &other)
+        };
+        assert_eq!(cluster().plan().results(), ["fits n1"], "{what}");
+        assert_eq!(cluster().pending("p", 1, "1", &nominated).plan().results(), ["grows ns/a"], "{what}");
+    }
+}
+
 /// What a pod with a resource claim, or of a scheduling group, needs is not known here.
 #[test]
 fn nothing_is_promised_to_a_pod_with_a_constraint_that_is_not_planned() {
@@ -338,4 +380,60 @@ fn nothing_is_promised_to_a_pod_with_a_constraint_that_is_not_planned() {
         let plan = TestCluster::eager().pool("a", json!({})).pending("p", 1, "1", &pod).plan();
         assert_eq!((plan.results(), plan.desired("a")), (vec![result.to_owned()], desired), "{spec}");
     }
+}
+
+/// The scheduler says that nodes can attach no more volumes; the planner knows no limits of nodes.
+#[test]
+fn a_place_on_an_existing_node_is_no_promise_where_the_scheduler_names_volume_limits() {
+    let limited = "0/1 nodes are available: 1 node(s) exceed max volume count.";
+    let small = "0/1 nodes are available: 1 Insufficient cpu.";
+    for (replicas, used, message, result, desired) in [
+        (1, "0", small, "fits n", 1),
+        (1, "0", limited, "no VolumeLimitsNotPlanned", 1),
+        (1, "4", limited, "grows ns/a", 2),
+        (2, "4", limited, "fits upcoming ns/a", 2),
+    ] {
+        let pool = json!({ "spec": { "replicas": replicas } });
+        let cluster = TestCluster::eager().pool("a", pool).node("a", "n", none());
+        let cluster = cluster.running("busy", "n", used, none());
+        let plan = cluster.pending("p", 1, "1", &told(message)).plan();
+        assert_eq!((plan.results(), plan.desired("a")), (vec![result.to_owned()], desired), "{message}");
+    }
+}
+
+#[test]
+fn a_node_that_is_starting_is_not_one_that_the_scheduler_has_refused_for_volume_limits() {
+    let limited = told(
+        "0/2 nodes are available: 1 node(s) exceed max volume count, 1 node(s) had untolerated taint(s).",
+    );
+    for (ready, created, results) in [
+        ("False", "2026-01-01T11:59:00Z", ["fits n"]),
+        ("True", "2026-01-01T11:59:00Z", ["no VolumeLimitsNotPlanned"]),
+    ] {
+        let change = json!({ "metadata": { "creationTimestamp": created },
+            "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
+        let pool = json!({ "spec": { "replicas": 1 } });
+        let cluster = TestCluster::eager().pool("a", pool).node("a", "n", change);
+        assert_eq!(cluster.pending("p", 1, "1", &limited).plan().results(), results, "{ready}");
+    }
+}
+
+#[test]
+fn a_pod_refused_for_volume_limits_keeps_its_place_and_its_node_and_says_nothing_about_equal_pods() {
+    let pool = json!({ "spec": { "replicas": 1 } });
+    let cluster = TestCluster::eager().pool("a", pool).node("a", "n", none());
+    let limited = told("0/1 nodes are available: 1 node(s) exceed max volume count.");
+    let cluster = cluster.pending("limited", 1, "2", &limited);
+    let plan = cluster.plan();
+    assert_eq!((plan.verdict("n"), plan.desired("a")), ("NeededByPendingPods", 1));
+    let plan = cluster.pending("plain", 2, "2", &none()).plan();
+    assert_eq!(plan.results(), ["no VolumeLimitsNotPlanned", "fits n", "grows ns/a"]);
+    let crate::SchedulingResult::Unschedulable { reasons } = &plan.pods[0].result else { panic!("{plan:?}") };
+    assert!(reasons[0].message.contains("does not plan with volume limits"), "{reasons:?}");
+}
+
+/// A pod with this message of the scheduler.
+fn told(message: &str) -> Value {
+    json!({ "status": { "conditions": [
+        { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message }] } })
 }

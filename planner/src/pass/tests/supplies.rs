@@ -123,3 +123,16 @@ fn a_claim_for_one_pod_serves_the_first_that_finds_a_place() {
     let twice = uses(&["c", "c"]);
     assert_eq!(with_claim().pending("p", 1, "3", &twice).plan().results(), ["grows ns/a"]);
 }
+
+#[test]
+fn a_pod_whose_nomination_is_believed_takes_its_volume() {
+    let free = || {
+        let with_volume = volume(cluster(&["a"]), "v", "a");
+        let with_node = with_volume.node("other", "n1", json!({ "metadata": { "labels": { ZONE: "a" } } }));
+        let with_claims = claim(claim(with_node, "c", json!({})), "d", json!({}));
+        with_claims.pending("q", 1, "1", &uses(&["d"]))
+    };
+    assert_eq!(free().plan().results(), ["fits n1"]);
+    let nominated = merged(uses(&["c"]), json!({ "status": { "nominatedNodeName": "n1" } }));
+    assert_eq!(free().pending("p", 1, "1", &nominated).plan().results(), ["no NoVolumeAvailable"]);
+}

@@ -148,14 +148,10 @@ fn pods_of_daemon_sets_tell_no_nodes_apart() {
     let mut interner = crate::demand::PodInterner::default();
     let mut names = crate::resources::ResourceNames::default();
     let reference = crate::resources::Amounts::default();
-    let demand = crate::demand::Demand::of(
-        &cluster.observed,
-        &pods,
-        &all_nodes,
-        &mut names,
-        &reference,
-        &mut interner,
-    );
+    let input =
+        crate::input::observed::PassInput { observed: &cluster.observed, nodes: &all_nodes, pods: &pods };
+    let nominations = crate::Nominations::default();
+    let demand = crate::demand::Demand::of(input, &nominations, &mut names, &reference, &mut interner);
     assert_eq!((demand.classes.len(), demand.constraint_sets.len()), (1, 1));
 }
 

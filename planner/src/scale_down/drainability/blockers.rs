@@ -19,7 +19,9 @@ pub(crate) enum BlockingPodReason {
     LocalStorageRequested,
     /// Its `PodDisruptionBudget` allows no more disruptions, or two of them match it.
     NotEnoughPdb,
-    /// Its requests cannot be read, so no place can be found for it.
+    /// It has a constraint that is not planned, so no place can be found for it.
+    NotPlanned,
+    /// Its requests or one of its selectors cannot be read, so no place can be found for it.
     UnexpectedError,
 }
 
@@ -33,6 +35,7 @@ impl BlockingPodReason {
             Self::DoNotDisruptAnnotation => "DoNotDisruptAnnotation",
             Self::LocalStorageRequested => "LocalStorageRequested",
             Self::NotEnoughPdb => "NotEnoughPdb",
+            Self::NotPlanned => "NotPlanned",
             Self::UnexpectedError => "UnexpectedError",
         }
     }

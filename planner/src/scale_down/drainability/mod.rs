@@ -1,5 +1,5 @@
 //! Which pods must not be evicted for a scale-down: the rules of Cluster Autoscaler's defaults and Karpenter's
-//! annotation, one function each.
+//! annotation, one function each, and one rule of the planner's own: what is not planned is not moved.
 //!
 //! Only called for pods that keep a node: those of a `DaemonSet`, mirror pods, finished pods and those that should have
 //! terminated long ago never block.
@@ -17,6 +17,7 @@ pub(crate) use self::blockers::{Blocker, BlockingPodReason};
 use super::budgets::{Budgets, EvictionCost};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
+use crate::input::unplanned;
 
 /// The namespace of the pods that the cluster itself needs.
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -24,7 +25,9 @@ const SYSTEM_NAMESPACE: &str = "kube-system";
 /// What prevents the eviction of `pod`, which keeps its node, at `now`. The first rule that applies is named.
 pub(crate) fn blocker(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
     let overridden = pod.annotation(SAFE_TO_EVICT) == Some("true");
-    let mut blocker = own(pod, budgets, now).filter(|_| !overridden).or_else(|| budget(pod, budgets))?;
+    let mut blocker = not_planned(pod)
+        .or_else(|| own(pod, budgets, now).filter(|_| !overridden))
+        .or_else(|| budget(pod, budgets))?;
     // A pod that is being deleted stops keeping its node in the end, whatever its annotations.
     let over = pods::keeps_until(pod).map(|last| {
         // At that very moment it still does.
@@ -32,6 +35,15 @@ pub(crate) fn blocker(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Optio
     });
     blocker.until = [blocker.until, over].into_iter().flatten().min();
     Some(blocker)
+}
+
+/// Whether another node could take the pod is not known. It comes first, because no annotation and no budget changes that.
+fn not_planned(pod: &PodInfo) -> Option<Blocker> {
+    let what = unplanned::obstacle(pod.shape().pod()).filter(|_| pods::needs_place(pod))?;
+    let why = format!(
+        "has {what}, which this version does not plan with: whether another node could take it is not known"
+    );
+    Some(Blocker::lasting(BlockingPodReason::NotPlanned, why))
 }
 
 /// The rules that `safe-to-evict: "true"` overrides, in Cluster Autoscaler's order.

@@ -248,6 +248,40 @@ fn a_pod_that_is_being_deleted_blocks_like_any_other_until_it_should_have_ended(
 }
 
 #[test]
+fn what_is_not_planned_of_a_pending_pod_keeps_a_running_one_where_it_is() {
+    let claims = || json!({ "spec": { "resourceClaims": [{ "name": "r", "resourceClaimName": "c" }] } });
+    let group = || json!({ "spec": { "schedulingGroup": { "podGroupName": "g" } } });
+    let deleted = || json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:59:59Z" } });
+    let mirror = || annotated(&[("kubernetes.io/config.mirror", "x")]);
+    for (what, change, expected) in [
+        ("resource claims", claims(), "NotPlanned"),
+        ("an empty list of them", json!({ "spec": { "resourceClaims": [] } }), "goes"),
+        ("a scheduling group", group(), "NotPlanned"),
+        (
+            "a volume, whose limits are planned as if there were none",
+            volumes(&json!([{ "name": "a", "persistentVolumeClaim": { "claimName": "c" } }])),
+            "goes",
+        ),
+        ("safe to evict", all([claims(), annotated(&[(SAFE, "true")])]), "NotPlanned"),
+        ("not safe to evict", all([group(), annotated(&[(SAFE, "false")])]), "NotPlanned"),
+        ("bare", all([bare(), claims()]), "NotPlanned"),
+        ("a DaemonSet's", all([owner("DaemonSet", "apps/v1"), claims()]), "keeps nothing"),
+        ("mirror", all([bare(), mirror(), claims()]), "keeps nothing"),
+        ("finished", all([claims(), json!({ "status": { "phase": "Succeeded" } })]), "keeps nothing"),
+        ("a ReplicaSet's that ends", all([claims(), deleted()]), "goes"),
+        (
+            "a StatefulSet's that ends",
+            all([owner("StatefulSet", "apps/v1"), claims(), deleted()]),
+            "NotPlanned",
+        ),
+    ] {
+        assert_eq!(verdict(&pod(change), &Budgets::default()), expected, "{what}");
+    }
+    let why = blocker(&pod(claims()), &Budgets::default(), NOW.parse().unwrap()).unwrap().why;
+    assert!(why.starts_with("has resource claims, "), "{why}");
+}
+
+#[test]
 fn what_time_lifts_says_when() {
     let now: Timestamp = NOW.parse().unwrap();
     let until =
@@ -255,5 +289,9 @@ fn what_time_lifts_says_when() {
     assert_eq!(until(annotated(&[(DISRUPT, "90m")])).as_deref(), Some("2026-01-01T12:30:00Z"));
     assert_eq!(until(annotated(&[(DISRUPT, "true")])), None);
     let going = all([bare(), json!({ "metadata": { "deletionTimestamp": "2026-01-01T12:00:00Z" } })]);
-    assert_eq!(until(going).as_deref(), Some("2026-01-01T12:01:00.001Z"));
+    assert_eq!(until(going.clone()).as_deref(), Some("2026-01-01T12:01:00.001Z"));
+    let claims = json!({ "spec": { "resourceClaims": [{ "name": "r" }] } });
+    assert_eq!(until(all([annotated(&[(DISRUPT, "90m")]), claims.clone()])), None);
+    let successor_waits = all([going, owner("StatefulSet", "apps/v1"), claims]);
+    assert_eq!(until(successor_waits).as_deref(), Some("2026-01-01T12:01:00.001Z"));
 }

@@ -291,7 +291,13 @@ impl Checker<'_> {
         };
         match user.rsplit(':').next().unwrap_or_default() {
             "replicaset-controller" if too_many => Ok(Allowance::Owner),
-            "node-controller" | "taint-eviction-controller" | "pod-garbage-collector" if is_given_up => {
+            // Whichever of them sees first that the machine is off and the Node says so.
+            "node-controller"
+            | "taint-eviction-controller"
+            | "pod-garbage-collector"
+            | "tandem-nodepool-operator"
+                if is_given_up =>
+            {
                 Ok(Allowance::MachineOff)
             }
             "node-controller" | "taint-eviction-controller"
@@ -300,7 +306,14 @@ impl Checker<'_> {
                 Ok(Allowance::Unreachable)
             }
             "tandem-nodepool-operator" if forced() == Some(true) => Ok(Allowance::Forced),
-            _ => Err(format!("was deleted by {user}, and nothing allows that")),
+            _ => {
+                let is_given_up = node.is_some_and(|node| node.gives_up_pods);
+                let since = node.and_then(|node| node.drain_started);
+                let since = since.map_or_else(|| "never".to_owned(), |since| since.to_string());
+                Err(format!(
+                    "was deleted by {user}, and nothing allows that: machine off: {is_off}, given up: {is_given_up}, drained since: {since}"
+                ))
+            }
         }
     }
 

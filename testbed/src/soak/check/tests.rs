@@ -387,7 +387,8 @@ fn an_eviction_may_be_answered_after_the_kubelet_has_confirmed_it() {
     log.pod("x", "a");
     log.pod("y", "b");
     log.delete_pod(KUBELET, "x", 0);
-    assert_eq!(log.broken().1, "x on a was deleted by kwok, and nothing allows that");
+    let what = "x on a was deleted by kwok, and nothing allows that: machine off: false, given up: false, drained since: never";
+    assert_eq!(log.broken().1, what);
     log.evict("x");
     assert_eq!(log.broken().0, []);
     assert_eq!(log.findings().endings, [(Allowance::Eviction, 1)].into());
@@ -428,18 +429,19 @@ fn a_pod_may_be_deleted_when_the_time_for_its_drain_is_over_and_not_before() {
 
 #[test]
 fn pods_are_given_up_only_where_the_machine_is_off() {
-    let controller = "system:serviceaccount:kube-system:node-controller";
-    for (off, given_up, expected) in [
-        (true, true, vec![]),
-        (true, false, vec![Invariant::Budgets]),
-        (false, true, vec![Invariant::Budgets]),
-    ] {
-        let mut log = Log::of_pool(1);
-        log.nodes(&["a"], "one");
-        log.pod("x", "a");
-        log.node("patch", Made { name: "a", ready: !off, off, given_up, ..NODE });
-        log.delete_pod(controller, "x", 5);
-        assert_eq!(log.broken().0, expected, "off: {off}, given up: {given_up}");
+    for user in ["system:serviceaccount:kube-system:node-controller", OPERATOR] {
+        for (off, given_up, expected) in [
+            (true, true, vec![]),
+            (true, false, vec![Invariant::Budgets]),
+            (false, true, vec![Invariant::Budgets]),
+        ] {
+            let mut log = Log::of_pool(1);
+            log.nodes(&["a"], "one");
+            log.pod("x", "a");
+            log.node("patch", Made { name: "a", ready: !off, off, given_up, ..NODE });
+            log.delete_pod(user, "x", 5);
+            assert_eq!(log.broken().0, expected, "{user}, off: {off}, given up: {given_up}");
+        }
     }
 }
 

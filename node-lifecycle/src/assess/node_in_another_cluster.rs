@@ -80,5 +80,5 @@ impl Observed {
 }
 
 #[cfg(test)]
-#[path = "elsewhere_tests.rs"]
+#[path = "node_in_another_cluster_tests.rs"]
 mod tests;

@@ -82,9 +82,8 @@ impl DrainStep {
 }
 
 impl NodeAction {
-    /// Whether this step takes a counted node out of the count. Such steps are carried out first, and no node is
-    /// uncordoned or created unless they succeeded: otherwise a pass that is cut short would leave more nodes than
-    /// wanted.
+    /// Whether this step takes a counted node out of the count. Such steps are carried out first: otherwise a pass that is cut short
+    /// would leave more nodes than wanted. For those that fail, see [`NodeStep::makes_room`].
     pub const fn removes_replica(&self) -> bool {
         matches!(self, Self::Cordon | Self::Replace | Self::ReplaceLost | Self::Repair)
     }
@@ -125,6 +124,15 @@ pub struct NodeStep {
     pub waits: Option<String>,
     /// What it means if its provider says that there is no machine of it.
     pub absence: Absence,
+}
+
+impl NodeStep {
+    /// Whether others are uncordoned or made in its place in the same pass, so that there would be one too many if the step failed. A
+    /// node that is too many or out of date goes when the others are there, and makes room for none.
+    pub fn makes_room(&self) -> bool {
+        let is_replaced = self.action != NodeAction::Cordon || self.cause == Some(DisruptionReason::Repair);
+        self.member.stays() && self.action.removes_replica() && is_replaced
+    }
 }
 
 /// What happens to the pool's finalizer.

@@ -1,0 +1,90 @@
+//! Input and answers that make no sense: what is sent, and what the error says.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Api;
+use serde_json::{Value, json};
+
+use super::tests::{error, maps, object, ok, scripted, verbs, wants};
+use super::*;
+use crate::outcome::{Refusal, WriteError};
+
+fn pod(version: &str, label: &str, phase: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": version, "labels": {"l": label}},
+        "status": {"phase": phase},
+    })
+}
+
+fn fail(pod: &mut Pod) {
+    pod.status.get_or_insert_default().phase = Some("Failed".to_owned());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_without_a_version_is_refused_and_the_text_says_what_to_pass() {
+    for version in [None, Some(String::new())] {
+        let (api, seen) = maps(vec![]);
+        let mut copy = object("1", "old");
+        copy.metadata.resource_version = version;
+        let patch = |_: &ConfigMap| Some(json!({"data": {"k": "new"}}));
+        let refused = [
+            update(&api, "m", wants("new")).from(&copy).await.unwrap_err(),
+            update(&api, "m", wants("new")).put().from(&copy).await.unwrap_err(),
+            merge_patch(&api, "m", patch).from(&copy).await.unwrap_err(),
+        ];
+        for error in refused {
+            assert!(matches!(error, WriteError::Refused { reason: Refusal::NoVersion, .. }), "{error:?}");
+            assert!(error.to_string().contains("pass one read from the API server"), "{error}");
+        }
+        assert!(verbs(&seen).is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_a_name_in_an_answer_is_not_taken_for_a_copy_of_the_caller() {
+    let (api, seen) = maps(vec![ok(json!({"metadata": {}}))]);
+    let error = update(&api, "m", wants("new")).await.unwrap_err();
+    assert!(matches!(error, WriteError::Refused { reason: Refusal::WrongObject { .. }, .. }), "{error:?}");
+    assert!(error.to_string().contains("what answered in the API server's place"), "{error}");
+    assert_eq!(verbs(&seen), ["GET"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_kind_without_that_subresource_says_where_to_enable_it() {
+    let (client, seen) =
+        scripted(vec![ok(pod("1", "l", "Running")), error(404, "NotFound"), ok(pod("1", "l", "Running"))]);
+    let pods: Api<Pod> = Api::namespaced(client, "ns");
+    let error = update_status(&pods, "p", fail).await.unwrap_err();
+    assert_eq!(error.category(), "not_served");
+    assert!(error.to_string().contains("enable the subresource"), "{error}");
+    assert_eq!(verbs(&seen), ["GET", "PATCH", "GET"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_the_server_drops_beside_another_change_is_an_error() {
+    let change = |pod: &mut Pod| {
+        pod.metadata.labels.get_or_insert_default().insert("l".to_owned(), "new".to_owned());
+        fail(pod);
+    };
+    let copy: Pod = serde_json::from_value(pod("1", "old", "Running")).unwrap();
+    for (stored, is_put) in [("Running", false), ("Running", true), ("Failed", false), ("Failed", true)] {
+        let (client, _) = scripted(vec![ok(pod("2", "new", stored))]);
+        let pods: Api<Pod> = Api::namespaced(client, "ns");
+        let write = update(&pods, "p", change).from(&copy);
+        let write = if is_put { write.put() } else { write };
+        match (write.outcome().await, stored) {
+            // A kind without the subresource stores it.
+            (Ok(outcome), "Failed") => assert_eq!(outcome.label(), "written"),
+            (Err(error), "Running") => {
+                assert!(error.maybe_written(), "the label is stored: {error:?}");
+                assert!(error.to_string().starts_with("refused: the change touches `status`"), "{error}");
+            }
+            (ended, _) => panic!("{ended:?}"),
+        }
+    }
+    // Nothing else has changed, and the whole object was sent.
+    let (client, _) = scripted(vec![ok(pod("1", "old", "Running"))]);
+    let pods: Api<Pod> = Api::namespaced(client, "ns");
+    let error = update(&pods, "p", fail).put().from(&copy).await.unwrap_err();
+    assert!(error.to_string().contains("touches `status`") && !error.maybe_written(), "{error:?}");
+}
