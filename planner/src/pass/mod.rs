@@ -7,16 +7,21 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 
 use crate::decision::summary::PassResults;
 use crate::decision::{ScalingPlan, conclude};
 use crate::demand::node_agents::NodeAgents;
+use crate::demand::nominations::Nominations;
 use crate::demand::{Demand, PodInterner};
 use crate::index::{Indexed, PassNodeIndex, PodIndex};
 use crate::input::by_name::ByName;
 use crate::input::nodes;
-use crate::input::observed::{Observed, PassInput, PlanOptions, Recommendations, ScheduleClamp, key};
+use crate::input::observed::{
+    Observed, PassInput, PassNodes, PassPods, PlanOptions, Recommendations, ScheduleClamp, key,
+};
 use crate::input::pod_info::PodInfo;
 use crate::limits::behavior::BehaviorStage;
 use crate::limits::schedules;
@@ -46,6 +51,25 @@ pub struct Planner {
     pods: ByName<PodIndex, PodInfo>,
 }
 
+/// Nodes and pods in the order of a pass.
+struct Sorted {
+    nodes: Arc<PassNodes>,
+    pods: Arc<PassPods>,
+}
+
+/// What all passes of one plan have in common.
+struct Cluster<'a> {
+    input: PassInput<'a>,
+    /// The nominations that are believed: they do not depend on the limits that the passes differ in.
+    nominations: Nominations<'a>,
+}
+
+impl<'a> Cluster<'a> {
+    fn of(input: PassInput<'a>) -> Self {
+        Self { input, nominations: nominations::believed(input) }
+    }
+}
+
 /// Plans one pass, without a cache.
 pub fn plan(observed: &Observed) -> ScalingPlan {
     Planner::default().plan(observed)
@@ -59,17 +83,28 @@ pub fn plan_for_cluster(observed: &Observed) -> ScalingPlan {
 impl Planner {
     /// Plans one pass.
     pub fn plan(&mut self, observed: &Observed) -> ScalingPlan {
-        self.plan_on(observed, observed.options)
+        let Sorted { nodes, pods } = self.sorted(observed);
+        let cluster = Cluster::of(PassInput { observed, nodes: &nodes, pods: &pods });
+        self.plan_on(&cluster, observed.options)
+    }
+
+    /// The nodes and pods in the order of a pass.
+    fn sorted(&mut self, observed: &Observed) -> Sorted {
+        Sorted {
+            nodes: self.nodes.sorted(&observed.nodes, |node| key(&node.metadata)),
+            pods: self.pods.sorted(&observed.pods, PodInfo::key),
+        }
     }
 
     /// Plans without the temporary limits, and once more with them if that plan goes beyond what `spec.behavior` allows
     /// for now.
-    fn plan_on(&mut self, observed: &Observed, options: PlanOptions) -> ScalingPlan {
-        let free = self.pass(observed, options, BehaviorStage::Wanted);
+    fn plan_on(&mut self, cluster: &Cluster<'_>, options: PlanOptions) -> ScalingPlan {
+        let observed = cluster.input.observed;
+        let free = self.pass(cluster, options, BehaviorStage::Wanted);
         let mut plan = if conclude::keeps_within(&free) {
             conclude::concluded(free, None, observed.now)
         } else {
-            let limited = self.pass(observed, options, BehaviorStage::Limited);
+            let limited = self.pass(cluster, options, BehaviorStage::Limited);
             conclude::concluded(limited, Some(&free), observed.now)
         };
         plan.warnings.extend(schedules::problems(observed));
@@ -81,7 +116,9 @@ impl Planner {
     /// those pools are planned separately.
     pub fn plan_for_cluster(&mut self, observed: &Observed) -> ScalingPlan {
         let scheduled = ScheduleClamp::WithinPool;
-        let mut with = |recommendations| self.plan_on(observed, PlanOptions { recommendations, scheduled });
+        let Sorted { nodes, pods } = self.sorted(observed);
+        let cluster = Cluster::of(PassInput { observed, nodes: &nodes, pods: &pods });
+        let mut with = |recommendations| self.plan_on(&cluster, PlanOptions { recommendations, scheduled });
         let mut acting = with(Recommendations::Exclude);
         if acting.pools.iter().any(|decision| decision.reason == PoolReason::RecommendOnly) {
             let advice = with(Recommendations::Include);
@@ -97,19 +134,17 @@ impl Planner {
         acting
     }
 
-    fn pass(&mut self, observed: &Observed, options: PlanOptions, stage: BehaviorStage) -> ScalingPlan {
-        let nodes = self.nodes.sorted(&observed.nodes, |node| key(&node.metadata));
-        let pods = self.pods.sorted(&observed.pods, PodInfo::key);
-        let input = PassInput { observed, nodes: &nodes, pods: &pods };
+    fn pass(&mut self, cluster: &Cluster<'_>, options: PlanOptions, stage: BehaviorStage) -> ScalingPlan {
+        let (input, nominations) = (cluster.input, &cluster.nominations);
+        let PassInput { observed, nodes, pods } = input;
         let names = &mut ResourceNames::default();
 
         let mut pools = pools::limited(input, options, stage, names);
-        let nominations = nominations::believed(input);
-        let mut demand = Demand::of_pass(input, &pools, names, &mut self.interner, &nominations);
+        let mut demand = Demand::of_pass(input, &pools, names, &mut self.interner, nominations);
         let agents = NodeAgents::learn(input, &demand, &mut pools, names);
         let mut warnings = std::mem::take(&mut demand.warnings);
         let rules = CountingRules::of_nodes(&pools, nodes.len());
-        let workload_pods = workload_pods::workload_pods(&rules, &pods, &demand.placed, observed.now);
+        let workload_pods = workload_pods::workload_pods(&rules, pods, &demand.placed, observed.now);
         let Placed { pools, excess_nodes, mut snapshot, scale_up, warnings: of_nodes } =
             place(input, &pools, &demand, &agents, &workload_pods, names);
         warnings.extend(of_nodes);
