@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::classify::{self, Class};
+use crate::classify::{self, Class, Classified};
 use crate::operation::Verb;
 use crate::outcome::{WriteError, counted};
 use crate::policy::{Cause, GiveUp, Next, RetryPolicy};
@@ -38,7 +38,8 @@ impl MaybeConflict for WriteError {
     }
 }
 
-/// Why [`retry_on_conflict`] has no result. Whatever the reason, no write was acknowledged.
+/// Why [`retry_on_conflict`] has no result. Whatever the reason, no write was acknowledged. One that holds a `kube::Error`
+/// becomes a `kube::Error` by `?`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetryError<E> {
@@ -87,6 +88,27 @@ impl<E> RetryError<E> {
         match self {
             Self::Op(error) | Self::Exhausted { last: error, .. } => Some(error),
             Self::DeadlineExceeded { last, .. } | Self::Cancelled { last, .. } => last,
+        }
+    }
+}
+
+impl From<RetryError<kube::Error>> for kube::Error {
+    /// The operation's own error as it was, and the last conflict as the 409 that the API server answered. Everything else (a
+    /// cancellation, a deadline before the first attempt) is a `kube::Error::Service` that contains the `RetryError` with
+    /// its advice.
+    fn from(error: RetryError<Self>) -> Self {
+        match error {
+            RetryError::Op(own)
+            | RetryError::Exhausted { last: own @ Self::Api(_), .. }
+            | RetryError::DeadlineExceeded { last: Some(own @ Self::Api(_)), .. } => own,
+            other => {
+                let class = match &other {
+                    RetryError::Exhausted { last, .. }
+                    | RetryError::DeadlineExceeded { last: Some(last), .. } => Class::of(Verb::Put, last),
+                    _ => Class::Other,
+                };
+                Self::Service(Box::new(Classified::new(class, other)))
+            }
         }
     }
 }

@@ -277,3 +277,54 @@ proptest::proptest! {
         });
     }
 }
+
+/// What `?` turns an error of the loop into.
+fn turned(error: RetryError<kube::Error>) -> kube::Error {
+    fn end(answer: Result<(), RetryError<kube::Error>>) -> Result<(), kube::Error> {
+        answer?;
+        Ok(())
+    }
+    end(Err(error)).unwrap_err()
+}
+
+fn stale() -> kube::Error {
+    conflict("the object has been modified", &json!({"name": "n"}))
+}
+
+#[test]
+fn an_answer_of_the_server_turns_into_that_answer() {
+    let second = Duration::from_secs(1);
+    for error in [
+        RetryError::Op(stale()),
+        RetryError::Exhausted { attempts: 5, elapsed: second, last: stale() },
+        RetryError::DeadlineExceeded { attempts: 5, elapsed: second, last: Some(stale()) },
+    ] {
+        let text = format!("{error:?}");
+        let kube::Error::Api(status) = turned(error) else { panic!("{text}") };
+        assert_eq!((status.code, status.message.as_str()), (409, "the object has been modified"), "{text}");
+    }
+    // The operation's own error, whatever it is.
+    assert!(matches!(turned(RetryError::Op(kube::Error::TlsRequired)), kube::Error::TlsRequired));
+}
+
+#[test]
+fn what_no_answer_has_ended_keeps_its_text_and_its_class() {
+    let second = Duration::from_secs(1);
+    let lost = || kube::Error::Service("the connection broke".into());
+    for (error, class) in [
+        // What was written is not known, which the conflict before it would hide.
+        (RetryError::Cancelled { attempts: 1, last: Some(stale()) }, Class::Other),
+        (RetryError::DeadlineExceeded { attempts: 0, elapsed: second, last: None }, Class::Other),
+        (RetryError::Exhausted { attempts: 2, elapsed: second, last: lost() }, Class::Ambiguous),
+    ] {
+        let text = error.to_string();
+        let turned = turned(error);
+        assert_eq!(Class::of(Verb::Put, &turned), class, "{text}");
+        assert!(turned.to_string().contains(&text), "{turned}");
+        let kube::Error::Service(source) = turned else { panic!("{text}") };
+        assert!(
+            source.source().is_some_and(<dyn std::error::Error>::is::<RetryError<kube::Error>>),
+            "{text}"
+        );
+    }
+}
