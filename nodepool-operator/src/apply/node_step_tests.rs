@@ -55,7 +55,11 @@ async fn pods_that_stay_do_not_stop_the_removal_of_others_in_a_later_pass() {
     for (code, forced) in [(403, false), (403, true), (504, false), (504, true)] {
         let test = TestContext::new(move |path, clock| {
             clock.advance(Duration::from_secs(3));
-            if path.contains("/stuck") { failure(code, "Stuck", "denied by a webhook") } else { success() }
+            match path {
+                path if path.contains("/stuck") => failure(code, "Stuck", "denied by a webhook"),
+                path if path.starts_with("/api/v1/nodes/") => patched(),
+                _ => success(),
+            }
         });
         let step = if forced { self::forced } else { drain }(&["stuck-1", "stuck-2", "free"]);
         // Refusals take two passes, failures one each.
@@ -139,7 +143,7 @@ async fn a_node_that_changed_since_its_removal_was_decided_is_not_deleted_and_is
 
 #[tokio::test]
 async fn a_drain_starts_when_the_node_is_cordoned_not_when_that_was_decided() {
-    let test = TestContext::new(|_, _| success());
+    let test = TestContext::new(|_, _| patched());
     test.time.advance(Duration::from_millis(40_100));
     let mut marked = node(0);
     annotate(&mut marked, "x", "y");
