@@ -79,8 +79,8 @@ pub enum Class {
     /// 413, or 500 with etcd's text: the object, or the patch, is too large for the API server (3 MiB) or for etcd (1.5 MiB
     /// unless configured otherwise). Nothing was executed.
     TooLarge,
-    /// The answer to a read cannot be decoded as the object's Rust type. The answer to a write is
-    /// [`Ambiguous`](Self::Ambiguous) then: the server has accepted it.
+    /// The answer to a read cannot be decoded as the object's Rust type, or is a scale without a name. The answer to a write
+    /// is [`Ambiguous`](Self::Ambiguous) then: the server has accepted it, or something else has answered in its place.
     Undecodable,
     /// 410: the requested version is too old to be served.
     Gone,

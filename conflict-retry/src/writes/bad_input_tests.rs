@@ -1,12 +1,16 @@
 //! Input and answers that make no sense: what is sent, and what the error says.
 
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::tests::{error, maps, object, ok, scripted, verbs, wants};
+use super::tests::{Reply, error, map, maps, object, ok, options, scripted, seen_view, verbs, wants};
 use super::*;
-use crate::outcome::{Refusal, WriteError};
+use crate::freshness::Source;
+use crate::operation::Subresource;
+use crate::outcome::{Outcome, Refusal, WriteError};
 
 fn pod(version: &str, label: &str, phase: &str) -> Value {
     json!({
@@ -87,4 +91,81 @@ async fn a_status_that_the_server_drops_beside_another_change_is_an_error() {
     let pods: Api<Pod> = Api::namespaced(client, "ns");
     let error = update(&pods, "p", fail).put().from(&copy).await.unwrap_err();
     assert!(error.to_string().contains("touches `status`") && !error.maybe_written(), "{error:?}");
+}
+
+/// Bodies that a `ConfigMap` and a `Scale` can be decoded from.
+fn nameless() -> [Value; 3] {
+    [json!({}), json!({"metadata": {}}), json!({"metadata": {"name": "", "resourceVersion": "2"}})]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_answered_without_an_object_is_looked_up_and_never_taken_for_written() {
+    for empty in nameless() {
+        let (api, seen) = maps(vec![ok(empty.clone()), ok(map("2", "new"))]);
+        let outcome = update(&api, "m", wants("new")).from(&object("1", "old")).outcome().await.unwrap();
+        assert_eq!(outcome, Outcome::AlreadyDone(object("2", "new")));
+        assert_eq!(verbs(&seen), ["PATCH", "GET"]);
+
+        let new = |_: &ConfigMap| Some(json!({"data": {"k": "new"}}));
+        let (api, seen) =
+            maps(vec![ok(empty.clone()), ok(empty.clone()), ok(empty.clone()), ok(empty.clone())]);
+        for error in [
+            update(&api, "m", wants("new")).put().from(&object("1", "old")).await.unwrap_err(),
+            merge_patch(&api, "m", new).from(&object("1", "old")).await.unwrap_err(),
+        ] {
+            assert!(error.maybe_written(), "{error:?}");
+            assert!(error.to_string().contains("what answered in the API server's place"), "{error}");
+        }
+        assert_eq!(verbs(&seen), ["PUT", "GET", "PATCH", "GET"]);
+
+        let (api, seen) = maps(vec![ok(empty.clone()), ok(empty.clone())]);
+        let failed = scale(&api, "m", |_| 5).from(Source::Copy(seen_view(Some(1)))).await.unwrap_err();
+        assert!(failed.category() == "undecodable" && failed.maybe_written(), "{failed:?}");
+        assert_eq!(verbs(&seen), ["PATCH", "GET"]);
+
+        let initial = object("", "new");
+        let (api, seen) = maps(vec![error(404, "NotFound"), ok(empty), ok(map("1", "new"))]);
+        let outcome = create_or_update(&api, &initial, |_| {}).outcome().await.unwrap();
+        assert_eq!(outcome, Outcome::AlreadyDone(object("1", "new")));
+        assert_eq!(verbs(&seen), ["GET", "POST", "GET"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_attempt_that_is_answered_without_an_object_is_not_known_to_be_made() {
+    let (main, options) = (Subresource::Main, &options());
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "new"}});
+    let operations = json!([{"op": "add", "path": "/data/k", "value": "new"}]);
+    let whole = object("1", "new");
+    for empty in nameless() {
+        let (api, seen) = maps((0..6).map(|_| ok(empty.clone())).collect());
+        let generated: ConfigMap =
+            serde_json::from_value(json!({"metadata": {"generateName": "m-"}})).unwrap();
+        let ended = [
+            once::create(&api, options, &generated).await.map(|_| ()),
+            once::put(&api, "m", main, options, &whole).await.map(|_| ()),
+            once::json_patch(&api, "m", main, options, &operations).await.map(|_| ()),
+            once::put_scale(&api, "m", options, &seen_view(Some(1)), 5).await.map(|_| ()),
+            once::delete(&api, "m", options, &DeleteParams::default()).await.map(|_| ()),
+            apply(&api, "m", &body).with(options).outcome().await.map(|_| ()),
+        ];
+        for result in ended {
+            let error = result.unwrap_err();
+            assert!(matches!(error, WriteError::Unknown { .. }) && error.maybe_written(), "{error:?}");
+            assert!(error.to_string().contains("read the object before trying again"), "{error}");
+        }
+        assert_eq!(verbs(&seen), ["POST", "PUT", "PATCH", "PUT", "DELETE", "PATCH"]);
+        let (client, _) = scripted(vec![ok(empty)]);
+        let pods: Api<Pod> = Api::namespaced(client, "ns");
+        let evicted = once::evict(&pods, "p", options, None).await.unwrap_err();
+        assert!(matches!(evicted, WriteError::Unknown { .. }), "{evicted:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_is_answered_without_a_name_because_it_is_not_stored() {
+    let (client, _) = scripted(vec![Reply::Json(201, json!({"metadata": {}, "status": {"allowed": true}}))]);
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client);
+    let review = once::create(&reviews, &options(), &SelfSubjectAccessReview::default()).await.unwrap();
+    assert!(review.status.is_some_and(|status| status.allowed));
 }

@@ -3,6 +3,7 @@
 //! `wire` sends single requests; `write_loop` is the loop of read, decide, write and read again; the other modules define
 //! what is read, decided and sent. Nothing here depends on a user's types.
 
+mod answer;
 mod apply;
 mod decide;
 mod difference;

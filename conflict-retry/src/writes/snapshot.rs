@@ -6,9 +6,9 @@ use kube::core::Request;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Writable;
 use super::target::WriteTarget;
 use super::view::ScaleView;
+use super::{Writable, answer};
 use crate::classify::is_scale_unset;
 
 /// What a decision is based on: an object, or its scale.
@@ -111,7 +111,7 @@ impl<K: Writable> Snapshot<K> for ScaleView {
         let (api, name) = (target.api, target.name);
         match api.get_scale(name).await {
             Err(error) if is_scale_unset(&error) => {}
-            answer => return answer.map(Self::from),
+            read => return answer::scale(read).map(Self::from),
         }
         // The resourceVersion (and the UID, without which another object of the same name is not detected) must come
         // from the object itself. Reading the count once more afterwards ensures that it was unset at that version, or
@@ -119,7 +119,7 @@ impl<K: Writable> Snapshot<K> for ScaleView {
         let meta = api.get_metadata(name).await?;
         match api.get_scale(name).await {
             Err(error) if is_scale_unset(&error) => Ok(Self::of(&meta, None, None)),
-            answer => answer.map(Self::from),
+            read => answer::scale(read).map(Self::from),
         }
     }
 

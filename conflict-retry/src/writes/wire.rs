@@ -1,4 +1,5 @@
-//! Single requests: the only module of this crate that calls kube's write verbs. No retry, no timeout, no decision.
+//! Single requests: the only module of this crate that calls kube's write verbs. No retry, no timeout, no decision. An answer
+//! that is no object is an error.
 #![expect(
     clippy::disallowed_methods,
     reason = "these are the write functions that the rest of the workspace is told to use"
@@ -13,7 +14,7 @@ use kube::core::Status;
 use kube::core::subresource::Scale;
 use serde_json::Value;
 
-use super::Writable;
+use super::{Writable, answer};
 use crate::operation::Subresource;
 use crate::options::WriteOptions;
 
@@ -27,10 +28,11 @@ pub(super) async fn put<K: Writable>(
     object: &K,
 ) -> Answer<K> {
     let params = options.post_params();
-    match subresource {
+    let stored = match subresource {
         Subresource::Main => api.replace(name, &params, object).await,
         other => api.replace_subresource(other.label(), name, &params, object).await,
-    }
+    };
+    answer::named(stored, K::meta)
 }
 
 pub(super) async fn merge<K: Writable>(
@@ -70,7 +72,7 @@ pub(super) async fn scale_json_patch<K: Writable>(
     options: &WriteOptions,
     operations: &Value,
 ) -> Answer<Scale> {
-    api.patch_scale(name, &options.patch_params(), &json(operations)?).await
+    answer::scale(api.patch_scale(name, &options.patch_params(), &json(operations)?).await)
 }
 
 pub(super) async fn scale_merge<K: Writable>(
@@ -79,7 +81,7 @@ pub(super) async fn scale_merge<K: Writable>(
     options: &WriteOptions,
     body: &Value,
 ) -> Answer<Scale> {
-    api.patch_scale(name, &options.patch_params(), &Patch::Merge(body)).await
+    answer::scale(api.patch_scale(name, &options.patch_params(), &Patch::Merge(body)).await)
 }
 
 pub(super) async fn scale_put<K: Writable>(
@@ -88,11 +90,12 @@ pub(super) async fn scale_put<K: Writable>(
     options: &WriteOptions,
     scale: &Scale,
 ) -> Answer<Scale> {
-    api.replace_scale(name, &options.post_params(), scale).await
+    answer::scale(api.replace_scale(name, &options.post_params(), scale).await)
 }
 
 pub(super) async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &K) -> Answer<K> {
-    api.create(&options.post_params(), object).await
+    let created = api.create(&options.post_params(), object).await;
+    if answer::is_to_be_named(object.meta()) { answer::named(created, K::meta) } else { created }
 }
 
 pub(super) async fn delete<K: Writable>(
@@ -100,7 +103,10 @@ pub(super) async fn delete<K: Writable>(
     name: &str,
     params: &DeleteParams,
 ) -> Answer<Either<K, Status>> {
-    api.delete(name, params).await
+    match api.delete(name, params).await? {
+        Either::Left(object) => answer::named(Ok(object), K::meta).map(Either::Left),
+        status @ Either::Right(_) => Ok(status),
+    }
 }
 
 /// Not `Api::evict`: kube 5.0 sends the delete options under a name that the server does not know, so that a UID
@@ -111,7 +117,7 @@ pub(super) async fn evict(
     options: &WriteOptions,
     eviction: &Eviction,
 ) -> Answer<Status> {
-    api.create_subresource("eviction", name, &options.post_params(), eviction).await
+    answer::successful(api.create_subresource("eviction", name, &options.post_params(), eviction).await)
 }
 
 async fn patch<K: Writable>(
@@ -121,10 +127,11 @@ async fn patch<K: Writable>(
     params: &kube::api::PatchParams,
     body: &Patch<&Value>,
 ) -> Answer<K> {
-    match subresource {
+    let stored = match subresource {
         Subresource::Main => api.patch(name, params, body).await,
         other => api.patch_subresource(other.label(), name, params, body).await,
-    }
+    };
+    answer::named(stored, K::meta)
 }
 
 /// The type of JSON Patch documents belongs to a crate that kube does not re-export; it is obtained by type inference.

@@ -221,7 +221,8 @@ fn appeared_or_vanished(verb: Verb, class: &Class) -> bool {
 
 /// Sends one request that needs no read, unless `body` is rejected. It retries after a fault but never after a
 /// conflict: the same body would only conflict again. After a lost answer it retries only if `may_repeat` allows it: a
-/// body with a resourceVersion would conflict with its own write.
+/// body with a resourceVersion would conflict with its own write. What cannot be read has arrived, and is not asked for
+/// again.
 pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T, kube::Error>>>(
     target: WriteTarget<'_, K>,
     verb: Verb,
@@ -240,7 +241,8 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
                 Ok(object) => return Ok(Outcome::Written(object)),
                 Err(failed) => failed,
             };
-            if failed.class == Class::Ambiguous && !may_repeat {
+            let is_unreadable = matches!(failed.failure, RequestFailure::Api(kube::Error::SerdeError(_)));
+            if failed.class == Class::Ambiguous && (is_unreadable || !may_repeat) {
                 return Err(state.reject(failed));
             }
             match as_outcome(&mut state, target, failed, None, false).await? {
