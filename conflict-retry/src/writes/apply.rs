@@ -11,7 +11,7 @@ use super::snapshot::Whole;
 use super::target::WriteTarget;
 use super::write::Write;
 use super::write_loop::{Decided, Finished, WriteDecision, WriteSteps};
-use super::{Writable, wire, write_loop};
+use super::{Writable, sent_status, wire, write_loop};
 use crate::freshness::Source;
 use crate::operation::{Subresource, Verb};
 use crate::outcome::{Refusal, WriteError};
@@ -23,7 +23,8 @@ use crate::outcome::{Refusal, WriteError};
 /// [`WriteOptions::with_force`](crate::WriteOptions::with_force) takes them over. A missing object is **created**,
 /// unless the body has a `metadata.uid`: then the object is gone. A body with `metadata.resourceVersion` is applied to
 /// that version only, otherwise it is a conflict, which is not retried. The server checks ownership first: when both
-/// are wrong, the result is [`WriteError::FieldManager`].
+/// are wrong, the result is [`WriteError::FieldManager`]. On a kind with a status subresource the server drops a `status` in
+/// `body`, which is an error although the rest is written: use [`apply_status`].
 pub fn apply<'a, K: Writable, B: Serialize + Sync + ?Sized>(
     api: &'a Api<K>,
     name: &'a str,
@@ -73,8 +74,9 @@ impl<K: Writable, B: Serialize + Sync + ?Sized> WriteSteps<K> for Apply<'_, B> {
         _source: Source<'_, K>,
     ) -> Result<Finished<K>, WriteError> {
         let may_repeat = |body: &Arc<Value>| body.pointer("/metadata/resourceVersion").is_none();
+        let ignored = |body: &Arc<Value>, answer: &K| sent_status::dropped(target.subresource, body, answer);
         let send = |body: Arc<Value>| async move { <Self as WriteSteps<K>>::send(target, &body).await };
-        write_loop::repeat(target, Verb::Apply, checked(self.0), may_repeat, send).await
+        write_loop::repeat(target, Verb::Apply, checked(self.0), may_repeat, ignored, send).await
     }
 }
 

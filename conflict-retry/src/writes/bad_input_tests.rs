@@ -169,3 +169,47 @@ async fn a_review_is_answered_without_a_name_because_it_is_not_stored() {
     let review = once::create(&reviews, &options(), &SelfSubjectAccessReview::default()).await.unwrap();
     assert!(review.status.is_some_and(|status| status.allowed));
 }
+
+/// Whether a write ended as it has to: with an error if the answer, a pod with this phase, shows that the status is lost.
+fn is_said(ended: &Result<Outcome<Pod>, WriteError>, phase: &str) -> bool {
+    match ended {
+        Ok(outcome) => phase == "Failed" && outcome.label() == "written",
+        Err(error) => {
+            phase != "Failed" && error.maybe_written() && error.to_string().contains("touches `status`")
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_lost_in_a_creation_a_patch_or_an_apply_is_an_error() {
+    let status = json!({"phase": "Failed"});
+    let copy: Pod = serde_json::from_value(pod("1", "old", "Running")).unwrap();
+    let initial: Pod = serde_json::from_value(pod("1", "old", "Failed")).unwrap();
+    let patch = |_: &Pod| Some(json!({"metadata": {"labels": {"l": "new"}}, "status": status}));
+    let body = json!({"apiVersion": "v1", "kind": "Pod", "status": status});
+    for phase in ["Running", "Failed"] {
+        let api = |replies| Api::<Pod>::namespaced(scripted(replies).0, "ns");
+        let stored = || ok(pod("2", "new", phase));
+
+        let pods = api(vec![error(404, "NotFound"), stored()]);
+        let created = create_or_update(&pods, &initial, |_| {}).outcome().await;
+        assert!(is_said(&created, phase), "{created:?}");
+        // The object is there already.
+        let pods = api(vec![ok(pod("1", "old", "Running")), stored()]);
+        let updated = create_or_update(&pods, &initial, |pod| {
+            pod.metadata.labels.get_or_insert_default().insert("l".to_owned(), "new".to_owned());
+            fail(pod);
+        });
+        let updated = updated.outcome().await;
+        assert!(is_said(&updated, phase), "{updated:?}");
+
+        let patched = merge_patch(&api(vec![stored()]), "p", patch).from(&copy).outcome().await;
+        assert!(is_said(&patched, phase), "{patched:?}");
+
+        let applied = apply(&api(vec![stored()]), "p", &body).outcome().await;
+        assert!(is_said(&applied, phase), "{applied:?}");
+        // This is where it belongs.
+        let applied = apply_status(&api(vec![stored()]), "p", &body).outcome().await.unwrap();
+        assert_eq!(applied.label(), "written");
+    }
+}

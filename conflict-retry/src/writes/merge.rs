@@ -11,7 +11,7 @@ use super::target::WriteTarget;
 use super::update::with_version;
 use super::write::Write;
 use super::write_loop::{Decided, WriteDecision, WriteSteps};
-use super::{Writable, guard, wire};
+use super::{Writable, guard, sent_status, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
 
@@ -22,7 +22,8 @@ use crate::outcome::Refusal;
 /// passed to `decide` is added to the patch, so any change in between is a conflict, after which `decide` is called
 /// again with a fresh live read; the patch must not contain identity fields itself. A patch that would change nothing
 /// is not sent. The removal of a field that is not in the object is sent, because the Rust type may not know the field,
-/// unless it is in `metadata`. [`on`](Write::on) sets another subresource: [`Subresource::Status`]. For what `decide`
+/// unless it is in `metadata`. [`on`](Write::on) sets another subresource: [`Subresource::Status`]. Without that, the server
+/// drops a `status` of a kind with a status subresource, which is an error although the rest is written. For what `decide`
 /// must not do, see [`crate::update`].
 pub fn merge_patch<'a, K, F, D>(api: &'a Api<K>, name: &'a str, decide: F) -> Write<'a, K, MergePatch<F>>
 where
@@ -73,6 +74,16 @@ where
         }
         let body = with_version(fields, version);
         Ok(WriteDecision::Send(body))
+    }
+
+    fn ignored(
+        &self,
+        target: WriteTarget<'_, K>,
+        body: &Value,
+        answer: &K,
+        _is_unmoved: bool,
+    ) -> Option<Refusal> {
+        sent_status::dropped(target.subresource, body, answer)
     }
 
     fn send(target: WriteTarget<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {

@@ -18,6 +18,7 @@ pub mod once;
 mod operation_state;
 mod overwrite;
 mod scale;
+mod sent_status;
 mod snapshot;
 mod target;
 mod update;

@@ -12,7 +12,7 @@ use super::snapshot::Raw;
 use super::target::WriteTarget;
 use super::write::Write;
 use super::write_loop::{Decided, WriteDecision, WriteSteps};
-use super::{Writable, guard, wire};
+use super::{Writable, guard, sent_status, wire};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::Refusal;
 
@@ -78,6 +78,9 @@ where
 /// An object that appears or vanishes in between is a conflict like any other: what is there now is read and decided
 /// from. A create whose answer was lost is looked up before anything is repeated. `initial` needs a name; its
 /// resourceVersion and UID are ignored. Where there is no object, [`UpdateDecision::Keep`] creates `initial` as it is.
+///
+/// On a kind with a status subresource the server drops a `status`, also that of a new object, which is an error although
+/// the rest is written: use [`update_status`] afterwards.
 pub fn create_or_update<'a, K, F, D>(
     api: &'a Api<K>,
     initial: &'a K,
@@ -229,8 +232,11 @@ where
         is_unmoved: bool,
     ) -> Option<Refusal> {
         let subresource = target.subresource;
-        if subresource != Subresource::Main || matches!(body, UpdateBody::New(_)) {
+        if subresource != Subresource::Main {
             return None;
+        }
+        if let UpdateBody::New(object) = body {
+            return sent_status::dropped(subresource, &serde_json::to_value(object).ok()?, answer);
         }
         let overwrite::Decided { seen, wanted } = self.before.as_ref()?;
         let (seen, wanted) = (seen.get("status"), wanted.get("status"));

@@ -222,12 +222,13 @@ fn appeared_or_vanished(verb: Verb, class: &Class) -> bool {
 /// Sends one request that needs no read, unless `body` is rejected. It retries after a fault but never after a
 /// conflict: the same body would only conflict again. After a lost answer it retries only if `may_repeat` allows it: a
 /// body with a resourceVersion would conflict with its own write. What cannot be read has arrived, and is not asked for
-/// again.
+/// again. `ignored` is what the server has certainly dropped of the body.
 pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T, kube::Error>>>(
     target: WriteTarget<'_, K>,
     verb: Verb,
     body: Result<B, Refusal>,
     may_repeat: impl FnOnce(&B) -> bool,
+    ignored: impl Fn(&B, &T) -> Option<Refusal>,
     send: impl Fn(B) -> F,
 ) -> Result<Finished<T>, WriteError> {
     let mut state = OperationState::begin(target.options, target.operation(verb));
@@ -238,7 +239,12 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
         state.ready(target).await?;
         loop {
             let failed = match state.call(verb, send(body.clone())).await? {
-                Ok(object) => return Ok(Outcome::Written(object)),
+                Ok(object) => {
+                    return match ignored(&body, &object) {
+                        Some(reason) => Err(WriteError::Refused { reason, maybe_written: true }),
+                        None => Ok(Outcome::Written(object)),
+                    };
+                }
                 Err(failed) => failed,
             };
             let is_unreadable = matches!(failed.failure, RequestFailure::Api(kube::Error::SerdeError(_)));
