@@ -35,7 +35,7 @@ pub mod testing;
 mod tests;
 
 pub use self::after::{facts, outcome};
-pub use self::assess::{contested, health, membership, node_in_another_cluster, on_delete};
+pub use self::assess::{contested, health, membership, node_in_another_cluster, node_states, on_delete};
 pub use self::count::rollout_waits::RolloutWait;
 pub use self::drain::blocker::Blocker;
 pub use self::drain::possible_actions::{DrainStep, NodeAction, NodeStep, PoolStep};

@@ -12,7 +12,8 @@ use shared_crds::v1alpha1::{DisruptedNodes, DisruptionReason, ProvisioningStatus
 use crate::after::outcome::{Applied, AppliedAction};
 pub use crate::after::rollout::RolloutFacts;
 use crate::assess::contested::MachinesWriter;
-use crate::assess::membership::{Leaving, Member, NodeReadiness};
+use crate::assess::membership::{Leaving, Member};
+use crate::assess::node_states::NodeReadiness;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::count::disruption_account;
 use crate::count::rollout_waits::RolloutNodes;

@@ -3,6 +3,7 @@
 //! | file | contains |
 //! |---|---|
 //! | `membership` | what a Node says about itself: readiness, drain, machine |
+//! | `node_states` | the states of a node, one enum for each question that has several answers |
 //! | `health` | which nodes are unhealthy |
 //! | `outdated` | which nodes are out of date |
 //! | `removal_protection` | whether a node or its pods ask to be left alone |
@@ -19,6 +20,7 @@ pub(crate) mod drain_limits;
 pub mod health;
 pub mod membership;
 pub mod node_in_another_cluster;
+pub mod node_states;
 pub mod on_delete;
 pub(crate) mod outdated;
 pub(crate) mod provider_duty;

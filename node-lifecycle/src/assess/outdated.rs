@@ -8,7 +8,8 @@ use shared_crds::quantity::Exact;
 use shared_crds::v1alpha1::{DisruptionReason, EarlierHash, NodePoolSpec, RolloutSpec, RolloutType};
 use shared_crds::{NodePool, names};
 
-use crate::assess::membership::{Member, NodeReadiness, Outdatedness};
+use crate::assess::membership::Member;
+use crate::assess::node_states::{NodeReadiness, Outdatedness};
 use crate::input::supply::Machine;
 use crate::template::earlier;
 

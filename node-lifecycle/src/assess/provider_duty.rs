@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::Node;
 use shared_crds::names;
 
 use crate::Observed;
-use crate::assess::membership::{Member, ProviderDuty};
+use crate::assess::membership::Member;
+use crate::assess::node_states::ProviderDuty;
 use crate::input::supply::ProviderDuties;
 
 /// Notes on each of the nodes what its provider does with its machine by itself. While that cannot list its machines, a node that was

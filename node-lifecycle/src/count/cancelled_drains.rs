@@ -8,7 +8,8 @@ use shared_crds::NodePool;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::Observed;
-use crate::assess::membership::{Member, NodeReadiness, ProviderDuty};
+use crate::assess::membership::Member;
+use crate::assess::node_states::{NodeReadiness, ProviderDuty};
 use crate::assess::outdated::{self, OutdatedCriteria};
 
 /// How many nodes are missing before drains are cancelled.

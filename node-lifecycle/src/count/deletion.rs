@@ -14,7 +14,8 @@ use shared_crds::NodePool;
 use shared_crds::disruption::Account;
 use shared_crds::v1alpha1::{DisruptionBudget, DisruptionEffect, DisruptionReason};
 
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::Member;
+use crate::assess::node_states::NodeReadiness;
 use crate::input::numbers::{nodes, number};
 use crate::input::pods::blocks_removal;
 

@@ -6,7 +6,8 @@ use shared_crds::disruption::{Account, BudgetBase};
 use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::Observed;
-use crate::assess::membership::{Member, NodeReadiness, ProviderDuty};
+use crate::assess::membership::Member;
+use crate::assess::node_states::{NodeReadiness, ProviderDuty};
 use crate::assess::outdated::OutdatedCriteria;
 use crate::count::deletion::DeletionPace;
 

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use shared_crds::NodePool;
 
 use crate::Pods;
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::Member;
+use crate::assess::node_states::NodeReadiness;
 use crate::assess::outdated::OutdatedNode;
 use crate::input::pods::blocks_removal;
 

@@ -7,7 +7,8 @@ use shared_crds::disruption::Account;
 use shared_crds::protection;
 use shared_crds::v1alpha1::{DisruptionReason, ProtectedNodes};
 
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::Member;
+use crate::assess::node_states::NodeReadiness;
 use crate::assess::outdated::OutdatedState;
 use crate::assess::removal_protection::RemovalProtection;
 use crate::count::deletion;

@@ -10,7 +10,8 @@ use shared_crds::v1alpha1::{DisruptionReason, DrainTimeoutAction};
 use shared_crds::{names, protection};
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::membership::{CLOCK_SKEW, KubeletState, Leaving, Member, NodeReadiness, ProviderDuty};
+use crate::assess::membership::{CLOCK_SKEW, Leaving, Member};
+use crate::assess::node_states::{KubeletState, NodeReadiness, ProviderDuty};
 use crate::drain::attached;
 use crate::input::observed_time::{PodTimes, due};
 use crate::input::pods;

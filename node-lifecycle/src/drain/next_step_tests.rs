@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
-use crate::assess::membership::Cordon;
+use crate::assess::node_states::Cordon;
 use crate::testing::{at, pod, pod_of, shared};
 
 /// The next step for a process that has observed the node from the start, but not its pods.

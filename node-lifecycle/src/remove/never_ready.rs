@@ -3,7 +3,8 @@
 
 use super::question::Question;
 use super::verdict::{Hold, Verdict};
-use crate::assess::membership::{Member, ProviderDuty, start_timeout};
+use crate::assess::membership::{Member, start_timeout};
+use crate::assess::node_states::ProviderDuty;
 
 /// Whether the node goes because it has never started. It counts as such only after its pods were listed. Without the
 /// finalizer its machine would be left when the Node goes, and become a Node again: it gets the finalizer first.

@@ -8,7 +8,8 @@
 use shared_crds::NodePool;
 
 use crate::assess::health;
-use crate::assess::membership::{Member, NodeReadiness};
+use crate::assess::membership::Member;
+use crate::assess::node_states::NodeReadiness;
 use crate::{ClusterReadiness, Observed};
 
 /// Why no node is replaced for its state; `None` where one may be. `wanted` is the number of nodes that the pool should have.

@@ -10,7 +10,8 @@ use super::question::Question;
 use super::verdict::{Hold, Verdict};
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
-use crate::assess::membership::{Member, NodeReadiness, ProviderDuty};
+use crate::assess::membership::Member;
+use crate::assess::node_states::{NodeReadiness, ProviderDuty};
 
 /// Whether the node goes at once, because it is unhealthy and its kubelet is silent. One whose kubelet answers can recover, and is
 /// drained: see `unhealthy_answering`.

@@ -14,7 +14,7 @@ use super::disturbance::{Disturbance, disturb, disturbance, disturbance_or_outag
 use super::model_cluster::ModelCluster;
 use super::*;
 use crate::after::outcome::{Applied, AppliedAction};
-use crate::assess::membership::NodeReadiness;
+use crate::assess::node_states::NodeReadiness;
 use crate::input::supply::{MachineState, ProvisioningFailure};
 use crate::testing::{ALWAYS, at, facts_after, machine, set_ready};
 

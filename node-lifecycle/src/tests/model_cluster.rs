@@ -15,7 +15,7 @@ use shared_crds::v1alpha1::{DisruptionBudget, DisruptionEffect, RepairSpec};
 use shared_crds::{NodePool, names};
 
 use super::*;
-use crate::assess::membership::NodeReadiness;
+use crate::assess::node_states::NodeReadiness;
 use crate::input::observed_time::{ConditionTimes, MachineTimes, NodeTimes};
 use crate::input::ready::is_ready;
 use crate::input::supply::{KnownAs, Machine, MachineState, NodeSource, ProvisioningFailure};

@@ -5,7 +5,7 @@ use shared_crds::v1alpha1::ProvisioningStatus;
 use super::model_cluster::{DELAY, ModelCluster};
 use super::*;
 use crate::after::outcome::{ActionOutcome, Applied, AppliedAction};
-use crate::assess::membership::NodeReadiness;
+use crate::assess::node_states::NodeReadiness;
 use crate::testing::at;
 use crate::testing::writes::{PassWrite, of_step};
 
