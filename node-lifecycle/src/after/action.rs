@@ -7,6 +7,7 @@ use serde_json::Value;
 use shared_crds::v1alpha1::DisruptionReason;
 
 use super::event_reason::EventReason;
+use crate::assess::node_states::ReplacementRequest;
 use crate::plan::patches;
 use crate::{Blocker, NodeAction, NodeStep};
 
@@ -160,8 +161,9 @@ impl AppliedAction {
     }
 
     fn of_cordon(step: &NodeStep) -> Self {
+        let is_asked_by_user = step.member.replacement_request == ReplacementRequest::User;
         match step.cause {
-            Some(DisruptionReason::Rollout) if step.member.asks_replacement => Self::DrainAsked,
+            Some(DisruptionReason::Rollout) if is_asked_by_user => Self::DrainAsked,
             Some(DisruptionReason::Rollout | DisruptionReason::Expiry) => Self::DrainOutdated,
             Some(DisruptionReason::Repair) => Self::DrainUnhealthy,
             Some(DisruptionReason::ScaleDown) | None => Self::DrainSurplus,

@@ -11,7 +11,9 @@ use shared_crds::v1alpha1::DisruptionReason;
 use shared_crds::{NodePool, names};
 
 use crate::assess::drain_limits::DrainLimits;
-use crate::assess::node_states::{Cordon, KubeletState, NodeReadiness, Outdatedness, ProviderDuty};
+use crate::assess::node_states::{
+    Cordon, KubeletState, NodeReadiness, Outdatedness, ProviderDuty, ReplacementRequest,
+};
 use crate::input::observed_time::{NodeTime, due};
 use crate::input::pods;
 use crate::input::ready::{is_ready, is_silent};
@@ -87,8 +89,8 @@ pub struct Member {
     pub given_back: Option<(Timestamp, SignedDuration)>,
     /// Whether it is out of date. `OutdatedCriteria::assess` finds it out from the pool.
     pub outdated: Outdatedness,
-    /// Whether its provider would make its machine from something else now. `classify` finds it out from what the provider says.
-    pub has_outdated_machine: bool,
+    /// What asks that it is replaced. That its provider does, `classify` finds out from what the provider says.
+    pub replacement_request: ReplacementRequest,
     /// Whether Kubernetes says that its kubelet does not report any more.
     pub is_silent: bool,
     /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
@@ -97,8 +99,6 @@ pub struct Member {
     pub provider_duty: ProviderDuty,
     /// Whether a user keeps it from being repaired.
     pub skips_repair: bool,
-    /// Whether a user wants it replaced.
-    pub asks_replacement: bool,
     /// For how long this process has observed it not Ready.
     pub not_ready: SignedDuration,
     /// For how long this process has observed it not Ready and its machine not listed; `None` when that is not so now.
@@ -159,12 +159,15 @@ impl Member {
                 .map(|at| (at.parse().unwrap_or(Timestamp::UNIX_EPOCH), time.given_back)),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
             outdated: Outdatedness::Current,
-            has_outdated_machine: false,
+            replacement_request: if names::asks_for(names::REPLACE_ANNOTATION, metadata) {
+                ReplacementRequest::User
+            } else {
+                ReplacementRequest::None
+            },
             is_silent: is_silent(node),
             is_unhealthy: false,
             provider_duty: ProviderDuty::None,
             skips_repair: names::asks_for(names::SKIP_REPAIR_ANNOTATION, metadata),
-            asks_replacement: names::asks_for(names::REPLACE_ANNOTATION, metadata),
             not_ready: time.not_ready,
             lost: time.lost,
         }

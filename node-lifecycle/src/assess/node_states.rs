@@ -70,6 +70,17 @@ pub enum ProviderDuty {
     Drains,
 }
 
+/// What asks that a node is replaced, whatever its template and its age are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplacementRequest {
+    /// Nothing.
+    None,
+    /// Its provider, which would make its machine from something else now.
+    Provider,
+    /// A user, by an annotation, whatever its provider says.
+    User,
+}
+
 /// Whether a node is out of date, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outdatedness {

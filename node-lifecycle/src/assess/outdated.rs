@@ -9,7 +9,7 @@ use shared_crds::v1alpha1::{DisruptionReason, EarlierHash, NodePoolSpec, Rollout
 use shared_crds::{NodePool, names};
 
 use crate::assess::membership::Member;
-use crate::assess::node_states::{NodeReadiness, Outdatedness};
+use crate::assess::node_states::{NodeReadiness, Outdatedness, ReplacementRequest};
 use crate::input::supply::Machine;
 use crate::template::earlier;
 
@@ -70,7 +70,7 @@ impl<'a> OutdatedCriteria<'a> {
     /// Why the node is to be replaced whatever it was made from.
     fn wish(&self, member: &Member) -> Option<DisruptionReason> {
         let after = self.spec.after.as_ref().map(|after| after.0).filter(|after| *after <= self.now);
-        let is_asked_for = member.asks_replacement || member.has_outdated_machine;
+        let is_asked_for = member.replacement_request != ReplacementRequest::None;
         if is_asked_for || after.is_some_and(|after| member.created < after) {
             return Some(DisruptionReason::Rollout);
         }

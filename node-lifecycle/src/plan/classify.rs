@@ -10,7 +10,7 @@ use crate::assess::absence;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{self, Member};
-use crate::assess::node_states::ProviderDuty;
+use crate::assess::node_states::{ProviderDuty, ReplacementRequest};
 use crate::assess::on_delete;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::assess::provider_duty;
@@ -99,7 +99,9 @@ fn note_outdated_machines(observed: &Observed, members: &mut [Member]) {
         let goes_on = observed.supply.is_unknown && member.cause == Some(DisruptionReason::Rollout);
         let machine = names::machine_of(&member.node.metadata);
         let is_outdated = machine.is_some_and(|machine| outdated.contains(machine));
-        member.has_outdated_machine = goes_on || is_outdated;
+        if (goes_on || is_outdated) && member.replacement_request == ReplacementRequest::None {
+            member.replacement_request = ReplacementRequest::Provider;
+        }
     }
 }
 
