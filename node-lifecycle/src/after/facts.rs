@@ -98,7 +98,10 @@ fn causes<'a>(
     let steps = plan.nodes.iter().filter(|step| chosen.contains(step.member.name()));
     let now: BTreeMap<&str, DisruptionReason> =
         steps.filter_map(|step| Some((step.member.name(), step.cause?))).collect();
-    leaving.iter().map(|member| (*member, now.get(member.name()).copied().or(member.cause))).collect()
+    leaving
+        .iter()
+        .map(|member| (*member, now.get(member.name()).copied().or(member.cause.reason())))
+        .collect()
 }
 
 /// The members that were `joined` in this pass, as the next one finds them.

@@ -42,7 +42,7 @@ pub(crate) fn of_repair(pool: &NodePool, member: &Member) -> Vec<RepairCondition
     if member.stays() {
         return spec.conditions;
     }
-    if member.cause == Some(DisruptionReason::Repair) {
+    if member.cause.reason() == Some(DisruptionReason::Repair) {
         return vec![silence(&spec)];
     }
     spec.conditions.into_iter().filter(is_silence).collect()

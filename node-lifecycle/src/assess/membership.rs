@@ -12,7 +12,7 @@ use shared_crds::{NodePool, names};
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::node_states::{
-    Cordon, KubeletState, NodeReadiness, Outdatedness, ProviderDuty, ReplacementRequest,
+    Cordon, KubeletState, NodeReadiness, Outdatedness, ProviderDuty, RecordedCause, ReplacementRequest,
 };
 use crate::input::observed_time::{NodeTime, due};
 use crate::input::pods;
@@ -74,10 +74,8 @@ pub struct Member {
     pub leaving: Option<Leaving>,
     /// Hash of the template it was made from; `None` on nodes that this operator did not make.
     pub template_hash: Option<String>,
-    /// Why it leaves, as its annotation says; `None` where another client deleted it, and for one that stays.
-    pub cause: Option<DisruptionReason>,
-    /// It stays, and has the annotation of one that leaves.
-    pub has_stale_cause: bool,
+    /// Why it leaves, as its annotations said when it was read.
+    pub cause: RecordedCause,
     /// Whether it is closed to new pods.
     pub cordon: Cordon,
     /// Whether it carries the operator's finalizer.
@@ -120,7 +118,6 @@ impl Member {
             (false, false) => NodeReadiness::Starting,
         };
         let drain = annotation(names::DRAIN_STARTED_ANNOTATION);
-        let cause = annotation(names::DISRUPTION_REASON_ANNOTATION);
         let template_hash = annotation(names::TEMPLATE_HASH_ANNOTATION).cloned();
         let spec = node.spec.as_ref();
         let has_taint = |key: &str| {
@@ -148,11 +145,7 @@ impl Member {
             marked_ready,
             leaving,
             template_hash,
-            cause: cause.filter(|_| leaving.is_some()).and_then(|it| reason_of(it)),
-            has_stale_cause: leaving.is_none()
-                && (cause.is_some()
-                    || annotation(names::DRAIN_WAITS_ANNOTATION).is_some()
-                    || annotation(names::DRAINED_BY_PROVIDER_ANNOTATION).is_some()),
+            cause: recorded_cause(node, leaving.is_some()),
             cordon,
             has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
             given_back: annotation(names::GIVEN_BACK_ANNOTATION)
@@ -256,6 +249,19 @@ impl Member {
 /// Whether pods may have been bound to the node. The history of a foreign one before its adoption is not known.
 fn was_ready(readiness: NodeReadiness, template_hash: Option<&str>) -> bool {
     readiness != NodeReadiness::Starting || template_hash.is_none()
+}
+
+/// What the annotations of the node say about why it `leaves`, or would.
+fn recorded_cause(node: &Node, leaves: bool) -> RecordedCause {
+    let annotation = |key: &str| node.metadata.annotations.as_ref().and_then(|all| all.get(key));
+    let noted = annotation(names::DISRUPTION_REASON_ANNOTATION);
+    if leaves {
+        return noted.and_then(|it| reason_of(it)).map_or(RecordedCause::None, RecordedCause::Leaves);
+    }
+    let is_stale = noted.is_some()
+        || annotation(names::DRAIN_WAITS_ANNOTATION).is_some()
+        || annotation(names::DRAINED_BY_PROVIDER_ANNOTATION).is_some();
+    if is_stale { RecordedCause::Stale } else { RecordedCause::None }
 }
 
 /// The reason that the annotation says; `None` for one that this version does not know.

@@ -59,6 +59,27 @@ pub enum KubeletState {
     OutOfService,
 }
 
+/// What the annotations of a node say about why it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedCause {
+    /// Nothing, or nothing that this version knows.
+    None,
+    /// It leaves, for this reason.
+    Leaves(DisruptionReason),
+    /// It stays, and has an annotation of one that leaves.
+    Stale,
+}
+
+impl RecordedCause {
+    /// Why the node leaves; `None` where another client deleted it, and for one that stays.
+    pub const fn reason(self) -> Option<DisruptionReason> {
+        match self {
+            Self::None | Self::Stale => None,
+            Self::Leaves(reason) => Some(reason),
+        }
+    }
+}
+
 /// What the provider of a node does with it by itself, and the operator leaves to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderDuty {

@@ -51,7 +51,7 @@ fn has_recovered(member: &Member) -> bool {
     let is_well = !member.is_unhealthy && !member.is_silent;
     is_drained
         && member.provider_duty != ProviderDuty::Drains
-        && member.cause == Some(DisruptionReason::Repair)
+        && member.cause.reason() == Some(DisruptionReason::Repair)
         && (member.skips_repair || member.provider_duty == ProviderDuty::Repairs || is_well)
 }
 
@@ -72,8 +72,9 @@ fn drains_to_cancel<'a>(
             && member.leaving.is_some_and(|leaving| !leaving.deleting)
     };
     let leaving = members.iter().filter(can_stay);
-    let is_repaired =
-        |member: &&Member| member.cause == Some(DisruptionReason::Repair) || replaced.contains(member.name());
+    let is_repaired = |member: &&Member| {
+        member.cause.reason() == Some(DisruptionReason::Repair) || replaced.contains(member.name())
+    };
     let mut nodes: Vec<&Member> = leaving.filter(|member| !is_repaired(member)).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
@@ -82,5 +83,8 @@ fn drains_to_cancel<'a>(
     });
     let (outdated, current): (Vec<&Member>, Vec<&Member>) =
         nodes.into_iter().partition(|member| criteria.replaces(member));
-    (current, outdated.into_iter().filter(|member| !outdated::is_for_rollout(member.cause)).collect())
+    (
+        current,
+        outdated.into_iter().filter(|member| !outdated::is_for_rollout(member.cause.reason())).collect(),
+    )
 }

@@ -17,8 +17,9 @@ pub(crate) fn account(observed: &Observed, pool: &NodePool, members: &[Member], 
     if let Some(pace) = deletion_pace(observed, pool, members) {
         return pace.account(members, observed.now);
     }
-    let disrupted =
-        members.iter().filter_map(|member| reason(pool, member, member.cause, member.leaving?.deleting));
+    let disrupted = members
+        .iter()
+        .filter_map(|member| reason(pool, member, member.cause.reason(), member.leaving?.deleting));
     let staying = members.iter().filter(|member| member.stays());
     let pool_size = pool_size(observed, pool, staying, wanted);
     let account = Account::new(pool.spec.disruption_budgets(), pool_size, disrupted, observed.now);
@@ -82,7 +83,7 @@ pub(crate) fn reason(
 /// the budgets for other reasons have to know of it, too.
 pub(crate) fn of_provider<'a>(pool: &NodePool, members: impl IntoIterator<Item = &'a Member>) -> usize {
     let is_so = |member: &&Member| {
-        let is_unknown = member.provider_duty == ProviderDuty::Drains && member.cause.is_none();
+        let is_unknown = member.provider_duty == ProviderDuty::Drains && member.cause.reason().is_none();
         is_unknown && reason(pool, member, None, false).is_some()
     };
     members.into_iter().filter(is_so).count()

@@ -172,10 +172,10 @@ impl Rollout {
             .iter()
             .filter_map(|member| Some((member.name().to_owned(), criteria.outdated_node(member)?)))
             .collect();
-        let draining = members.iter().filter(|member| is_for_rollout(member.cause)).count();
+        let draining = members.iter().filter(|member| is_for_rollout(member.cause.reason())).count();
         // A machine that is repaired is as good as gone.
         let is_drained =
-            |member: &&Member| member.cause.is_some_and(|cause| cause != DisruptionReason::Repair);
+            |member: &&Member| member.cause.reason().is_some_and(|cause| cause != DisruptionReason::Repair);
         let leaving = members.iter().filter(is_drained).count();
         let is_held =
             pool.metadata.deletion_timestamp.is_some() || criteria.spec.type_ == RolloutType::OnDelete;
@@ -183,7 +183,7 @@ impl Rollout {
         if !is_active {
             return Self { outdated, draining, ..Self::default() };
         }
-        let is_too_many = |member: &&Member| member.cause == Some(DisruptionReason::ScaleDown);
+        let is_too_many = |member: &&Member| member.cause.reason() == Some(DisruptionReason::ScaleDown);
         let stuck = members.iter().filter(is_too_many).filter(|member| is_stuck(observed, member)).count();
         let counts = RolloutCounts { wanted, staying: staying.len(), others, draining, stuck };
         let RolloutBounds { most_surge, unavailable } =
@@ -251,8 +251,8 @@ fn has_ended(observed: &Observed, member: &Member, rollout_only_waits: bool) -> 
         return false;
     };
     let hangs = || due(deleted.0, MACHINE_STUCK_AFTER, leaving.observed, observed.now) <= observed.now;
-    member.cause == Some(DisruptionReason::ScaleDown)
-        || (is_for_rollout(member.cause) && rollout_only_waits && hangs())
+    member.cause.reason() == Some(DisruptionReason::ScaleDown)
+        || (is_for_rollout(member.cause.reason()) && rollout_only_waits && hangs())
 }
 
 /// Whether the node has been drained for so long that it may stay for ever. It is not stuck while nothing keeps it but pods that

@@ -65,7 +65,8 @@ pub(crate) fn without_volumes(
         return NodeAction::EndMachine;
     }
     // What asks to be left alone does not hold up a repair, and no node for ever that has a hard age.
-    let is_urgent = member.cause == Some(DisruptionReason::Repair) || member.outdated.is_past_hard_age();
+    let is_urgent =
+        member.cause.reason() == Some(DisruptionReason::Repair) || member.outdated.is_past_hard_age();
     let holds_protected = limits.holds_protected && !is_urgent;
     let limits = DrainLimits { holds_protected, ..limits };
     let known = pods.of(member.name());

@@ -7,6 +7,7 @@ use shared_crds::names;
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::membership::Member;
+use crate::assess::node_states::RecordedCause;
 use crate::count::sizing::Sizing;
 use crate::drain;
 use crate::plan::in_place::InPlace;
@@ -63,7 +64,7 @@ impl Actions<'_> {
             NodeAction::Adopt
         } else if member.cordon.has_drain_taint()
             // Without a list it is not known whether its provider still drains it.
-            || (member.has_stale_cause && !is_unhealthy && !self.observed.supply.is_unknown)
+            || (member.cause == RecordedCause::Stale && !is_unhealthy && !self.observed.supply.is_unknown)
             || (member.given_back.is_some() && !self.sizing.has_excess && !is_unhealthy)
         {
             NodeAction::Tidy

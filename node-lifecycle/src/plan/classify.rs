@@ -96,7 +96,7 @@ pub fn classify(observed: &Observed) -> Classified {
 fn note_outdated_machines(observed: &Observed, members: &mut [Member]) {
     let outdated = observed.outdated_machines();
     for member in members {
-        let goes_on = observed.supply.is_unknown && member.cause == Some(DisruptionReason::Rollout);
+        let goes_on = observed.supply.is_unknown && member.cause.reason() == Some(DisruptionReason::Rollout);
         let machine = names::machine_of(&member.node.metadata);
         let is_outdated = machine.is_some_and(|machine| outdated.contains(machine));
         if (goes_on || is_outdated) && member.replacement_request == ReplacementRequest::None {

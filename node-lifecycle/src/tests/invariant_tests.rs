@@ -34,7 +34,8 @@ fn stuck(cluster: &ModelCluster) -> usize {
     let late = at(cluster.second - STUCK_AFTER);
     let since = |member: &Member| member.leaving.and_then(|leaving| leaving.drain_started);
     let is_stuck = |member: &Member| {
-        member.cause == Some(DisruptionReason::ScaleDown) && since(member).is_some_and(|since| since <= late)
+        member.cause.reason() == Some(DisruptionReason::ScaleDown)
+            && since(member).is_some_and(|since| since <= late)
     };
     members.filter(is_stuck).count()
 }

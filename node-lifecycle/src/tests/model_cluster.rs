@@ -279,7 +279,7 @@ impl ModelCluster {
         let now = at(self.second);
         let members = self.members().map(|node| Member::read(&Arc::new(node.clone()), now, ALWAYS));
         let is_drained =
-            |member: &Member| member.cause.is_some_and(|cause| cause != DisruptionReason::Repair);
+            |member: &Member| member.cause.reason().is_some_and(|cause| cause != DisruptionReason::Repair);
         let counted = members.filter(|member| member.stays() || is_drained(member)).count();
         counted + self.machines.keys().filter(|name| !self.has_member(name)).count()
     }

@@ -21,7 +21,7 @@ pub(super) fn reduced(plan: &Plan, removed: &Applied) -> Option<Plan> {
     let mut rest = stayed.saturating_sub(requested);
     for step in &mut reduced.nodes {
         // One that has recovered comes back whatever the others do.
-        let is_counted = step.member.cause != Some(DisruptionReason::Repair);
+        let is_counted = step.member.cause.reason() != Some(DisruptionReason::Repair);
         if rest > 0 && is_counted && step.action == NodeAction::Uncordon {
             step.action = NodeAction::Wait;
             rest -= 1;
