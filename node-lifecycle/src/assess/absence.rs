@@ -66,7 +66,7 @@ pub(crate) fn absence(observed: &Observed, members: &[&Member], member: &Member)
 fn was_ended_by_provider(observed: &Observed, member: &Member, machine: &str) -> bool {
     let current = observed.pool.as_deref().and_then(|pool| pool.spec.provider.reference());
     member.leaving.is_some_and(|leaving| leaving.deleting)
-        && member.is_silent
+        && member.health.is_silent()
         && member.made_by() == current.as_deref()
         && observed.supply.seen_ending.contains(machine)
 }
@@ -81,7 +81,7 @@ pub(crate) fn is_gone(observed: &Observed, members: &[&Member], member: &Member)
     let current = observed.pool.as_deref().and_then(|pool| pool.spec.provider.reference());
     let is_listed = |machine: &str| supply.machines.iter().any(|listed| listed.name == machine);
     member.leaving.is_some_and(|leaving| leaving.deleting)
-        && member.is_silent
+        && member.health.is_silent()
         && health::has_machine(member)
         && member.made_by() == current.as_deref()
         && supply.source == Ok(NodeSource::Kubelet)

@@ -12,7 +12,8 @@ use shared_crds::{NodePool, names};
 
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::node_states::{
-    Cordon, KubeletState, NodeReadiness, Outdatedness, ProviderDuty, RecordedCause, ReplacementRequest,
+    Cordon, KubeletState, NodeHealth, NodeReadiness, Outdatedness, ProviderDuty, RecordedCause,
+    ReplacementRequest,
 };
 use crate::input::observed_time::{NodeTime, due};
 use crate::input::pods;
@@ -89,10 +90,8 @@ pub struct Member {
     pub outdated: Outdatedness,
     /// What asks that it is replaced. That its provider does, `classify` finds out from what the provider says.
     pub replacement_request: ReplacementRequest,
-    /// Whether Kubernetes says that its kubelet does not report any more.
-    pub is_silent: bool,
-    /// Whether a condition of `spec.repair` holds for it, for however short a time. `classify` finds it out from the pool.
-    pub is_unhealthy: bool,
+    /// How well it is. Which conditions are ones of `spec.repair`, `classify` finds out from the pool; none is before.
+    pub health: NodeHealth,
     /// What its provider does with it by itself. `provider_duty` finds it out from what the provider says.
     pub provider_duty: ProviderDuty,
     /// Whether a user keeps it from being repaired.
@@ -157,8 +156,7 @@ impl Member {
             } else {
                 ReplacementRequest::None
             },
-            is_silent: is_silent(node),
-            is_unhealthy: false,
+            health: NodeHealth::of(false, is_silent(node)),
             provider_duty: ProviderDuty::None,
             skips_repair: names::asks_for(names::SKIP_REPAIR_ANNOTATION, metadata),
             not_ready: time.not_ready,

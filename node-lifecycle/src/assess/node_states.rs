@@ -14,6 +14,40 @@ pub enum NodeReadiness {
     NotReady,
 }
 
+/// How well a node is, however short a time ago that has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeHealth {
+    /// No condition of `spec.repair` holds for it, and Kubernetes does not say that its kubelet is silent.
+    Healthy,
+    /// Kubernetes says that its kubelet does not report any more, which is no condition of `spec.repair`.
+    OnlySilent,
+    /// A condition of `spec.repair` holds for it, and Kubernetes does not say that its kubelet is silent.
+    Unhealthy,
+    /// A condition of `spec.repair` holds for it, and its kubelet does not report any more.
+    UnhealthyAndSilent,
+}
+
+impl NodeHealth {
+    pub(crate) const fn of(is_unhealthy: bool, is_silent: bool) -> Self {
+        match (is_unhealthy, is_silent) {
+            (false, false) => Self::Healthy,
+            (false, true) => Self::OnlySilent,
+            (true, false) => Self::Unhealthy,
+            (true, true) => Self::UnhealthyAndSilent,
+        }
+    }
+
+    /// Whether a condition of `spec.repair` holds for the node.
+    pub const fn is_unhealthy(self) -> bool {
+        matches!(self, Self::Unhealthy | Self::UnhealthyAndSilent)
+    }
+
+    /// Whether Kubernetes says that the node's kubelet does not report any more.
+    pub const fn is_silent(self) -> bool {
+        matches!(self, Self::OnlySilent | Self::UnhealthyAndSilent)
+    }
+}
+
 /// Whether a node is closed to new pods, and whether it has the taint of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cordon {

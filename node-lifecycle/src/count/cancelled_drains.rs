@@ -9,7 +9,7 @@ use shared_crds::v1alpha1::DisruptionReason;
 
 use crate::Observed;
 use crate::assess::membership::Member;
-use crate::assess::node_states::{NodeReadiness, ProviderDuty};
+use crate::assess::node_states::{NodeHealth, NodeReadiness, ProviderDuty};
 use crate::assess::outdated::{self, OutdatedCriteria};
 
 /// How many nodes are missing before drains are cancelled.
@@ -48,11 +48,12 @@ pub(crate) fn recovered(members: &[Member], replaced: &BTreeSet<String>) -> BTre
 /// keeps it.
 fn has_recovered(member: &Member) -> bool {
     let is_drained = member.leaving.is_some_and(|leaving| !leaving.deleting);
-    let is_well = !member.is_unhealthy && !member.is_silent;
     is_drained
         && member.provider_duty != ProviderDuty::Drains
         && member.cause.reason() == Some(DisruptionReason::Repair)
-        && (member.skips_repair || member.provider_duty == ProviderDuty::Repairs || is_well)
+        && (member.skips_repair
+            || member.provider_duty == ProviderDuty::Repairs
+            || member.health == NodeHealth::Healthy)
 }
 
 /// Nodes whose drain can be cancelled, best first: healthy ones, then those whose drain started last, because most of
@@ -78,7 +79,7 @@ fn drains_to_cancel<'a>(
     let mut nodes: Vec<&Member> = leaving.filter(|member| !is_repaired(member)).collect();
     nodes.sort_by_key(|member| {
         let started = member.leaving.and_then(|leaving| leaving.drain_started);
-        let is_healthy = member.readiness == NodeReadiness::Ready && !member.is_unhealthy;
+        let is_healthy = member.readiness == NodeReadiness::Ready && !member.health.is_unhealthy();
         (!is_healthy, Reverse(started), member.name())
     });
     let (outdated, current): (Vec<&Member>, Vec<&Member>) =

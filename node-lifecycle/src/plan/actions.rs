@@ -59,7 +59,7 @@ impl Actions<'_> {
     fn of_staying(&self, member: &Member) -> NodeAction {
         // What is noted before a node is repaired stands until it is, or is well again, and so does that its drain for this was
         // given back.
-        let is_unhealthy = member.is_unhealthy;
+        let is_unhealthy = member.health.is_unhealthy();
         if !member.has_finalizer {
             NodeAction::Adopt
         } else if member.cordon.has_drain_taint()

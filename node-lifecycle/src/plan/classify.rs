@@ -10,7 +10,7 @@ use crate::assess::absence;
 use crate::assess::drain_limits::DrainLimits;
 use crate::assess::health;
 use crate::assess::membership::{self, Member};
-use crate::assess::node_states::{ProviderDuty, ReplacementRequest};
+use crate::assess::node_states::{NodeHealth, ProviderDuty, ReplacementRequest};
 use crate::assess::on_delete;
 use crate::assess::outdated::OutdatedCriteria;
 use crate::assess::provider_duty;
@@ -51,7 +51,8 @@ pub fn classify(observed: &Observed) -> Classified {
             if let Some(leaving) = member.leaving.as_mut().filter(|_| unreachable) {
                 leaving.lose_kubelet();
             }
-            member.is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
+            let is_unhealthy = health::is_unhealthy(&repair.conditions, &member.node);
+            member.health = NodeHealth::of(is_unhealthy, member.health.is_silent());
         }
         note_outdated_machines(observed, &mut members);
         provider_duty::note(observed, &mut members);

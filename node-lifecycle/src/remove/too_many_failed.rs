@@ -21,7 +21,9 @@ pub(crate) fn brake(
 ) -> Option<String> {
     let spec = health::spec(pool);
     let is_unhealthy = |member: &&Member| {
-        member.readiness != NodeReadiness::Starting && health::has_machine(member) && member.is_unhealthy
+        member.readiness != NodeReadiness::Starting
+            && health::has_machine(member)
+            && member.health.is_unhealthy()
     };
     let unhealthy: Vec<&Member> = members.iter().filter(is_unhealthy).collect();
     Failed::count(members, &unhealthy).brake(observed.cluster_readiness, wanted, spec.bound(wanted))

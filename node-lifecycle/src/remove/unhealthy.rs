@@ -16,7 +16,7 @@ use crate::assess::node_states::{NodeReadiness, ProviderDuty};
 /// Whether the node goes at once, because it is unhealthy and its kubelet is silent. One whose kubelet answers can recover, and is
 /// drained: see `unhealthy_answering`.
 pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
-    if member.is_silent { judge(question, member) } else { Verdict::No }
+    if member.health.is_silent() { judge(question, member) } else { Verdict::No }
 }
 
 /// Whether the node is to be repaired. What becomes of one that has lost its machine is decided elsewhere.
@@ -82,5 +82,5 @@ pub(super) fn judge(question: &mut Question<'_>, member: &Member) -> Verdict {
 /// Until when the node is not drained again, as after every drain that was given back. A silent one is not drained.
 fn rests_until(question: &Question<'_>, member: &Member) -> Option<Timestamp> {
     let rests = member.rests_until(DrainLimits::of(question.pool), question.observed.now);
-    rests.filter(|_| !member.is_silent)
+    rests.filter(|_| !member.health.is_silent())
 }

@@ -8,5 +8,9 @@ use crate::assess::membership::Member;
 
 /// Whether the node is drained because it is unhealthy. One that leaves is drained already.
 pub(crate) fn ask(question: &mut Question<'_>, member: &Member) -> Verdict {
-    if member.stays() && !member.is_silent { unhealthy::judge(question, member) } else { Verdict::No }
+    if member.stays() && !member.health.is_silent() {
+        unhealthy::judge(question, member)
+    } else {
+        Verdict::No
+    }
 }
