@@ -63,14 +63,11 @@ impl Leaving {
 
 /// One node of the pool.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the Node")]
 pub struct Member {
     /// The Node object.
     pub node: Arc<Node>,
     /// The node's readiness.
     pub readiness: NodeReadiness,
-    /// Whether it has the annotation that it was Ready once.
-    pub marked_ready: bool,
     /// Set when the node is leaving; such a node does not count.
     pub leaving: Option<Leaving>,
     /// Hash of the template it was made from; `None` on nodes that this operator did not make.
@@ -110,8 +107,7 @@ impl Member {
     pub fn read(node: &Arc<Node>, now: Timestamp, time: NodeTime) -> Self {
         let metadata = &node.metadata;
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
-        let marked_ready = annotation(names::READY_TIME_ANNOTATION).is_some();
-        let readiness = match (is_ready(node), marked_ready || time.was_ready) {
+        let readiness = match (is_ready(node), has_ready_mark(node) || time.was_ready) {
             (true, _) => NodeReadiness::Ready,
             (false, true) => NodeReadiness::NotReady,
             (false, false) => NodeReadiness::Starting,
@@ -141,7 +137,6 @@ impl Member {
         Self {
             node: Arc::clone(node),
             readiness,
-            marked_ready,
             leaving,
             template_hash,
             cause: recorded_cause(node, leaving.is_some()),
@@ -210,7 +205,7 @@ impl Member {
 
     /// Whether it has been Ready and does not have the annotation yet.
     pub fn lacks_mark(&self) -> bool {
-        self.readiness != NodeReadiness::Starting && !self.marked_ready
+        self.readiness != NodeReadiness::Starting && !has_ready_mark(&self.node)
     }
 
     /// When a node that the operator made is considered failed to start: not after `now` when it already is. `None` for
@@ -242,6 +237,12 @@ impl Member {
         let start_deadline = timeout.and_then(|timeout| self.start_deadline(timeout, now));
         self.stays() && start_deadline.is_some_and(|at| at <= now)
     }
+}
+
+/// Whether the Node has the annotation that it was Ready once.
+fn has_ready_mark(node: &Node) -> bool {
+    let annotations = node.metadata.annotations.as_ref();
+    annotations.is_some_and(|all| all.contains_key(names::READY_TIME_ANNOTATION))
 }
 
 /// Whether pods may have been bound to the node. The history of a foreign one before its adoption is not known.
