@@ -1,4 +1,4 @@
-//! One pass over the cluster: observe, plan, apply, report.
+//! One pass over the cluster: observe, plan, apply, report, and when to come back.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::memory::write_backoff::Waiting;
 use crate::observe::observe;
 use crate::outcome::PoolOutcome;
-use crate::report::report;
+use crate::report::{Reported, report};
 
 /// Sets every pool to the number of nodes it should have, and reports why.
 #[instrument(skip_all)]
@@ -26,8 +26,18 @@ pub(crate) async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     let (observed, plan) = plan(&ctx, observed, &waiting, started).await?;
     let outcomes = apply(&ctx, &observed, &plan, &waiting).await;
     let reported = report(&ctx, &observed, &plan, &waiting, &outcomes).await;
-    let retry = retry(&ctx, started, &outcomes);
+    next(&ctx, &plan, started, outcomes, reported)
+}
 
+/// When to come back, or what failed.
+fn next(
+    ctx: &Context,
+    plan: &ScalingPlan,
+    started: Duration,
+    outcomes: Vec<PoolOutcome>,
+    reported: Reported,
+) -> Result<Step, Error> {
+    let retry = retry(ctx, started, &outcomes);
     let has_scaled = outcomes.iter().any(|outcome| matches!(outcome, PoolOutcome::Scaled));
     let conflict = outcomes.iter().any(PoolOutcome::is_conflict) | reported.conflict;
     if let Some(error) = outcomes.into_iter().find_map(PoolOutcome::into_error).or(reported.error) {

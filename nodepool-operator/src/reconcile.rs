@@ -25,8 +25,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     }
     let Some(seen) = observe(&ctx, &key).await? else { return Ok(Step::Stale) };
     let (classified, pods) = read_pods(&ctx, &seen.observed).await;
-    let plan = node_lifecycle::plan(&seen.observed, classified, &pods);
-    let (seen, plan) = confirmed(&ctx, seen, plan, &pods).await;
+    let (seen, plan) = plan(&ctx, seen, classified, &pods).await;
     let result = apply(&ctx, &seen, &plan).await;
     let reported = report(&ctx, &seen, &plan, &result).await;
     next(&ctx, &seen, &pods, &plan, result, reported)
@@ -44,9 +43,11 @@ async fn read_pods(ctx: &Context, observed: &Observed) -> (Classified, ObservedP
     (classified, pods)
 }
 
-/// The plan, made again from the machines of now if it was made from a list of a moment ago and changes anything. The pods stay those
-/// that were read: listed again so soon, they would come from memory, which is never enough to remove a node.
-async fn confirmed(ctx: &Context, seen: Seen, plan: Plan, pods: &ObservedPods) -> (Seen, Plan) {
+/// The plan, and what it was made from. It is made again from the machines of now if it was made from a list of a moment ago and changes
+/// anything. The pods stay those that were read: listed again so soon, they would come from memory, which is never enough to remove a
+/// node.
+async fn plan(ctx: &Context, seen: Seen, classified: Classified, pods: &ObservedPods) -> (Seen, Plan) {
+    let plan = node_lifecycle::plan(&seen.observed, classified, pods);
     if !seen.findings.is_recent || plan.only_waits() {
         return (seen, plan);
     }
