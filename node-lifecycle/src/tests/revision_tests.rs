@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::*;
 use crate::input::supply::MachineState;
+use crate::outcome::AppliedAction;
 use crate::testing::{annotate, draining, facts, machine, node, observed, plan, pool, with_action};
 
 /// A pool that wants two nodes and has these, where the provider says so of the `outdated` machines.
@@ -27,6 +28,15 @@ fn a_node_whose_machine_is_of_another_revision_is_replaced_like_one_of_another_t
     assert_eq!(second.nodes[0].cause, Some(DisruptionReason::Rollout));
     let settled = plan(&seen(vec![node(0), node(1)], &[]));
     assert_eq!((settled.request.len(), with_action(&settled, &NodeAction::Cordon).len()), (0, 0));
+}
+
+#[test]
+fn a_node_that_a_user_wants_replaced_goes_for_that_also_where_its_machine_is_of_another_revision() {
+    let mut asked = node(0);
+    annotate(&mut asked, names::REPLACE_ANNOTATION, "true");
+    let plan = plan(&seen(vec![asked, node(1), node(2)], &["n-000"]));
+    let step = plan.nodes.iter().find(|step| step.action == NodeAction::Cordon).unwrap();
+    assert_eq!((step.member.name(), AppliedAction::of(step)), ("n-000", Some(AppliedAction::DrainAsked)));
 }
 
 #[test]
