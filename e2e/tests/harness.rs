@@ -55,14 +55,18 @@ async fn the_api_server_is_the_pinned_version_and_every_program_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_is_passed_on_unless_its_test_fails() {
+async fn a_control_plane_is_passed_on_if_its_test_ends_and_ended_if_not() {
     static PASSED_ON: Places = Places::one_beside(|| ClusterOptions {
         scheduler: false,
         controller_manager: false,
         kwok: false,
         ..ClusterOptions::private()
     });
-    let root = || async { PASSED_ON.take().await.unwrap().root().to_owned() };
+    let root = || async {
+        let place = PASSED_ON.take().await.unwrap();
+        place.mark_reusable();
+        place.root().to_owned()
+    };
     let first = root().await;
     assert_eq!(root().await, first);
     let failed = tokio::spawn(async {
@@ -70,7 +74,15 @@ async fn a_control_plane_is_passed_on_unless_its_test_fails() {
         assert!(place.root().as_os_str().is_empty(), "this test fails on purpose");
     });
     assert!(failed.await.unwrap_err().is_panic());
-    assert_ne!(root().await, first);
+    let second = root().await;
+    assert_ne!(second, first);
+    // As in a test that returns an error.
+    let place = PASSED_ON.take().await.unwrap();
+    let pids = place.pids();
+    assert!(place.root() == second && pids.len() == 2, "{pids:?}");
+    drop(place);
+    assert!(!pids.iter().any(|(_, pid)| alive(*pid)), "{pids:?}");
+    assert_ne!(root().await, second);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,16 +2,18 @@
 //!
 //! The Autoscaler plans for the whole cluster, so two tests with operators cannot share one at the same time. Such
 //! tests mostly wait, so running them one after the other would leave the machine idle: there are as many control
-//! planes as parallel tests, each started when it is first needed and used by one test after the other. They end with
-//! the process, however that ends.
+//! planes as parallel tests, each started when it is first needed and used by one test after the other, as long as these
+//! end as they should. The last ones end with the process, however that ends.
 
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
 use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use toolbox::messages::inform;
 use toolbox::workspace::target_directory;
 
 use crate::cluster::{Cluster, ClusterOptions};
@@ -65,15 +67,23 @@ impl Places {
             None => Box::leak(Box::new(Cluster::start((self.options)()).await?)),
         };
         waiting::uses(cluster.root());
-        Ok(ControlPlanePlace { among: self, cluster, _turn: turn, _one: one })
+        let loan = Loan { free: &self.free, lent: cluster, is_reusable: AtomicBool::new(false), end };
+        Ok(ControlPlanePlace { loan, _turn: turn, _one: one })
     }
 }
 
-/// Exclusive use of a control plane. Dropping this passes it to the next test, unless the test fails: it may have left a role or a
-/// Node changed, and the next tests would fail for that, without a word of why.
+/// Ends the programs of a control plane that no test gets any more.
+fn end(cluster: &'static Cluster) {
+    if let Err(error) = cluster.close() {
+        inform(&format!("the programs of a control plane may be left behind: {error:#}"));
+    }
+}
+
+/// Exclusive use of a control plane. Dropping this passes it to the next test if it was [marked](Self::mark_reusable), and ends it
+/// otherwise: a test that fails may have left a role or a Node changed, and the next tests would fail for that, without a word of why.
 pub struct ControlPlanePlace {
-    among: &'static Places,
-    cluster: &'static Cluster,
+    /// Dropped first: the next test must not take the place of programs that have yet to end.
+    loan: Loan<&'static Cluster>,
     _turn: Option<PlaceTurn>,
     _one: SemaphorePermit<'static>,
 }
@@ -81,7 +91,12 @@ pub struct ControlPlanePlace {
 impl ControlPlanePlace {
     /// The control plane; must not be used after this is dropped.
     pub fn cluster(&self) -> &'static Cluster {
-        self.cluster
+        self.loan.lent
+    }
+
+    /// The test has ended as it should, and has left nothing that would disturb another one. To be called last.
+    pub fn mark_reusable(&self) {
+        self.loan.mark_reusable();
     }
 }
 
@@ -89,14 +104,32 @@ impl Deref for ControlPlanePlace {
     type Target = Cluster;
 
     fn deref(&self) -> &Cluster {
-        self.cluster
+        self.loan.lent
     }
 }
 
-impl Drop for ControlPlanePlace {
+/// Something that one test after the other has to itself.
+struct Loan<T: Copy + 'static> {
+    free: &'static Mutex<Vec<T>>,
+    lent: T,
+    is_reusable: AtomicBool,
+    /// Ends what is not passed on.
+    end: fn(T),
+}
+
+impl<T: Copy + 'static> Loan<T> {
+    fn mark_reusable(&self) {
+        self.is_reusable.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<T: Copy + 'static> Drop for Loan<T> {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            lock(&self.among.free).push(self.cluster);
+        // An error that a test returns is no panic here, and neither is an end that it does not reach.
+        if self.is_reusable.load(Ordering::Relaxed) && !std::thread::panicking() {
+            lock(self.free).push(self.lent);
+        } else {
+            (self.end)(self.lent);
         }
     }
 }
@@ -116,4 +149,42 @@ pub async fn turn() -> Result<PlaceTurn> {
 fn at_a_time() -> usize {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     (cores * FOR_EACH_CORE).min(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    /// Says by its value whether it was ended.
+    type Lent = &'static AtomicBool;
+
+    /// Whether the next test gets what `test` had, and whether it was ended.
+    fn after(test: fn(&Loan<Lent>) -> Result<()>) -> (bool, bool) {
+        let free: &'static Mutex<Vec<Lent>> = Box::leak(Box::new(Mutex::new(Vec::new())));
+        let lent: Lent = Box::leak(Box::new(AtomicBool::new(false)));
+        let end = |it: Lent| it.store(true, Ordering::Relaxed);
+        let loan = Loan { free, lent, is_reusable: AtomicBool::new(false), end };
+        // It is dropped in the thread of the test, as in one that returns or panics.
+        drop(std::thread::spawn(move || test(&loan)).join());
+        (!lock(free).is_empty(), lent.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn only_what_a_test_has_marked_at_its_end_is_passed_on_and_the_rest_is_ended() {
+        let (passed_on, ended) = ((true, false), (false, true));
+        let marked = after(|loan| {
+            loan.mark_reusable();
+            Ok(())
+        });
+        assert_eq!(marked, passed_on);
+        assert_eq!(after(|_| Ok(())), ended, "without an end");
+        assert_eq!(after(|_| bail!("this test fails on purpose")), ended, "with an error");
+        let panics = after(|loan| {
+            loan.mark_reusable();
+            panic!("this test fails on purpose")
+        });
+        assert_eq!(panics, ended, "with a panic after the end");
+    }
 }

@@ -36,7 +36,7 @@ pub struct TestEnv {
     namespace: TestNamespace,
     log_start: u64,
     /// Dropped last: the next test here must not meet this one's operators.
-    _place: ControlPlanePlace,
+    place: ControlPlanePlace,
 }
 
 impl TestEnv {
@@ -74,19 +74,11 @@ impl TestEnv {
         let log_start = cluster.audit_log().context("no audit log")?.end()?;
         let namespace = cluster.namespace(prefix).await?;
         let operators = release.start(cluster).await?;
-        Ok(Self {
-            cluster,
-            client: cluster.client().await?,
-            release,
-            operators,
-            namespace,
-            log_start,
-            _place: place,
-        })
+        Ok(Self { cluster, client: cluster.client().await?, release, operators, namespace, log_start, place })
     }
 
     /// Ends the test: deletes the namespace, and with it every pool and node, which proves that the drains end; then
-    /// stops the operators, which must exit by themselves.
+    /// stops the operators, which must exit by themselves. Only after that another test gets the control plane.
     ///
     /// # Errors
     /// When an object or an operator does not go away.
@@ -100,7 +92,9 @@ impl TestEnv {
         let label = format!("{}={namespace}", shared_crds::names::NODEPOOL_NAMESPACE_LABEL);
         let left = nodes.list(&ListParams::default().labels(&label)).await?.items.len();
         ensure!(left == 0, "{left} nodes of {namespace} are left");
-        self.operators.stop().await
+        self.operators.stop().await?;
+        self.place.mark_reusable();
+        Ok(())
     }
 
     /// The namespace's name.

@@ -271,6 +271,7 @@ async fn an_operators_token_changes_no_leaf_of_a_pool_that_is_not_the_operators(
         }
         println!("{account}: (own, verdict): {seen:?}");
     }
+    cluster.mark_reusable();
 }
 
 /// As each of the operators' write strategies writes: a patch that tests, a merge patch, an apply by force, and the whole object.
@@ -311,4 +312,5 @@ async fn an_operators_token_is_refused_in_every_way_to_write() {
         let replaced = api.replace_status("x", &PostParams::default(), &whole).await;
         assert_eq!(verdict(replaced), Verdict::Stored, "{account} replaces its own");
     }
+    cluster.mark_reusable();
 }

@@ -98,6 +98,7 @@ async fn the_operator_that_makes_nodes_touches_no_other_node() {
         assert_eq!(verdict(nodes.delete(name, &dry).await), expected, "deletes {name}");
     }
     assert_eq!(verdict(nodes.create(&create, &node("new", &json!({}))).await), Verdict::Refused);
+    cluster.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,6 +159,7 @@ async fn a_node_joins_a_pool_as_the_operator_does_it_and_in_no_other_way() {
         let answer = nodes.patch("registered", &dry, &Patch::Merge(change.clone())).await;
         assert_eq!(verdict(answer), Verdict::Stored, "{change}");
     }
+    cluster.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,6 +175,7 @@ async fn a_node_of_no_pool_is_deleted_when_it_says_that_it_is_left_over() {
     let mark = Patch::Merge(json!({"metadata": {"annotations": {LEFT_OVER_ANNOTATION: "true"}}}));
     nodes.patch("left", &PatchParams::default(), &mark).await.unwrap();
     assert_eq!(verdict(nodes.delete("left", &delete).await), Verdict::Stored);
+    cluster.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,4 +237,5 @@ async fn a_kubelet_does_not_write_what_the_operator_decides_from_and_registers_w
             "{metadata}"
         );
     }
+    cluster.mark_reusable();
 }

@@ -142,6 +142,7 @@ async fn each_operator_is_refused_what_is_not_its_own() {
         "the NodePool operator may create pods"
     );
     pools.patch_status("x", &params, &status).await.unwrap();
+    cluster.mark_reusable();
 }
 
 /// A user with one of the cluster's own roles (`view`, `edit`, `admin`) in one namespace.
@@ -293,6 +294,7 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
     editor.has_current_roles(cluster).await;
     assert_eq!(editor.may_write().await, BTreeSet::new());
     assert!(node_admin.may(names::GROUP, "nodepools/scale", "patch").await);
+    cluster.mark_reusable();
 }
 
 /// The write permissions of a role on Tandem's resources, as `resource verb`.
@@ -339,6 +341,7 @@ async fn the_roles_allow_what_the_ownership_contract_says_and_no_more() {
         let on_pools = tandem_writes(roles.get(&format!("{account}-pools")).await.unwrap());
         assert_eq!(cluster_wide.union(&on_pools).cloned().collect::<BTreeSet<_>>(), expected, "{account}");
     }
+    cluster.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -369,6 +372,7 @@ async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
     }
     // The control: valid values are accepted.
     cluster.helm(&["template", "good", chart, "--namespace", "good"]).await.unwrap();
+    cluster.mark_reusable();
 }
 
 /// The words that `docs/guides/troubleshooting.md` quotes.
@@ -395,6 +399,7 @@ async fn a_user_without_rights_in_the_whole_cluster_is_told_which_one_and_leaves
     let kinds = "deployments,services,serviceaccounts,roles,secrets";
     let left = cluster.kubectl(&["get", kinds, "--namespace", namespace.name(), "-o", "name"]).await.unwrap();
     assert!(!left.contains("tandem") && !left.contains("tenant"), "{left}");
+    cluster.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -409,6 +414,7 @@ async fn definitions_and_pools_outlive_the_release() {
     // After a new install, Helm adopts the CRDs that it left behind.
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     assert!(pools.get_opt("kept").await.unwrap().is_some());
+    cluster.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -441,4 +447,5 @@ async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
         container.security_context.get_or_insert_default().allow_privilege_escalation = Some(true);
         assert!(is_forbidden(pods.create(&dry_run, &pod).await));
     }
+    cluster.mark_reusable();
 }

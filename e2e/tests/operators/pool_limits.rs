@@ -207,6 +207,7 @@ async fn each_rule_refuses_what_it_does_not_allow_and_nothing_that_a_pool_has_al
     for judged in judged.iter().chain([&unlisted]) {
         passes_the_operators(cluster, judged).await;
     }
+    cluster.mark_reusable();
 }
 
 /// What the operators write is not judged, whatever the pool asks for.

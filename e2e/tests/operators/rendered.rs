@@ -86,6 +86,7 @@ async fn what_the_chart_renders_passes_strict_validation() {
         assert!(format!("{refusal:#}").contains("readOnlyRotFilesystem"), "{refusal:#}");
     }
     assert_eq!(goldens, 3);
+    cluster.mark_reusable();
 }
 
 /// Of the whole release, what needs no build.
@@ -114,6 +115,7 @@ async fn the_manifest_of_a_release_passes_strict_validation() {
     }
     // What Helm runs at its own moments is no part of it.
     assert!(!std::fs::read_to_string(manifest).unwrap().contains("helm.sh/hook"));
+    cluster.mark_reusable();
 }
 
 /// What `docs/guides/quickstart.yaml` has a user apply, in the cluster of the quickstart.
@@ -123,6 +125,7 @@ async fn the_manifest_of_the_quickstart_passes_strict_validation() {
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     is_strictly_valid(cluster, &chart().join("../../docs/guides/quickstart.yaml")).await.unwrap();
     release.uninstall(cluster).await.unwrap();
+    cluster.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,4 +152,5 @@ async fn what_artifact_hub_shows_is_what_the_chart_installs() {
         std::fs::write(file.path(), example.to_string()).unwrap();
         is_strictly_valid(cluster, file.path()).await.unwrap();
     }
+    cluster.mark_reusable();
 }

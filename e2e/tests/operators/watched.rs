@@ -60,6 +60,7 @@ async fn a_watched_namespace_that_is_deleted_takes_its_pools_and_their_nodes_alo
     deleted.map_err(|error| error.context(format!("{left} nodes are left; {log}"))).unwrap();
     assert_eq!(left, 0, "nodes are left");
     operators.stop().await.unwrap();
+    cluster.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,4 +111,5 @@ async fn the_operators_of_one_namespace_may_not_write_to_the_pools_of_another() 
     let pools = Api::<NodePool>::namespaced(admin, other.name());
     let label = Patch::Merge(json!({"metadata": {"labels": {"touched": "yes"}}}));
     pools.patch("p", &params, &label).await.unwrap();
+    cluster.mark_reusable();
 }

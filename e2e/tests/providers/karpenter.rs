@@ -373,4 +373,5 @@ async fn the_operators_token_makes_and_deletes_no_claims_but_tandems() {
     admin.delete("stranger", &delete).await.unwrap();
     assert!(stays.is_some_and(|said| said.contains("name no NodePool")));
     assert_eq!(goes, None);
+    cluster.mark_reusable();
 }

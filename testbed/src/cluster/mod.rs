@@ -287,6 +287,17 @@ impl Cluster {
         }
     }
 
+    /// Like [`Cluster::stop`], for a cluster that is never dropped. It blocks, because a drop needs it; requests fail from then on.
+    ///
+    /// # Errors
+    /// Same as [`Cluster::stop`].
+    pub(crate) fn close(&self) -> Result<()> {
+        match &self.backing {
+            Backing::Private(private) => private.close(),
+            Backing::Foreign(_) | Backing::Attached { .. } => Ok(()),
+        }
+    }
+
     /// Whether a controller creates default service accounts here; this is assumed for a cluster that this harness does
     /// not run.
     fn has_controllers(&self) -> bool {

@@ -88,6 +88,7 @@ impl Apart {
         std::fs::remove_file(kubeconfig(env.cluster)).unwrap();
         env.end().await.unwrap();
         capi.stop(PATIENCE).await.unwrap();
+        second.mark_reusable();
     }
 }
 
@@ -249,6 +250,7 @@ async fn tandem_in_the_management_cluster_removes_no_machine_whose_node_is_in_th
     // The machines go before the pool, which would keep them.
     env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=120s"]).await.unwrap();
     end(env, capi).await;
+    workload.mark_reusable();
 }
 
 #[tokio::test(flavor = "multi_thread")]
