@@ -130,15 +130,25 @@ async fn an_orphan<'a>(maker: &Maker<'a>) -> Result<(Cells, DeletionSubject<'a>)
 /// The same, and the row of its node, which a user deletes after it.
 async fn an_orphan_and_its_node<'a>(maker: &Maker<'a>) -> Result<([Cells; 2], DeletionSubject<'a>)> {
     let (orphan, mut subject) = an_orphan(maker).await?;
+    let node = a_released_node(maker, &mut subject).await?;
+    Ok(([orphan, node], subject))
+}
+
+/// The row of the node that a pool has left, which a user deletes.
+async fn a_released_node(maker: &Maker<'_>, subject: &mut DeletionSubject<'_>) -> Result<Cells> {
     subject.delete_pod().await?;
     subject.delete_node().await?;
     match maker.machines {
         // Karpenter ends the machine of a node that is deleted.
         MachineSource::Claims => subject.loses_machine().await?,
-        MachineSource::Nodes | MachineSource::Program(_) | MachineSource::Set => subject.loses_node().await?,
+        MachineSource::Nodes | MachineSource::Program(_) => subject.loses_node().await?,
+        // Cluster API sees that the Node of its machine is gone.
+        MachineSource::Set => {
+            subject.loses_node().await?;
+            tokio::time::sleep(A_WHILE).await;
+        }
     }
-    let node = subject.cells("its Node, by hand, after that").await?;
-    Ok(([orphan, node], subject))
+    subject.cells("its Node, by hand, after that").await
 }
 
 async fn a_node(maker: &Maker<'_>) -> Result<Cells> {
@@ -317,7 +327,6 @@ async fn every_deletion_with_karpenter_ends_as_the_table_says() -> Result<()> {
     check("deletion-karpenter", &rows)
 }
 
-/// Without the Node of a machine that was left, which is Cluster API's matter.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_deletion_with_cluster_api_ends_as_the_table_says() -> Result<()> {
     let env = TestEnv::begin_with(&WITH_CLUSTER_API, "deletion-capi", async |cluster| {
@@ -334,7 +343,9 @@ async fn every_deletion_with_cluster_api_ends_as_the_table_says() -> Result<()> 
     let mut rows = vec![pool, orphan, node];
     rows.extend(namespace);
     rows.extend(a_pool_while_the_operator_is_down(&maker).await?);
-    released.delete_pod().await?;
+    capi.stop_registering(&released.node());
+    // In the table it follows the row of its pool.
+    rows.insert(2, a_released_node(&maker, &mut released).await?);
     // The machine that was left goes with its MachineDeployment.
     super::cluster_api::end(env, capi).await;
     check("deletion-cluster-api", &rows)

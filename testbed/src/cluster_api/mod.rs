@@ -246,6 +246,11 @@ impl ClusterApi {
         lock(&self.broken).next = machines;
     }
 
+    /// The kubelet of this machine does not register its Node again when that is deleted: a real one registers it only when it starts.
+    pub fn stop_registering(&self, machine: &str) {
+        lock(&self.broken).add(machine);
+    }
+
     /// Stops the controllers.
     ///
     /// # Errors
