@@ -42,14 +42,9 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
     let often = |events: &[Event]| (refusals(events) >= MANY).then_some(());
     env.audit().unwrap().wait_for(start, PATIENCE, "the pool is refused many times", often).await.unwrap();
 
-    // The other pool grows twice while the refused one waits: passes that waited for it would try its write again. Nor does a pass
-    // with a refused write count as failed: then the next one would wait for five seconds, whatever happens.
-    let failed = async || {
-        let labels = ["controller=\"autoscaler\"", "result=\"error\""];
-        env.operators.autoscaler.metric("tandem_reconcile_total", &labels).await.unwrap()
-    };
+    // The other pool grows twice while the refused one waits: passes that waited for it would try its write again.
     let so_far = || refusals(&env.audit().unwrap().follow_from(start).read_new().unwrap());
-    let (failed_before, mut served) = (failed().await, 0);
+    let mut served = 0;
     for wait in 1.. {
         let refused = so_far();
         for _ in 0..2 {
@@ -68,8 +63,13 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
         let again = |events: &[Event]| (refusals(events) > now).then_some(());
         env.audit().unwrap().wait_for(start, PATIENCE, what, again).await.unwrap();
     }
-    let failed = failed().await - failed_before;
-    assert!(failed < 0.5, "{failed} passes failed\n{}", env.operators.autoscaler.log_tail());
+    // Nor does a pass with a refused write count as failed: then the next one would wait for five seconds, whatever happens. On a
+    // busy machine a pass may fail for another reason.
+    let log = std::fs::read_to_string(env.operators.autoscaler.log_path()).unwrap();
+    let said = |what: &str| log.lines().filter(|line| line.contains(what) && line.contains(REFUSAL)).count();
+    assert_eq!(said("reconcile failed"), 0, "{}", env.operators.autoscaler.log_tail());
+    // The control: the log has the server's message where a write fails.
+    assert_ne!(said("write failed"), 0, "{}", env.operators.autoscaler.log_tail());
     env.settles("served", i32::try_from(served).unwrap()).await.unwrap();
 
     // The pool reports the error with the server's message, and is not retried in a tight loop.
