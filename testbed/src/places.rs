@@ -3,13 +3,14 @@
 //! The Autoscaler plans for the whole cluster, so two tests with operators cannot share one at the same time. Such
 //! tests mostly wait, so running them one after the other would leave the machine idle: there are as many control
 //! planes as parallel tests, each started when it is first needed and used by one test after the other, as long as these
-//! end as they should. The last ones end with the process, however that ends.
+//! end as they should. One that no test wants for a while ends; the last ones end with the process, however that ends.
 
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -28,6 +29,10 @@ const FOR_EACH_CORE: usize = 2;
 /// Upper limit: there are not enough tests to keep a larger machine busy.
 const MOST: usize = 8;
 
+/// How long a control plane may be free before it ends. One that does nothing takes a tenth of a core from tests that run; to start
+/// another one takes as much processor time as a minute or two of that.
+const IDLE_LIMIT: Duration = Duration::from_secs(30);
+
 /// Ordinary control planes: etcd, the API server, the controllers, the scheduler and kwok.
 pub static ORDINARY: Places = Places::new(MOST, ClusterOptions::private);
 
@@ -36,7 +41,7 @@ pub struct Places {
     most: Semaphore,
     takes_turns: bool,
     options: fn() -> ClusterOptions,
-    free: Mutex<Vec<&'static Cluster>>,
+    free: Mutex<Vec<Free<&'static Cluster>>>,
 }
 
 impl Places {
@@ -63,11 +68,12 @@ impl Places {
         let turn = if self.takes_turns { Some(turn().await?) } else { None };
         let free = lock(&self.free).pop();
         let cluster = match free {
-            Some(cluster) => cluster,
+            Some(free) => free.lent,
             None => Box::leak(Box::new(Cluster::start((self.options)()).await?)),
         };
         waiting::uses(cluster.root());
-        let loan = Loan { free: &self.free, lent: cluster, is_reusable: AtomicBool::new(false), end };
+        let is_reusable = AtomicBool::new(false);
+        let loan = Loan { free: &self.free, lent: cluster, is_reusable, end, idle_limit: IDLE_LIMIT };
         Ok(ControlPlanePlace { loan, _turn: turn, _one: one })
     }
 }
@@ -108,29 +114,51 @@ impl Deref for ControlPlanePlace {
     }
 }
 
+/// What the next test may take.
+struct Free<T> {
+    lent: T,
+    since: Instant,
+}
+
 /// Something that one test after the other has to itself.
-struct Loan<T: Copy + 'static> {
-    free: &'static Mutex<Vec<T>>,
+struct Loan<T: Copy + Send + 'static> {
+    free: &'static Mutex<Vec<Free<T>>>,
     lent: T,
     is_reusable: AtomicBool,
     /// Ends what is not passed on.
     end: fn(T),
+    idle_limit: Duration,
 }
 
-impl<T: Copy + 'static> Loan<T> {
+impl<T: Copy + Send + 'static> Loan<T> {
     fn mark_reusable(&self) {
         self.is_reusable.store(true, Ordering::Relaxed);
     }
 }
 
-impl<T: Copy + 'static> Drop for Loan<T> {
+impl<T: Copy + Send + 'static> Drop for Loan<T> {
     fn drop(&mut self) {
         // An error that a test returns is no panic here, and neither is an end that it does not reach.
         if self.is_reusable.load(Ordering::Relaxed) && !std::thread::panicking() {
-            lock(self.free).push(self.lent);
+            let since = Instant::now();
+            lock(self.free).push(Free { lent: self.lent, since });
+            let (free, end, idle_limit) = (self.free, self.end, self.idle_limit);
+            std::thread::spawn(move || end_if_idle(free, since, end, idle_limit));
         } else {
             (self.end)(self.lent);
         }
+    }
+}
+
+/// Ends what has been free `since` then, unless a test takes it in time.
+fn end_if_idle<T>(free: &Mutex<Vec<Free<T>>>, since: Instant, end: fn(T), idle_limit: Duration) {
+    std::thread::sleep(idle_limit);
+    let idle = {
+        let mut free = lock(free);
+        free.iter().position(|it| it.since == since).map(|position| free.swap_remove(position))
+    };
+    if let Some(idle) = idle {
+        end(idle.lent);
     }
 }
 
@@ -162,13 +190,42 @@ mod tests {
 
     /// Whether the next test gets what `test` had, and whether it was ended.
     fn after(test: fn(&Loan<Lent>) -> Result<()>) -> (bool, bool) {
-        let free: &'static Mutex<Vec<Lent>> = Box::leak(Box::new(Mutex::new(Vec::new())));
-        let lent: Lent = Box::leak(Box::new(AtomicBool::new(false)));
-        let end = |it: Lent| it.store(true, Ordering::Relaxed);
-        let loan = Loan { free, lent, is_reusable: AtomicBool::new(false), end };
+        let loan = loan(Duration::from_secs(3600));
+        let (free, lent) = (loan.free, loan.lent);
         // It is dropped in the thread of the test, as in one that returns or panics.
         drop(std::thread::spawn(move || test(&loan)).join());
         (!lock(free).is_empty(), lent.load(Ordering::Relaxed))
+    }
+
+    fn loan(idle_limit: Duration) -> Loan<Lent> {
+        let free: &'static Mutex<Vec<Free<Lent>>> = Box::leak(Box::new(Mutex::new(Vec::new())));
+        let lent: Lent = Box::leak(Box::new(AtomicBool::new(false)));
+        let end = |it: Lent| it.store(true, Ordering::Relaxed);
+        Loan { free, lent, is_reusable: AtomicBool::new(false), end, idle_limit }
+    }
+
+    #[test]
+    fn what_no_test_takes_for_a_while_is_ended_and_what_is_taken_in_time_is_not() {
+        let idle = loan(Duration::ZERO);
+        let (free, lent) = (idle.free, idle.lent);
+        idle.mark_reusable();
+        drop(idle);
+        // A minute: only to give up.
+        let begun = Instant::now();
+        while !lent.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(lent.load(Ordering::Relaxed) && lock(free).is_empty());
+
+        let taken = loan(Duration::from_secs(3600));
+        let (free, lent, end) = (taken.free, taken.lent, taken.end);
+        taken.mark_reusable();
+        drop(taken);
+        let since = lock(free).pop().unwrap().since;
+        // Passed on again before the limit of the first time.
+        lock(free).push(Free { lent, since: since + Duration::from_secs(1) });
+        end_if_idle(free, since, end, Duration::ZERO);
+        assert!(!lent.load(Ordering::Relaxed) && lock(free).len() == 1);
     }
 
     #[test]
