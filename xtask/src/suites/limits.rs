@@ -49,6 +49,8 @@ struct Watched {
     running: BTreeMap<String, Clock>,
     /// The test whose line is begun and not ended.
     open: Option<String>,
+    /// The tests that have ended of which it is known when they began, with the time that each took without waiting.
+    took: Vec<(Duration, String)>,
 }
 
 /// The time of a running test.
@@ -101,16 +103,18 @@ impl Clock {
 }
 
 impl Watched {
-    fn ended(&mut self, test: &str) {
+    fn ended(&mut self, test: &str, now: Duration) {
         self.left.retain(|name| name != test);
-        self.running.remove(test);
+        if let Some(clock) = self.running.remove(test) {
+            self.took.push((clock.own(now), test.to_owned()));
+        }
         self.open.take_if(|open| open == test);
     }
 
     /// A program says nothing of the end of a test before it begins the line of the next.
-    fn open_ended(&mut self) {
+    fn open_ended(&mut self, now: Duration) {
         if let Some(open) = self.open.clone() {
-            self.ended(&open);
+            self.ended(&open, now);
         }
     }
 
@@ -129,14 +133,14 @@ impl Watched {
         {
             let name = without_mode(name);
             if self.open.as_deref() != Some(name) {
-                self.open_ended();
+                self.open_ended(now);
             }
             self.open = Some(name.to_owned());
             if is_result(result) {
-                self.ended(name);
+                self.ended(name, now);
             }
         } else if is_result(line) || line.starts_with("test result: ") {
-            self.open_ended();
+            self.open_ended(now);
         }
     }
 
@@ -161,6 +165,7 @@ impl Watch {
             left,
             running: BTreeMap::new(),
             open: None,
+            took: Vec::new(),
         };
         Self { limits, programs: programs.into_iter().map(watched).collect() }
     }
@@ -183,7 +188,7 @@ impl Watch {
         let (program, test) = (&mut self.programs[number], without_mode(test));
         program.heard = now;
         if program.open.as_deref() != Some(test) {
-            program.open_ended();
+            program.open_ended(now);
         }
         program.open = Some(test.to_owned());
         program.running.entry(test.to_owned()).or_insert(Clock::at(now));
@@ -242,6 +247,17 @@ impl Watch {
         };
         let running = self.programs.iter().enumerate().filter(|(_, program)| program.is_running);
         running.map(|(number, program)| (number, said(program))).collect()
+    }
+
+    /// The tests that took longest, with the program of each and the time without waiting.
+    pub(super) fn slowest(&self, most: usize) -> Vec<(Duration, usize, &str)> {
+        let mut all = Vec::new();
+        for (number, program) in self.programs.iter().enumerate() {
+            all.extend(program.took.iter().map(|(took, test)| (*took, number, test.as_str())));
+        }
+        all.sort_by(|one, other| other.cmp(one));
+        all.truncate(most);
+        all
     }
 
     /// The directories with the logs of the tests that a program runs; of those only that take too long, if there are any.

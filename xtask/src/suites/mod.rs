@@ -30,13 +30,21 @@ use self::program::Program;
 use self::progress::{Line, Progress, clock};
 use crate::workspace;
 
-/// Test programs at a time. Two of them mostly wait for their control planes, of which there are as many as the machine
-/// bears, however many programs there are (`testbed::places`); the third is one that computes.
-const LANES: usize = 3;
+/// Test programs at a time. Three of them mostly wait for their control planes, of which there are as many as the machine
+/// bears, however many programs there are (`testbed::places`), and for a kind cluster; the fourth is one that computes.
+const LANES: usize = 4;
 
 /// The programs that take longest start first: the last of them waits alone, if it starts last.
-const FIRST: [&str; 4] =
-    ["e2e --test providers", "e2e --test operators", "e2e --test scheduler", "tandem-lab --test scenarios"];
+const FIRST: [&str; 5] = [
+    "e2e --test providers",
+    "e2e --test operators",
+    "e2e --test kind",
+    "e2e --test scheduler",
+    "tandem-lab --test scenarios",
+];
+
+/// The tests that are named at the end with the time that each took: where to begin, when a run takes too long.
+const SLOWEST: usize = 20;
 
 /// Interval of the lines that say what is left.
 const TOLD: Duration = Duration::from_secs(15);
@@ -139,6 +147,9 @@ impl<'a> Run<'a> {
                 Some(event) = self.events.recv() => self.happened(event)?,
                 _ = told.tick() => println!("{}", self.progress.left(LANES, self.began.elapsed())),
             }
+        }
+        for (took, number, test) in self.watch.slowest(SLOWEST) {
+            println!("{}  {}: {test}", clock(took), self.programs[number].label);
         }
         Ok((self.progress, self.began.elapsed()))
     }
