@@ -1,4 +1,4 @@
-//! What no tracked file may be: large, as built programs are, or one that names directories of somebody's machine.
+//! What no tracked file may be: large, as built programs are, or one that names directories of the machine it was written on.
 
 use std::sync::LazyLock;
 

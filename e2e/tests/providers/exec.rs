@@ -86,7 +86,7 @@ async fn machines_join_the_pool_for_pods_and_go_after_their_drain() {
     env.pods_run(1).await.unwrap();
     assert_eq!((machines.names().unwrap().len(), hosts(&env).await.unwrap().len()), (1, 1));
 
-    // A Node that somebody deletes is drained, and its machine goes with it: it does not register again.
+    // A Node that a user deletes is drained, and its machine goes with it: it does not register again.
     let [node] = &env.nodes("racks").await.unwrap()[..] else { panic!("one node") };
     let (name, uid) = (node.metadata.name.clone().unwrap(), node.metadata.uid.clone());
     env.kubectl(&["delete", "node", &name, "--wait=false"]).await.unwrap();

@@ -178,7 +178,7 @@ async fn karpenter_makes_the_nodes_that_pods_need_and_gives_them_back_drained() 
     has(&env, &karpenter, "racks", 1).await;
     env.pods_run(1).await.unwrap();
 
-    // Somebody deletes the claim: Karpenter deletes the Node, which is drained first, and another one takes its place.
+    // A user deletes the claim: Karpenter deletes the Node, which is drained first, and another one takes its place.
     let name = claim_names(&env).await.unwrap().remove(0);
     let before = env.nodes("racks").await.unwrap()[0].metadata.uid.clone();
     env.kubectl(&["delete", "nodeclaim", &name, "--wait=false"]).await.unwrap();

@@ -137,7 +137,7 @@ async fn a_pool_of_real_nodes_grows_for_real_pods_and_is_drained_to_nothing() {
     env.kubectl(&["scale", "deployment/web", "--replicas=1"]).await.unwrap();
     let [left] = &serve(&env, &real, 1).await[..] else { panic!("one node") };
 
-    // Somebody deletes that node. Its pod is evicted, and its kubelet ends it before its machine goes.
+    // A user deletes that node. Its pod is evicted, and its kubelet ends it before its machine goes.
     let (name, uid) = (left.metadata.name.clone().unwrap(), left.metadata.uid.clone());
     let mark = env.audit().unwrap().end().unwrap();
     env.kubectl(&["delete", "node", &name, "--wait=false"]).await.unwrap();

@@ -8,6 +8,7 @@ use tokio::process::Command;
 use toolbox::tools::Tool;
 
 use super::Cluster;
+use crate::control_plane::components::GOGC;
 
 impl Cluster {
     /// Runs kubectl as the administrator and returns its output.
@@ -68,7 +69,7 @@ impl Cluster {
                 command.env_remove(name);
             }
         }
-        command.env("HOME", self.root().join("home"));
+        command.env("HOME", self.root().join("home")).env("GOGC", GOGC);
         Ok(command)
     }
 

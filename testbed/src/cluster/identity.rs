@@ -34,7 +34,7 @@ subjects: [{kind: ServiceAccount, name: NAME, namespace: NAMESPACE}]
 ";
 
 impl Cluster {
-    /// Writes a kubeconfig for somebody else's controller: a service account of its own, made if it is missing, with all
+    /// Writes a kubeconfig for a controller of another project: a service account of its own, made if it is missing, with all
     /// rights. The audit log then tells its requests from those of the administrator.
     ///
     /// # Errors

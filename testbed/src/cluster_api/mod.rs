@@ -217,10 +217,10 @@ pub async fn start_for(cluster: &Cluster, workload: &Cluster) -> Result<ClusterA
     Ok(ClusterApi { core, infrastructure, kubelets, ended, broken, _only: only })
 }
 
-/// Checks that nobody listens on a port.
+/// Checks that no program listens on a port.
 ///
 /// # Errors
-/// When somebody does; the message says who may, and what to do.
+/// When one does; the message says which may, and what to do.
 fn check_free(port: u16) -> Result<()> {
     let listener = std::net::TcpListener::bind(("0.0.0.0", port));
     listener.map(drop).with_context(|| {

@@ -7,6 +7,10 @@ use super::pki::Identity;
 use super::ports::Ports;
 use crate::process_supervisor::ProgramSpec;
 
+/// Go's GOGC for programs of a test: they collect garbage when the heap has grown by this many percent, and not already by the default
+/// of 100. Of the processor time of an API server that a test uses, a tenth goes into that with the default.
+pub(crate) const GOGC: &str = "300";
+
 /// The input of the command lines.
 #[derive(Clone, Debug)]
 pub struct Components {
@@ -39,8 +43,11 @@ impl Components {
             name: tool.name().to_owned(),
             path: executable.path.clone(),
             args: executable.first_args.iter().cloned().chain(flags).collect(),
-            // kwok reads settings from the home directory, which must not be the user's.
-            env: vec![("HOME".to_owned(), self.layout.home().display().to_string())],
+            env: vec![
+                // kwok reads settings from the home directory, which must not be the user's.
+                ("HOME".to_owned(), self.layout.home().display().to_string()),
+                ("GOGC".to_owned(), GOGC.to_owned()),
+            ],
             log: self.layout.log(tool),
             memory_limit: None,
         }

@@ -34,7 +34,7 @@ pub enum Invariant {
     NeverAbove,
     /// No node that is used is taken away below the nodes wanted less, in a rollout, those that may be missing.
     NeverBelow,
-    /// No pod is ended that its budgets keep, or by somebody who may not.
+    /// No pod is ended that its budgets keep, or by a writer that may not.
     Budgets,
     /// No Node goes while there is a pod on it, but for one that should have ended long ago.
     NodesEmpty,
@@ -58,11 +58,11 @@ pub struct PoolSize {
     pub at: Timestamp,
     /// Nodes that exist.
     pub all: usize,
-    /// Those that are Ready and that nobody has begun to remove.
+    /// Those that are Ready and whose removal has not begun.
     pub usable: usize,
-    /// Those with a kubelet that are not Ready, and that nobody has begun to remove.
+    /// Those with a kubelet that are not Ready, and whose removal has not begun.
     pub starting: usize,
-    /// Those with a kubelet that somebody has begun to remove.
+    /// Those with a kubelet whose removal has begun.
     pub leaving: usize,
     /// Those without a kubelet.
     pub dead: usize,

@@ -46,7 +46,7 @@ impl NodeState {
         !self.has_kubelet && self.broke.is_some_and(|broke| at + CLOCKS >= broke + TOLERATED)
     }
 
-    /// Whether nobody has begun to remove it.
+    /// Whether its removal has not begun.
     pub(super) fn stays(&self) -> bool {
         !self.is_cordoned && !self.is_deleted
     }
@@ -175,7 +175,7 @@ impl PoolNodes {
     }
 
     /// The nodes that count towards the upper bound. In a rollout a node counts until it is gone, but for one whose machine is
-    /// off and whose Node is deleted already; otherwise until somebody begins to remove it.
+    /// off and whose Node is deleted already; otherwise until its removal begins.
     pub(super) fn counted(&self, rolls: bool) -> usize {
         let counts = |node: &&NodeState| if rolls { node.is_ready || !node.is_deleted } else { node.stays() };
         self.nodes.values().filter(counts).count()
