@@ -69,7 +69,10 @@ impl Cluster {
                 command.env_remove(name);
             }
         }
-        command.env("HOME", self.root().join("home")).env("GOGC", GOGC);
+        command.env("HOME", self.root().join("home"));
+        if std::env::var_os("GOGC").is_none() {
+            command.env("GOGC", GOGC);
+        }
         Ok(command)
     }
 

@@ -1,4 +1,4 @@
-//! The command line of each program of a private control plane. Pure: paths and ports in, arguments out.
+//! The command line of each program of a private control plane. Paths and ports in, arguments out.
 
 use toolbox::tools::{Executable, Tool};
 
@@ -7,8 +7,8 @@ use super::pki::Identity;
 use super::ports::Ports;
 use crate::process_supervisor::ProgramSpec;
 
-/// Go's GOGC for programs of a test: they collect garbage when the heap has grown by this many percent, and not already by the default
-/// of 100. Of the processor time of an API server that a test uses, a tenth goes into that with the default.
+/// Go's GOGC for programs of a test, unless the environment has one: they collect garbage when the heap has grown by this many percent,
+/// and not already by the default of 100. With the default, a tenth of the processor time of an API server goes into that.
 pub(crate) const GOGC: &str = "300";
 
 /// The input of the command lines.
@@ -46,7 +46,7 @@ impl Components {
             env: vec![
                 // kwok reads settings from the home directory, which must not be the user's.
                 ("HOME".to_owned(), self.layout.home().display().to_string()),
-                ("GOGC".to_owned(), GOGC.to_owned()),
+                ("GOGC".to_owned(), std::env::var("GOGC").unwrap_or_else(|_| GOGC.to_owned())),
             ],
             log: self.layout.log(tool),
             memory_limit: None,
