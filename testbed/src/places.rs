@@ -29,8 +29,7 @@ const FOR_EACH_CORE: usize = 2;
 /// Upper limit: there are not enough tests to keep a larger machine busy.
 const MOST: usize = 8;
 
-/// How long a control plane may be free before it ends. One that does nothing takes a tenth of a core from tests that run; to start
-/// another one takes as much processor time as a minute or two of that.
+/// How long a control plane may be free before it ends: one that does nothing still takes processor time from the tests that run.
 const IDLE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Ordinary control planes: etcd, the API server, the controllers, the scheduler and kwok.

@@ -14,8 +14,8 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 /// would be killed after 30.
 pub const EXITS: Duration = Duration::from_secs(60);
 
-/// Interval between two probes: long enough to leave CPU time to the components under test. At 100 ms a third of the requests
-/// to an API server were probes.
+/// Interval between two probes: long enough to leave CPU time to the components under test. At 100 ms, those for
+/// the end of a namespace alone were a tenth of an API server's requests.
 const POLL: Duration = Duration::from_millis(200);
 
 /// Calls `probe` until it returns a value, at most for `patience`. `Ok(None)` and `Err` both mean "not yet"; a probe

@@ -55,7 +55,7 @@ impl Release {
         {
             args.extend(["--set", value]);
         }
-        // The API server checks each object. Without this, Helm also reads the schemas of all kinds: half of its processor time.
+        // The API server checks each object. Without this, Helm also reads the schemas of all kinds: two fifths of its processor time.
         args.push("--disable-openapi-validation");
         cluster.helm(&args).await?;
         served(cluster).await?;

@@ -438,6 +438,26 @@ mod tests {
     }
 
     #[test]
+    fn the_slowest_tests_are_named_with_their_time_without_waiting() {
+        let slow = |test: &str| format!("test {test} has been running for over 60 seconds");
+        let mut watch = watch(&[
+            (at(2, 0), Waits("a")),
+            (at(8, 0), GoesOn("a")),
+            (at(9, 0), Line("test a ... ok")),
+            (at(9, 0), Begun("a::c")),
+            (at(9, 30), Line("test a::c ... FAILED")),
+        ]);
+        watch.began(0, at(1, 0));
+        watch.said(0, &slow("b"), at(4, 0));
+        watch.said(0, "test b ... ok", at(6, 0));
+        // It was not known to run, so that nothing is known of its time.
+        watch.said(0, "test a ... ok", at(7, 0));
+        let expected = [(at(3, 0), 0, "b"), (at(1, 0), 1, "a"), (at(0, 30), 1, "a::c")];
+        assert_eq!(watch.slowest(3), expected);
+        assert_eq!(watch.slowest(1), expected[..1]);
+    }
+
+    #[test]
     fn who_waits_is_not_over_a_limit_however_long_and_is_named_when_the_run_is() {
         let mut watch =
             watch(&[(at(2, 0), Waits("a")), (at(3, 0), Line("test a has been running for over 60 seconds"))]);

@@ -30,8 +30,8 @@ use self::program::Program;
 use self::progress::{Line, Progress, clock};
 use crate::workspace;
 
-/// Test programs at a time. Three of them mostly wait for their control planes, of which there are as many as the machine
-/// bears, however many programs there are (`testbed::places`), and for a kind cluster; the fourth is one that computes.
+/// Test programs at a time. Two of them have control planes, of which there are as many as the machine bears, however many
+/// programs there are (`testbed::places`), and one has a kind cluster; the fourth is one that computes.
 const LANES: usize = 4;
 
 /// The programs that take longest start first: the last of them waits alone, if it starts last.
