@@ -93,7 +93,7 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
     }
     let kinds = ["crd/nodeclaims.karpenter.sh", "crd/kwoknodeclasses.karpenter.kwok.sh"];
     cluster
-        .kubectl(&[&["wait", "--for=condition=Established", "--timeout=60s"], &kinds[..]].concat())
+        .kubectl(&[&["wait", "--for=condition=Established", "--timeout=180s"], &kinds[..]].concat())
         .await?;
     cluster.kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &class()).await?;
     Ok(())

@@ -20,8 +20,9 @@ async fn runs_what_was_made(turn: &Turn) {
     assert_eq!(pods.len(), 4, "two replicas of each operator: {pods:#?}");
     for pod in pods {
         let status = &pod["status"]["containerStatuses"][0];
-        assert_eq!(status["ready"], Value::from(true), "{pod:#}");
-        assert_eq!(status["restartCount"], Value::from(0), "{pod:#}");
+        // With how it ended before, and why.
+        assert_eq!(status["restartCount"], Value::from(0), "{status:#}");
+        assert_eq!(status["ready"], Value::from(true), "{status:#}");
         let image = status["image"].as_str().unwrap();
         assert!(image.ends_with(concat!("-operator:", env!("CARGO_PKG_VERSION"))), "{image}");
     }
@@ -32,7 +33,7 @@ async fn the_chart_is_installed_with_its_images_under_the_restricted_level() {
     let Some(turn) = begin().await else { return };
     install(&turn.cluster).await;
     runs_what_was_made(&turn).await;
-    let test = ["test", "tandem", "--namespace", NAMESPACE, "--timeout", "90s"];
+    let test = ["test", "tandem", "--namespace", NAMESPACE, "--timeout", "180s"];
     turn.cluster.helm(&test).await.unwrap();
     uninstall(&turn.cluster).await;
 }
@@ -54,7 +55,7 @@ async fn the_test_of_the_chart_says_why_a_release_does_not_work() {
     .unwrap();
     let deployment = "deployment/tandem-autoscaler-operator";
     cluster.kubectl(&["rollout", "restart", deployment, "--namespace", NAMESPACE]).await.unwrap();
-    let test = ["test", "tandem", "--namespace", NAMESPACE, "--timeout", "120s"];
+    let test = ["test", "tandem", "--namespace", NAMESPACE, "--timeout", "180s"];
     let failed = match cluster.helm(&test).await {
         Err(failed) => failed,
         Ok(said) => panic!("{said}\n{}", what_runs(cluster).await),
@@ -153,7 +154,7 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
         assert_eq!(cluster.kubectl(&left).await.unwrap(), "", "the {kind} of the Job stays");
     }
     // Helm takes the release for one that is being uninstalled, and upgrades it no more before it is taken back.
-    let back = ["rollback", "tandem", "3", "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
+    let back = ["rollback", "tandem", "3", "--namespace", NAMESPACE, "--wait", "--timeout", "180s"];
     cluster.helm(&back).await.unwrap();
     upgrade(cluster, &chart(), &["--set", "uninstall.whilePoolsExist=Report"]).await;
 

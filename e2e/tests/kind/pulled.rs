@@ -40,7 +40,7 @@ async fn the_chart_pulls_its_images_by_digest_from_a_registry_with_a_password() 
         says_why(turn.place.kubeconfig(), &format!("tandem-{operator}-operator")).await;
     }
     cluster
-        .helm(&["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "60s"])
+        .helm(&["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "180s"])
         .await
         .unwrap();
 

@@ -53,7 +53,7 @@ pub(crate) async fn upgrade(cluster: &Cluster, chart: &Path, more: &[&str]) {
 
 async fn release(cluster: &Cluster, verb: &str, chart: &Path, more: &[&str]) {
     let chart = chart.to_str().unwrap();
-    let args = [verb, "tandem", chart, "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
+    let args = [verb, "tandem", chart, "--namespace", NAMESPACE, "--wait", "--timeout", "180s"];
     let values = values();
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     if let Err(error) = cluster.helm(&[&args, &*values, more].concat()).await {
@@ -95,7 +95,7 @@ pub(crate) async fn checked(kubeconfig: &Path, seconds: u8) -> String {
 
 /// As a user types it.
 pub(crate) const UNINSTALL: [&str; 7] =
-    ["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "90s"];
+    ["uninstall", "tandem", "--namespace", NAMESPACE, "--wait", "--timeout", "180s"];
 
 pub(crate) async fn uninstall(cluster: &Cluster) {
     cluster.helm(&UNINSTALL).await.unwrap();

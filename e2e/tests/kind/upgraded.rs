@@ -55,7 +55,7 @@ async fn a_live_pool_outlives_an_upgrade_from_the_commit_before_and_the_way_back
     scale(cluster, 5).await;
     nodes_are_ready(cluster, 5).await;
     // All of the first release.
-    let back = ["rollback", "tandem", "1", "--namespace", NAMESPACE, "--wait", "--timeout", "120s"];
+    let back = ["rollback", "tandem", "1", "--namespace", NAMESPACE, "--wait", "--timeout", "180s"];
     cluster.helm(&back).await.unwrap();
     run_images_of(&turn, before::TAG).await;
     let last = node_uids(cluster).await;

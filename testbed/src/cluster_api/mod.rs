@@ -150,11 +150,11 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
     let own: Vec<&str> = all.lines().filter(|name| name.ends_with("cluster.x-k8s.io")).collect();
     let label = [&["label", "--overwrite"][..], &own, &["cluster.x-k8s.io/v1beta2=v1beta2"]].concat();
     cluster.kubectl(&label).await?;
-    cluster.kubectl(&[&["wait", "--for=condition=Established", "--timeout=60s"], &own[..]].concat()).await?;
+    cluster.kubectl(&[&["wait", "--for=condition=Established", "--timeout=180s"], &own[..]].concat()).await?;
     // Last: it shows that the others are there.
     cluster.kubectl_with_input(&["apply", "--server-side", "--filename", "-"], STAND_IN).await?;
     let stand_in = "crd/standincontrolplanes.controlplane.cluster.x-k8s.io";
-    cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", stand_in]).await?;
+    cluster.kubectl(&["wait", "--for=condition=Established", "--timeout=180s", stand_in]).await?;
     Ok(())
 }
 

@@ -224,7 +224,7 @@ impl Crashable {
         ensure!(left == 0, "{left} Machines are left");
         // Their controllers have to take their finalizers off before the namespace can go.
         for kind in ["machinedeployments", "clusters.cluster.x-k8s.io"] {
-            self.env.kubectl(&["delete", kind, "--all", "--timeout=120s"]).await?;
+            self.env.kubectl(&["delete", kind, "--all", "--timeout=180s"]).await?;
         }
         self.env.end().await?;
         controllers.stop(PATIENCE).await

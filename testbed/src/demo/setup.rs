@@ -191,7 +191,7 @@ impl Setup {
             let delete = |name: &'static str| {
                 let cluster = &cluster;
                 let args =
-                    ["delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=120s"];
+                    ["delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=180s"];
                 async move { cluster.kubectl(&args).await.map(drop) }
             };
             done(delete(NAMESPACE).await);

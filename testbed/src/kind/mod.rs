@@ -155,7 +155,7 @@ impl Kind {
         std::fs::write(&config, CONFIG.replace("DIRECTORY", &network.display().to_string()))?;
         let inner = directory.join("kubeconfig-inside");
         let paths = [&config, &inner].map(|path| path.display().to_string());
-        let args = ["create", "cluster", "--name", NAME, "--image", &image, "--wait", "120s", "--retain"];
+        let args = ["create", "cluster", "--name", NAME, "--image", &image, "--wait", "180s", "--retain"];
         let args = [&args[..], &["--config", &paths[0], "--kubeconfig", &paths[1]]].concat();
         engine.run_inside(&program, &args).await.context("kind cannot make a cluster")?;
         // The next daemon would start them again before they are swept.
@@ -174,12 +174,12 @@ impl Kind {
     async fn power_off_the_spare(&self) -> Result<()> {
         let cluster = self.cluster().await?;
         cluster
-            .kubectl(&["drain", SPARE, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"])
+            .kubectl(&["drain", SPARE, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=180s"])
             .await?;
         machines::switch(&self.engine.client(), SPARE, false).await?;
-        cluster.kubectl(&["delete", "node", SPARE, "--timeout=60s"]).await?;
+        cluster.kubectl(&["delete", "node", SPARE, "--timeout=180s"]).await?;
         let coredns =
-            ["rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=120s"];
+            ["rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=180s"];
         cluster.kubectl(&coredns).await.context("coredns does not run without the spare node")?;
         Ok(())
     }

@@ -46,9 +46,16 @@ async fn begin_with(prefix: &str, value: impl Fn(&Cluster) -> String) -> (TestEn
 
 pub(super) async fn end(env: TestEnv, capi: ClusterApi) {
     // Its controllers have to take their finalizers off before the namespace can go.
-    env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=120s"]).await.unwrap();
-    env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=120s"]).await.unwrap();
-    env.kubectl(&["delete", "clusters.cluster.x-k8s.io", "--all", "--timeout=120s"]).await.unwrap();
+    for kind in ["nodepools.tandem.dev", "machinedeployments", "clusters.cluster.x-k8s.io"] {
+        if let Err(error) = env.kubectl(&["delete", kind, "--all", "--timeout=180s"]).await {
+            let left = format!("{kind},machines.cluster.x-k8s.io");
+            let left = env.kubectl(&["get", &left, "--output", "yaml"]).await;
+            let left = left.unwrap_or_else(|error| format!("{error:#}"));
+            let logs =
+                [env.operators.node_pool.log_tail(), capi.core.log_tail(), capi.infrastructure.log_tail()];
+            panic!("{error:#}\n{}\n{left}", logs.join("\n"));
+        }
+    }
     env.end().await.unwrap();
     capi.stop(PATIENCE).await.unwrap();
 }
@@ -255,7 +262,7 @@ async fn a_machine_deployment_that_is_missing_paused_or_of_another_pool_is_said(
     let says = async |pool: &str, text: &str| unhealthy(&env, &capi, pool, text).await;
     says("racks", "there is no MachineDeployment").await;
     // No machines can be there, so nothing keeps the pool.
-    env.kubectl(&["delete", "nodepools.tandem.dev/racks", "--timeout=60s"]).await.unwrap();
+    env.kubectl(&["delete", "nodepools.tandem.dev/racks", "--timeout=180s"]).await.unwrap();
 
     env.create(&pool_of("racks", Some(1))).await.unwrap();
     has(&env, &capi, 1).await;
@@ -276,7 +283,7 @@ async fn a_machine_deployment_that_is_missing_paused_or_of_another_pool_is_said(
     env.patch_pool("racks", &json!({"replicas": 3})).await.unwrap();
     let after = names(&has(&env, &capi, 3).await);
     assert!(before.iter().all(|name| after.contains(name)), "{before:?} {after:?}");
-    env.kubectl(&["delete", "nodepools.tandem.dev/second", "--timeout=60s"]).await.unwrap();
+    env.kubectl(&["delete", "nodepools.tandem.dev/second", "--timeout=180s"]).await.unwrap();
     assert_eq!(names(&has(&env, &capi, 3).await), after);
     end(env, capi).await;
 }
@@ -351,7 +358,7 @@ async fn the_objects_of_cluster_api_may_be_where_a_kubeconfig_says() {
     std::fs::write(&kubeconfig, &management).unwrap();
     has(&env, &capi, 2).await;
     // For the end: the pool is deleted with its machines.
-    env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=120s"]).await.unwrap();
+    env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=180s"]).await.unwrap();
     std::fs::remove_file(&kubeconfig).unwrap();
     end(env, capi).await;
 }

@@ -80,9 +80,9 @@ impl Apart {
     /// Ends the test. Cluster API's objects in the second control plane go before the pool.
     async fn end(self, capi: ClusterApi) {
         let Self { env, _namespace, second, management: _ } = self;
-        env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=120s"]).await.unwrap();
+        env.kubectl(&["delete", "nodepools.tandem.dev", "--all", "--timeout=180s"]).await.unwrap();
         for kind in ["machinedeployments.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"] {
-            let delete = ["--namespace", env.namespace(), "delete", kind, "--all", "--timeout=120s"];
+            let delete = ["--namespace", env.namespace(), "delete", kind, "--all", "--timeout=180s"];
             second.kubectl(&delete).await.unwrap();
         }
         std::fs::remove_file(kubeconfig(env.cluster)).unwrap();
@@ -248,7 +248,7 @@ async fn tandem_in_the_management_cluster_removes_no_machine_whose_node_is_in_th
     assert!(env.nodes("racks").await.unwrap().is_empty(), "a node of the pool in the wrong cluster");
 
     // The machines go before the pool, which would keep them.
-    env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=120s"]).await.unwrap();
+    env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=180s"]).await.unwrap();
     end(env, capi).await;
     workload.mark_reusable();
 }
@@ -297,8 +297,8 @@ async fn a_namesake_in_another_management_cluster_loses_no_machine_and_releases_
     has_written_nothing(env);
 
     // With the right kubeconfig, exactly those two go.
-    env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=120s"]).await.unwrap();
-    env.kubectl(&["delete", "clusters.cluster.x-k8s.io", "--all", "--timeout=120s"]).await.unwrap();
+    env.kubectl(&["delete", "machinedeployments", "--all", "--timeout=180s"]).await.unwrap();
+    env.kubectl(&["delete", "clusters.cluster.x-k8s.io", "--all", "--timeout=180s"]).await.unwrap();
     capi.stop(PATIENCE).await.unwrap();
     let capi = apart.start().await;
     apart.manage_with(&apart.second);
