@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conflict_retry::{ScaleView, Source, Subresource, UpdateDecision, Writable, WriteOptions};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
@@ -223,4 +223,94 @@ async fn a_count_is_written_whatever_the_kind() {
     other["metadata"]["name"] = json!("dynamic");
     let kind = ApiResource::erase::<Deployment>(&());
     tried(&Api::<DynamicObject>::namespaced_with(client, namespace.name(), &kind), other, scale).await;
+}
+
+/// Sends a status together with a change of the labels to the object itself, in every way: the labels are written, the status is
+/// not, and the call says so.
+async fn loses_a_status<K: Writable>(api: &Api<K>, object: &Value, status: &Value) {
+    let counts = Arc::new(Counts::default());
+    let options = &WriteOptions::new("statuses").with_observer(counts.clone());
+    let fresh = |call: &str| {
+        let mut object = object.clone();
+        object["metadata"]["name"] = json!(format!("{call}-{:x}", rand::random::<u64>()));
+        object
+    };
+    let change = |call: &str| json!({"metadata": {"labels": {"call": call}}, "status": status});
+    let changed = |object: &K, call: &str| {
+        let mut value = serde_json::to_value(object).unwrap();
+        put_in(&mut value, "/metadata/labels", &json!({"call": call}));
+        put_in(&mut value, "/status", status);
+        typed::<K>(value)
+    };
+    for (call, requests) in [
+        ("update", "get merge_patch"),
+        ("update-put", "get put"),
+        ("merge-patch", "get merge_patch"),
+        ("apply", "apply"),
+        ("apply-new", "apply"),
+        ("ensure", "get merge_patch"),
+        ("ensure-new", "get!not_found create"),
+    ] {
+        let object = fresh(call);
+        let name = object["metadata"]["name"].as_str().unwrap();
+        if !call.ends_with("-new") {
+            api.create(&PostParams::default(), &typed(object.clone())).await.unwrap();
+        }
+        let set = |object: &mut K| {
+            *object = changed(object, call);
+            UpdateDecision::Write
+        };
+        let ended = match call {
+            "update" => conflict_retry::update(api, name, set).with(options).outcome().await,
+            "update-put" => conflict_retry::update(api, name, set).put().with(options).outcome().await,
+            "merge-patch" => {
+                let patch = |_: &K| Some(change(call));
+                conflict_retry::merge_patch(api, name, patch).with(options).outcome().await
+            }
+            "apply" | "apply-new" => {
+                // All of it: what an apply creates needs what is required.
+                let mut body = object.clone();
+                body["metadata"]["labels"] = json!({"call": call});
+                body["status"] = status.clone();
+                conflict_retry::apply(api, name, &body).with(options).outcome().await
+            }
+            _ => {
+                let initial = changed(&typed(object.clone()), call);
+                conflict_retry::create_or_update(api, &initial, set).with(options).outcome().await
+            }
+        };
+        assert_eq!(counts.take(), requests, "{call}");
+        assert!(ended.is_err(), "{call} lost a status and says nothing");
+        let error = ended.err().unwrap();
+        let says = "refused: the change touches `status`, which a write to Main drops; write it elsewhere";
+        assert_eq!(error.to_string(), says, "{call}");
+        assert!(error.maybe_written(), "{call}");
+        let stored = serde_json::to_value(api.get(name).await.unwrap()).unwrap();
+        assert_eq!(stored["metadata"]["labels"]["call"], json!(call), "{call}: the rest is written");
+        for (field, value) in status.as_object().unwrap() {
+            assert_ne!(
+                stored.pointer(&format!("/status/{field}")),
+                Some(value),
+                "{call}: the status is stored"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_the_server_drops_is_an_error_of_every_write_function() {
+    let cluster = tandem::definitions_only().await.unwrap();
+    let namespace = cluster.namespace("kinds").await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let mut object = pool();
+    object["metadata"] = json!({});
+    let status = json!({"readyReplicas": 7});
+    loses_a_status(&Api::<NodePool>::namespaced(client.clone(), namespace.name()), &object, &status).await;
+    let kind = ApiResource::erase::<NodePool>(&());
+    let pools = Api::<DynamicObject>::namespaced_with(client.clone(), namespace.name(), &kind);
+    loses_a_status(&pools, &object, &status).await;
+    let mut object = serde_json::to_value(objects::deployment("web", "none", 2, "1")).unwrap();
+    object["metadata"] = json!({});
+    let status = json!({"readyReplicas": 7});
+    loses_a_status(&Api::<Deployment>::namespaced(client, namespace.name()), &object, &status).await;
 }
