@@ -147,12 +147,31 @@ fn origins(
     if is_permutation || (is_scalar(before) && is_scalar(after)) {
         return Some(origins);
     }
+    let has_unknown = |old: usize| hides(&before[old], &stored[partners[old]]);
     if before.len() == after.len() {
+        // An entry is new, and one that was there is at the place of another: one may have gone, and another one come.
+        let has_moved =
+            (0..before.len()).any(|place| origins[place].is_some() && before[place] != after[place]);
+        if has_moved && (0..before.len()).any(has_unknown) {
+            return None;
+        }
         return Some((0..before.len()).map(Some).collect());
     }
-    let hides = |old: &usize| stored[partners[*old]] != before[*old];
-    let loses = origins.contains(&None) && left.values().flatten().any(hides);
+    let loses = origins.contains(&None) && left.values().flatten().any(|old| has_unknown(*old));
     (is_certain && !loses).then_some(origins)
+}
+
+/// Whether `raw`, which `old` was read from, holds anything that the type does not know.
+fn hides(old: &Value, raw: &Value) -> bool {
+    match (old, raw) {
+        (Value::Object(old), Value::Object(raw)) => {
+            raw.iter().any(|(key, raw)| old.get(key).is_none_or(|old| hides(old, raw)))
+        }
+        (Value::Array(old), Value::Array(raw)) => {
+            old.len() != raw.len() || old.iter().zip(raw).any(|(old, raw)| hides(old, raw))
+        }
+        _ => old != raw,
+    }
 }
 
 /// What identifies an entry; `None` when it lacks a part of that.

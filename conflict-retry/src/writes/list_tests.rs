@@ -98,13 +98,31 @@ fn lists_within_lists_and_removed_fields_of_entries_are_followed() {
 fn without_a_name_entries_are_known_by_place_while_their_number_stays() {
     let stored = json!([{"v": 1, "h": 1}, {"v": 2, "h": 2}]);
     let before = json!([{"v": 1}, {"v": 2}]);
-    let counted = sent(stored.clone(), before.clone(), json!([{"v": 2}, {"v": 3}]));
-    assert_eq!(counted, Some(json!([{"v": 2, "h": 1}, {"v": 3, "h": 2}])));
+    let counted = sent(stored.clone(), before.clone(), json!([{"v": 1}, {"v": 3}]));
+    assert_eq!(counted, Some(json!([{"v": 1, "h": 1}, {"v": 3, "h": 2}])));
     let swapped = sent(stored.clone(), before.clone(), json!([{"v": 2}, {"v": 1}]));
     assert_eq!(swapped, Some(json!([{"v": 2, "h": 2}, {"v": 1, "h": 1}])));
     assert_eq!(sent(stored.clone(), before.clone(), json!([{"v": 2}])), Some(json!([{"v": 2, "h": 2}])));
     // One removed and one changed: nothing tells which.
     assert_eq!(sent(stored, before, json!([{"v": 3}])), None);
+}
+
+#[test]
+fn an_entry_that_has_moved_takes_over_nothing_from_the_one_that_was_there() {
+    let stored = json!([{"host": "a", "http": "A"}, {"host": "b", "http": "B"}]);
+    let before = json!([{"host": "a"}, {"host": "b"}]);
+    // The first one removed and another one appended, or both changed: nothing tells which.
+    assert_eq!(sent(stored, before.clone(), json!([{"host": "b"}, {"host": "c"}])), None);
+    // Equal entries that stay where they are have not moved.
+    let stored = json!([{"v": 1, "h": 1}, {"v": 1, "h": 2}, {"v": 2}]);
+    let changed = sent(stored, json!([{"v": 1}, {"v": 1}, {"v": 2}]), json!([{"v": 3}, {"v": 1}, {"v": 2}]));
+    assert_eq!(changed, Some(json!([{"v": 3, "h": 1}, {"v": 1, "h": 2}, {"v": 2}])));
+    // Where the type knows all that is stored, it makes no difference. What it writes beside that is a default.
+    let (after, whole) = (json!([{"host": "b"}, {"host": "c"}]), json!([{"host": "a"}, {"host": "b"}]));
+    assert_eq!(sent(whole, before, after.clone()), Some(after));
+    let defaults = |hosts: [&str; 2]| json!(hosts.map(|host| json!({"host": host, "path": null})));
+    let sent = sent(json!([{"host": "a"}, {"host": "b"}]), defaults(["a", "b"]), defaults(["b", "c"]));
+    assert_eq!(sent, Some(json!([{"host": "b"}, {"host": "c"}])));
 }
 
 #[test]
