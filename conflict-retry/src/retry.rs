@@ -22,8 +22,9 @@ pub trait MaybeConflict {
 
 impl MaybeConflict for kube::Error {
     /// True for a stale version, and when admission lost a race for a `ResourceQuota`. False for the conflicts that no
-    /// retry resolves: a field manager conflict, a recreated object, a deleted one. client-go retries those too,
-    /// because its `errors.IsConflict` ([`is_conflict`](crate::is_conflict)) is true for any 409 but `AlreadyExists`.
+    /// retry resolves: a field manager conflict, a recreated object, a deleted one, a webhook that denies with 409.
+    /// client-go retries those too, because its `errors.IsConflict` ([`is_conflict`](crate::is_conflict)) is true for any
+    /// 409 but `AlreadyExists`.
     fn is_conflict(&self) -> bool {
         // The operation may send several requests; a PUT is what a conflict without details most likely answers.
         classify::is_conflict(self)

@@ -90,6 +90,9 @@ async fn of_a_clients_errors_only_what_a_retry_can_resolve_is_retried() {
     let owned = || conflict("Apply failed with 1 conflict: conflict with \"a\": .spec.note", &causes);
     assert_eq!(calls_until(owned).await, 1, "another manager's field");
     assert!(crate::is_conflict(&owned()));
+    let denied = || conflict("admission webhook \"w.example.org\" denied the request: no budget", &details);
+    assert_eq!(calls_until(denied).await, 1, "a webhook chose the code");
+    assert!(crate::is_conflict(&denied()));
     let webhook = "Internal error occurred: failed calling webhook \"w.example.org\": failed to call webhook: Post \"https://127.0.0.1:1/?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused";
     for (code, reason, message) in
         [(409, "AlreadyExists", "pools.t.dev \"n\" already exists"), (500, "InternalError", webhook)]

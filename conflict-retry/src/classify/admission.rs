@@ -3,7 +3,7 @@
 use kube::core::Status;
 use kube::core::response::reason;
 
-use super::{Class, causes};
+use super::{Class, causes, retry_after};
 
 /// The cause of a creation that is rejected because its namespace is being deleted (`v1.NamespaceTerminatingCause`).
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
@@ -34,6 +34,7 @@ pub(super) fn is_webhook_fault(status: &Status) -> bool {
 /// counted the request.
 pub(super) fn is_quota_race(status: &Status) -> bool {
     status.reason == reason::CONFLICT
+        && !is_webhook_denial(status)
         && status.details.as_ref().is_some_and(|details| details.kind == QUOTAS && details.group.is_empty())
 }
 
@@ -45,6 +46,27 @@ pub(super) fn is_quotas(resource: &str) -> bool {
 /// Whether admission has failed and not rejected: the API server works, and so does its store.
 pub(crate) fn is_fault(status: &Status) -> bool {
     is_quota_race(status) || is_webhook_fault(status)
+}
+
+/// What it means that a webhook does not admit the request. Its reason and its code are the webhook's choice, and say nothing
+/// of the object, of its version or of the store.
+pub(super) fn of_denial(status: &Status) -> Class {
+    let is = |reason: &str, code: u16| {
+        status.reason == reason || (status.code == code && !reason::is_known(&status.reason))
+    };
+    if is(reason::INVALID, 422) {
+        Class::Invalid
+    } else if is(reason::TOO_MANY_REQUESTS, 429) {
+        Class::Throttled { retry_after: retry_after(status) }
+    } else if is(reason::UNAUTHORIZED, 401) {
+        Class::Unauthorized
+    } else if is(reason::REQUEST_ENTITY_TOO_LARGE, 413) {
+        Class::TooLarge
+    } else if is(reason::INTERNAL_ERROR, 500) {
+        Class::Other
+    } else {
+        Class::Forbidden
+    }
 }
 
 pub(super) fn of_forbidden(status: &Status) -> Class {

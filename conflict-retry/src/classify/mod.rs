@@ -13,7 +13,7 @@ use std::{fmt, io};
 use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
 
-use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_forbidden};
+use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_denial, of_forbidden};
 pub(crate) use self::classified::Classified;
 use crate::operation::Verb;
 use crate::policy::Cause;
@@ -52,7 +52,8 @@ pub enum Class {
     TestFailed,
     /// 422: the object is not valid.
     Invalid,
-    /// 403: rejected by RBAC or by admission.
+    /// 403: rejected by RBAC or by admission. A webhook that rejects chooses the code: any but 401, 413, 422, 429 and 500
+    /// is this, too.
     Forbidden,
     /// 403 of a creation: the namespace is being deleted and takes no new objects.
     NamespaceTerminating,
@@ -136,6 +137,9 @@ impl Class {
 
     /// Classifies `status` as the answer to a request of kind `verb`.
     pub fn of_status(verb: Verb, status: &Status) -> Self {
+        if is_webhook_denial(status) {
+            return of_denial(status);
+        }
         match status.reason.as_str() {
             reason::ALREADY_EXISTS => Self::AlreadyExists,
             reason::SERVER_TIMEOUT | reason::SERVICE_UNAVAILABLE => {
@@ -314,17 +318,13 @@ fn of_not_found(verb: Verb, status: &Status) -> Class {
 
 fn of_invalid(verb: Verb, status: &Status) -> Class {
     let Some(details) = status.details.as_ref() else {
-        let is_test = verb == Verb::JsonPatch && !is_webhook_denial(status);
-        return if is_test { Class::TestFailed } else { Class::Invalid };
+        return if verb == Verb::JsonPatch { Class::TestFailed } else { Class::Invalid };
     };
     // The answer to an apply or a patch that carries the UID of an earlier object of the same name.
     if !details.causes.is_empty() && details.causes.iter().all(|cause| cause.field == "metadata.uid") {
         return Class::UidMismatch;
     }
-    let explained = !details.causes.is_empty()
-        || !details.name.is_empty()
-        || !details.kind.is_empty()
-        || is_webhook_denial(status);
+    let explained = !details.causes.is_empty() || !details.name.is_empty() || !details.kind.is_empty();
     if verb == Verb::JsonPatch && !explained { Class::TestFailed } else { Class::Invalid }
 }
 
@@ -351,9 +351,6 @@ fn of_code(verb: Verb, status: &Status) -> Class {
 /// Tells the faults behind a 500 apart. Admission comes first, because a webhook's text may quote any other: nothing is
 /// executed before every webhook has admitted it.
 fn of_internal(status: &Status) -> Class {
-    if is_webhook_denial(status) {
-        return Class::Other;
-    }
     if is_webhook_fault(status) {
         return Class::Transient { retry_after: None };
     }

@@ -350,6 +350,48 @@ fn a_webhook_that_cannot_be_called_executed_nothing_whatever_its_text_quotes() {
 }
 
 #[test]
+fn a_webhook_that_denies_with_a_code_of_the_servers_own_says_nothing_of_the_object() {
+    let denial = |code: u16, reason: &str, details: &Value| {
+        let message = "admission webhook \"w.example.org\" denied the request: the team has no budget";
+        status(json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+            "reason": reason, "code": code, "details": details,
+        }))
+    };
+    for (code, reason, class) in [
+        (400, "BadRequest", Class::Forbidden),
+        (403, "Forbidden", Class::Forbidden),
+        (404, "NotFound", Class::Forbidden),
+        (409, "Conflict", Class::Forbidden),
+        (409, "AlreadyExists", Class::Forbidden),
+        (410, "Gone", Class::Forbidden),
+        (502, "", Class::Forbidden),
+        (503, "ServiceUnavailable", Class::Forbidden),
+        (504, "Timeout", Class::Forbidden),
+        (401, "Unauthorized", Class::Unauthorized),
+        (413, "RequestEntityTooLarge", Class::TooLarge),
+        (422, "Invalid", Class::Invalid),
+        (429, "TooManyRequests", Class::Throttled { retry_after: None }),
+        (500, "InternalError", Class::Other),
+    ] {
+        // The server passes on what the webhook gives; most give no reason.
+        for reason in [reason, ""] {
+            let status = denial(code, reason, &json!({"name": "n", "kind": "pools"}));
+            for verb in [Verb::Create, Verb::Put, Verb::MergePatch, Verb::JsonPatch, Verb::Apply] {
+                assert_eq!(Class::of_status(verb, &status), class, "{code} {reason} {verb}");
+            }
+        }
+    }
+    // Nor do its details, which are the webhook's choice, too.
+    let quota = denial(409, "Conflict", &json!({"name": "q", "kind": "resourcequotas"}));
+    assert_eq!(Class::of_status(Verb::Put, &quota), Class::Forbidden);
+    assert_eq!(of_quota_write(Verb::Put, "resourcequotas", &quota), None);
+    assert!(!admission::is_fault(&quota));
+    let uid = denial(422, "Invalid", &json!({"causes": [{"field": "metadata.uid"}]}));
+    assert_eq!(Class::of_status(Verb::Apply, &uid), Class::Invalid);
+}
+
+#[test]
 fn a_full_etcd_is_neither_in_doubt_nor_worth_a_retry() {
     // As v1.36 answers, whose client drops the gRPC code; the second text is that of a server in between.
     for message in [
