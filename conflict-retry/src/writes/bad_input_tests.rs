@@ -54,6 +54,21 @@ async fn an_object_without_a_name_in_an_answer_is_not_taken_for_a_copy_of_the_ca
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_status_of_a_missing_object_is_gone_for_a_writer_that_may_write_nothing_else() {
+    let script = || scripted(vec![error(404, "NotFound"), error(403, "Forbidden")]);
+    let (client, seen) = script();
+    let pods: Api<Pod> = Api::namespaced(client, "ns");
+    let copy: Pod = serde_json::from_value(pod("1", "l", "Running")).unwrap();
+    assert_eq!(update_status(&pods, "p", fail).from(&copy).outcome().await.unwrap(), Outcome::Gone);
+    assert_eq!(verbs(&seen), ["PATCH", "GET"]);
+    let (client, seen) = script();
+    let pods: Api<Pod> = Api::namespaced(client, "ns");
+    let body = json!({"apiVersion": "v1", "kind": "Pod", "status": {"phase": "Failed"}});
+    assert_eq!(apply_status(&pods, "p", &body).outcome().await.unwrap(), Outcome::Gone);
+    assert_eq!(verbs(&seen), ["PATCH", "GET"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_status_of_a_kind_without_that_subresource_says_where_to_enable_it() {
     let (client, seen) =
         scripted(vec![ok(pod("1", "l", "Running")), error(404, "NotFound"), ok(pod("1", "l", "Running"))]);

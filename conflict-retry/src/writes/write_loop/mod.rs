@@ -237,6 +237,7 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
         let body = body?;
         let may_repeat = may_repeat(&body);
         state.ready(target).await?;
+        let mut was_found = false;
         loop {
             let failed = match state.call(verb, send(body.clone())).await? {
                 Ok(object) => {
@@ -251,9 +252,13 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
             if failed.class == Class::Ambiguous && (is_unreadable || !may_repeat) {
                 return Err(state.reject(failed));
             }
-            match as_outcome(&mut state, target, failed, None, false).await? {
-                Ok(outcome) => return Ok(outcome),
-                Err(failed) => state.pause(failed).await?,
+            match as_outcome(&mut state, target, failed, None, false).await {
+                // It is there, or there again: it may have been created after this request, and before it was looked for.
+                Err(WriteError::Rejected { class: Class::NotServed, .. }) if !was_found => was_found = true,
+                ended => match ended? {
+                    Ok(outcome) => return Ok(outcome),
+                    Err(failed) => state.pause(failed).await?,
+                },
             }
         }
     })
@@ -311,7 +316,8 @@ async fn as_outcome<T, K: Writable>(
             Ok(found) if uid.is_some() && found.metadata.uid.as_deref() != uid => Ok(Ok(Outcome::Gone)),
             // The CRD declares no such subresource; the server answers as if the object were missing.
             Ok(_) => Err(state.refuse(Failed { class: Class::NotServed, ..failed })),
-            Err(missing) if missing.class == Class::NotFound => {
+            // A writer that may write nothing but the subresource may not look. What the server has said counts then.
+            Err(missing) if matches!(missing.class, Class::NotFound | Class::Forbidden) => {
                 state.settled(missing.verb, &missing.class);
                 Ok(Ok(Outcome::Gone))
             }
