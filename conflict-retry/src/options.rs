@@ -88,8 +88,9 @@ impl WriteOptions {
     }
 
     /// Sets the time at which the last request must have ended, whatever its other time limits: the caller's right to
-    /// write ends then (for example, a lease). A running request is dropped at that time, and none begins after it; the
-    /// run ends as if cancelled. (The deadline of a [`RetryPolicy`] lets a running request end.)
+    /// write ends then (for example, a lease). A running request is dropped at that time, none begins after it, and no wait
+    /// begins that would end after it; the run ends as if cancelled. (The deadline of a [`RetryPolicy`] lets a running
+    /// request end.)
     #[must_use]
     pub fn with_hard_deadline(mut self, deadline: Instant) -> Self {
         self.hard_deadline = Some(deadline);
@@ -149,9 +150,25 @@ impl WriteOptions {
     /// How long a request that begins now may take; `None` when it may not begin.
     pub(crate) fn time_left(&self, verb: Verb) -> Option<Duration> {
         let timeout = self.attempt_timeout(verb);
-        let Some(deadline) = self.hard_deadline else { return Some(timeout) };
-        let left = deadline.saturating_duration_since(Instant::now());
+        let Some(left) = self.hard_time_left() else { return Some(timeout) };
         (!left.is_zero()).then(|| left.min(timeout))
+    }
+
+    /// Whether a request may still begin after a wait of `delay`.
+    pub(crate) fn outlasts(&self, delay: Duration) -> bool {
+        self.hard_time_left().is_none_or(|left| delay < left)
+    }
+
+    /// Waits until the caller's right to write ends; forever if it does not.
+    pub(crate) async fn until_hard_deadline(&self) {
+        match self.hard_deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn hard_time_left(&self) -> Option<Duration> {
+        self.hard_deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     pub(crate) fn observer(&self) -> &dyn Observer {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::tests::{conflict, map, maps, object, ok, options, put_new, verbs, wants};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::tests::{Reply, conflict, map, maps, object, ok, options, put_new, verbs, wants};
 use super::*;
 use crate::freshness::Source;
 use crate::options::WriteOptions;
@@ -84,6 +87,29 @@ async fn a_wait_in_the_queue_past_the_deadline_ends_the_write_and_nothing_is_sen
         }
     ));
     assert!(verbs(&seen).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_wait_goes_on_when_the_right_to_write_ends() {
+    let second = Duration::from_secs(1);
+    // Until the server's own time.
+    let throttled = json!({
+        "kind": "Status", "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": "no",
+        "details": {"retryAfterSeconds": 20},
+    });
+    let (api, seen) = maps(vec![Reply::Json(429, throttled)]);
+    let start = Instant::now();
+    let failed = put_new(&api, &options().with_hard_deadline(start + second)).await.unwrap_err();
+    assert!(matches!(failed, WriteError::Cancelled { attempts: 1, last: Some(_), .. }), "{failed:?}");
+    assert_eq!((verbs(&seen).len(), start.elapsed()), (1, Duration::ZERO));
+    // Until the queue is free.
+    let queue = KeyQueue::new();
+    let (api, seen) = maps(vec![]);
+    let _held = queue.lock(format!("{}/m", api.resource_url())).await;
+    let options = protected(Protection::default().with_queue(queue)).with_hard_deadline(start + second);
+    let failed = put_new(&api, &options).await.unwrap_err();
+    assert!(matches!(failed, WriteError::Cancelled { attempts: 0, .. }), "{failed:?}");
+    assert!(verbs(&seen).is_empty() && start.elapsed() < second * 2, "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

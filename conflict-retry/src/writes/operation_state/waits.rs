@@ -72,14 +72,16 @@ impl OperationState<'_> {
         };
         let next = self.attempts.next(self.start.elapsed(), cause, rand::random::<f64>);
         let delay = match next {
-            Next::RetryAfter(delay) => Some(delay),
+            Next::RetryAfter(delay) => Some(delay).filter(|delay| self.options.outlasts(*delay)),
             Next::GiveUp(_) => None,
         };
         self.report(self.attempts.made(), failed.verb, Some(&failed.class), delay);
         self.last = Some(failed);
-        match next {
-            Next::RetryAfter(delay) => Ok(delay),
-            Next::GiveUp(reason) => Err(self.exhausted(reason)),
+        match (next, delay) {
+            (_, Some(delay)) => Ok(delay),
+            (Next::GiveUp(reason), None) => Err(self.exhausted(reason)),
+            // The caller's right to write ends first.
+            (Next::RetryAfter(_), None) => Err(self.cancelled()),
         }
     }
 
@@ -91,11 +93,13 @@ impl OperationState<'_> {
         waited.ok_or_else(|| self.cancelled())
     }
 
+    /// `None` when cancelled, or when the caller's right to write ends.
     pub(super) async fn until_cancelled<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             () = self.options.policy().cancellation().cancelled() => None,
             value = future => Some(value),
+            () = self.options.until_hard_deadline() => None,
         }
     }
 }
