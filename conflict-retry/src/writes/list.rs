@@ -137,14 +137,19 @@ fn origins(
     for (index, old) in before.iter().enumerate().rev() {
         left.entry(old).or_default().push(index);
     }
-    // Entries that are the same for the type, and not as they are stored, cannot be told apart when one goes.
+    let alike = left.clone();
+    let origins: Vec<Option<usize>> = after.iter().map(|new| left.get_mut(new).and_then(Vec::pop)).collect();
+    // Entries that are the same for the type, and not as they are stored, cannot be told apart when one goes and
+    // another one stays.
     let is_stored_alike =
         |same: &Vec<usize>| same.iter().all(|index| stored[partners[*index]] == stored[partners[same[0]]]);
-    let is_certain = left.values().all(is_stored_alike);
-    let origins: Vec<Option<usize>> = after.iter().map(|new| left.get_mut(new).and_then(Vec::pop)).collect();
+    let is_certain = alike.iter().all(|(old, same)| {
+        let gone = left[old].len();
+        gone == 0 || gone == same.len() || is_stored_alike(same)
+    });
     let is_permutation = before.len() == after.len() && !origins.contains(&None);
     let is_scalar = |list: &[Value]| !list.iter().any(|entry| entry.is_object() || entry.is_array());
-    if is_permutation || (is_scalar(before) && is_scalar(after)) {
+    if is_permutation || (is_certain && is_scalar(before) && is_scalar(after)) {
         return Some(origins);
     }
     let has_unknown = |old: usize| hides(&before[old], &stored[partners[old]]);

@@ -82,6 +82,22 @@ fn a_scalar_that_the_type_reads_as_another_one_stays_what_it_is() {
 }
 
 #[test]
+fn scalars_that_the_type_reads_alike_are_not_told_apart_when_one_goes() {
+    let (stored, before) = (json!(["FutA", "FutB", "RWO"]), json!(["Unknown", "Unknown", "RWO"]));
+    let sent = |after: Value| sent(stored.clone(), before.clone(), after);
+    for after in [json!(["Unknown", "RWO"]), json!(["Unknown", "RWO", "ROX"])] {
+        assert_eq!(sent(after.clone()), None, "{after}");
+    }
+    // While both stay, or none does, they are certain.
+    let appended = sent(json!(["Unknown", "Unknown", "RWO", "ROX"]));
+    assert_eq!(appended, Some(json!(["FutA", "FutB", "RWO", "ROX"])));
+    let replaced = sent(json!(["Unknown", "Unknown", "ROX"]));
+    assert_eq!(replaced, Some(json!(["FutA", "FutB", "ROX"])));
+    assert_eq!(sent(json!(["Unknown", "Unknown"])), Some(json!(["FutA", "FutB"])));
+    assert_eq!(sent(json!(["RWO"])), Some(json!(["RWO"])));
+}
+
+#[test]
 fn lists_within_lists_and_removed_fields_of_entries_are_followed() {
     let stored =
         json!([{"name": "a", "old": 1, "hidden": 1, "env": [{"name": "x", "value": "1", "hidden": 2}]}]);
