@@ -147,6 +147,25 @@ async fn a_write_that_is_answered_without_an_object_is_looked_up_and_never_taken
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_is_looked_for_is_not_gone_where_something_else_answers() {
+    let copy: Pod = serde_json::from_value(pod("1", "l", "Running")).unwrap();
+    let unset = || {
+        let message = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
+        let status = json!({"kind": "Status", "status": "Failure", "reason": "InternalError", "code": 500, "message": message});
+        Reply::Json(500, status)
+    };
+    for empty in nameless() {
+        let (client, seen) = scripted(vec![error(404, "NotFound"), ok(empty.clone())]);
+        let pods: Api<Pod> = Api::namespaced(client, "ns");
+        let failed = update_status(&pods, "p", fail).from(&copy).outcome().await.unwrap_err();
+        assert_eq!((failed.category(), verbs(&seen).len()), ("undecodable", 2), "{empty}");
+        let (api, seen) = maps(vec![unset(), ok(empty.clone())]);
+        let failed = scale(&api, "m", |_| 5).await.unwrap_err();
+        assert_eq!((failed.category(), verbs(&seen).len()), ("undecodable", 2), "{empty}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_single_attempt_that_is_answered_without_an_object_is_not_known_to_be_made() {
     let (main, options) = (Subresource::Main, &options());
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "new"}});

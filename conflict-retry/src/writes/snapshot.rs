@@ -116,7 +116,7 @@ impl<K: Writable> Snapshot<K> for ScaleView {
         // The resourceVersion (and the UID, without which another object of the same name is not detected) must come
         // from the object itself. Reading the count once more afterwards ensures that it was unset at that version, or
         // that the version is stale by now and the write will conflict.
-        let meta = api.get_metadata(name).await?;
+        let meta = target.find().await?;
         match api.get_scale(name).await {
             Err(error) if is_scale_unset(&error) => Ok(Self::of(&meta, None, None)),
             read => answer::scale(read).map(Self::from),

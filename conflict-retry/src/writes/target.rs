@@ -3,7 +3,7 @@
 use kube::Api;
 use kube::core::PartialObjectMeta;
 
-use super::Writable;
+use super::{Writable, answer};
 use crate::operation::{Operation, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::Refusal;
@@ -36,7 +36,7 @@ impl<'a, K: Writable> WriteTarget<'a, K> {
 
     /// Reads the object's metadata, independent of its subresources.
     pub(super) async fn find(self) -> Result<PartialObjectMeta<K>, kube::Error> {
-        self.api.get_metadata(self.name).await
+        answer::named(self.api.get_metadata(self.name).await, |found| &found.metadata)
     }
 
     /// Rejects an empty name, which would address the whole collection.
