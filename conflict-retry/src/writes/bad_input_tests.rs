@@ -1,9 +1,12 @@
 //! Input and answers that make no sense: what is sent, and what the error says.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{ApiResource, DeleteParams};
+use kube::core::{NotUsed, Object};
 use serde_json::{Value, json};
 
 use super::tests::{Reply, error, map, maps, object, ok, options, scripted, seen_view, verbs, wants};
@@ -194,6 +197,31 @@ async fn a_single_attempt_that_is_answered_without_an_object_is_not_known_to_be_
         let evicted = once::evict(&pods, "p", options, None).await.unwrap_err();
         assert!(matches!(evicted, WriteError::Unknown { .. }), "{evicted:?}");
     }
+}
+
+/// JSON has no such keys.
+type Unwritable = Object<BTreeMap<(u8, u8), u8>, NotUsed>;
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_turn_into_json_is_refused_before_it_is_sent() {
+    let kind = ApiResource::erase::<ConfigMap>(&());
+    let mut object: Unwritable = Object::new("m", &kind, BTreeMap::from([((1, 2), 3)]));
+    object.metadata.resource_version = Some("1".to_owned());
+    let (client, seen) = scripted(vec![error(404, "NotFound")]);
+    let api: Api<Unwritable> = Api::namespaced_with(client, "ns", &kind);
+    let ended = [
+        create_or_update(&api, &object, |_| {}).await.map(|_| ()),
+        once::create(&api, &options(), &object).await.map(|_| ()),
+        once::put(&api, "m", Subresource::Main, &options(), &object).await.map(|_| ()),
+    ];
+    for result in ended {
+        let failed = result.unwrap_err();
+        assert!(
+            matches!(failed, WriteError::Refused { reason: Refusal::Encode(_), maybe_written: false, .. }),
+            "{failed:?}"
+        );
+    }
+    assert_eq!(verbs(&seen), ["GET"], "whether it is there");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! Checks made before anything is sent: a change must not touch the identity of an object, nor fields that the server
 //! would silently drop.
 
+use std::io;
+
 use kube::Api;
 use serde_json::{Map, Value};
 
@@ -80,6 +82,12 @@ pub(super) fn identity<K: Writable>(before: &K, after: &K) -> Result<(), Refusal
         return Err(Refusal::Identity(field));
     }
     Ok(())
+}
+
+/// Rejects an object that does not turn into JSON. kube's error of that, before anything is sent, is the same as of an
+/// answer that cannot be decoded.
+pub(super) fn encodable<K: Writable>(object: &K) -> Result<(), Refusal> {
+    serde_json::to_writer(io::sink(), object).map_err(Refusal::Encode)
 }
 
 /// Rejects a type that holds only metadata where a whole object is sent.

@@ -37,6 +37,7 @@ pub async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &
     let target = WriteTarget::new(api, name, Subresource::Main, options);
     let mut state = OperationState::begin(options, target.operation(Verb::Create));
     let result = Box::pin(async {
+        guard::encodable(object)?;
         state.ready(target).await?;
         let answer = state.call(Verb::Create, wire::create(api, options, object)).await?;
         answer.map_err(|failed| state.reject(failed))
@@ -102,6 +103,7 @@ pub async fn put<K: Writable>(
 ) -> Result<Outcome<K>, WriteError> {
     let planned = guard::whole::<K>()
         .and_then(|()| guard::named(object, api, name))
+        .and_then(|()| guard::encodable(object))
         .and_then(|()| guard::version(object.meta().resource_version.as_deref()))
         .map(|_version| Single::Send(wire::put(api, name, subresource, options, object)));
     write_loop::once(WriteTarget::new(api, name, subresource, options), Verb::Put, planned).await

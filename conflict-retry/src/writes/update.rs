@@ -213,6 +213,7 @@ where
                 changed
             }
         };
+        guard::encodable(&object)?;
         Ok(WriteDecision::Send(UpdateBody::New(Box::new(object))))
     }
 
