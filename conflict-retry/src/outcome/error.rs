@@ -76,7 +76,7 @@ pub enum WriteError {
         source: Box<RequestFailure>,
     },
     /// The server rejected the request, or its answer to a read cannot be decoded; another attempt cannot succeed.
-    #[error("the {verb} {} ({}): {}", ended(class), class.label(), class.advice())]
+    #[error("the {verb} {} ({}): {}", ended(class), class.label(), advice(class, source))]
     #[non_exhaustive]
     Rejected {
         /// What was sent.
@@ -355,6 +355,18 @@ pub(crate) fn counted(attempts: u32) -> impl fmt::Display {
 
 const fn ended(class: &Class) -> &'static str {
     if matches!(class, Class::Undecodable) { "failed" } else { "was refused" }
+}
+
+/// What the user can do about it.
+fn advice(class: &Class, source: &RequestFailure) -> &'static str {
+    match (class, source) {
+        (Class::Undecodable, RequestFailure::Api(kube::Error::SerdeError(error)))
+            if error.is_syntax() || error.is_eof() =>
+        {
+            "the answer is not JSON; find out what answered in the API server's place"
+        }
+        _ => class.advice(),
+    }
 }
 
 const fn bound(reason: GiveUp) -> &'static str {

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::tests::{Reply, error, map, maps, object, ok, options, scripted, seen_view, verbs, wants};
 use super::*;
 use crate::freshness::Source;
-use crate::operation::Subresource;
-use crate::outcome::{Outcome, Refusal, WriteError};
+use crate::operation::{Subresource, Verb};
+use crate::outcome::{Outcome, Refusal, RequestFailure, WriteError};
 
 fn pod(version: &str, label: &str, phase: &str) -> Value {
     json!({
@@ -197,6 +197,23 @@ async fn a_single_attempt_that_is_answered_without_an_object_is_not_known_to_be_
         let evicted = once::evict(&pods, "p", options, None).await.unwrap_err();
         assert!(matches!(evicted, WriteError::Unknown { .. }), "{evicted:?}");
     }
+}
+
+#[test]
+fn an_answer_that_is_not_json_is_not_blamed_on_the_type() {
+    let said = |answer: &str| {
+        let error = serde_json::from_str::<ConfigMap>(answer).unwrap_err();
+        let source = Box::new(RequestFailure::Api(kube::Error::SerdeError(error)));
+        let class = source.class(Verb::Get);
+        let (verb, subresource) = (Verb::Get, Subresource::Main);
+        WriteError::Rejected { verb, subresource, class, maybe_written: false, source }.to_string()
+    };
+    for answer in ["<html><body>Sign in</body></html>", "", "{\"metadata\": {"] {
+        let text = said(answer);
+        assert!(text.contains("what answered in the API server's place"), "{answer}: {text}");
+    }
+    let text = said("{\"data\": 1}");
+    assert!(text.contains("does not fit the Rust type"), "{text}");
 }
 
 /// JSON has no such keys.
