@@ -1,6 +1,7 @@
 //! Input and answers that make no sense: what is sent, and what the error says.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::tests::{Reply, error, map, maps, object, ok, options, scripted, seen_view, verbs, wants};
 use super::*;
-use crate::freshness::Source;
+use crate::freshness::{CachedObject, Newer, Source};
 use crate::operation::{Subresource, Verb};
 use crate::outcome::{Outcome, Refusal, RequestFailure, WriteError};
 
@@ -109,6 +110,43 @@ async fn a_status_that_the_server_drops_beside_another_change_is_an_error() {
     let pods: Api<Pod> = Api::namespaced(client, "ns");
     let error = update(&pods, "p", fail).put().from(&copy).await.unwrap_err();
     assert!(error.to_string().contains("touches `status`") && !error.maybe_written(), "{error:?}");
+}
+
+/// A watch that has brought this, and the versions that we wrote.
+struct Watch(Pod, Mutex<Vec<Option<String>>>);
+
+impl CachedObject<Pod> for Watch {
+    fn latest(&self) -> Option<Pod> {
+        Some(self.0.clone())
+    }
+
+    fn newer(&self, _version: String) -> Newer<'_, Pod> {
+        Box::pin(std::future::pending())
+    }
+
+    fn wrote(&self, written: &Pod) {
+        self.1.lock().unwrap().push(written.metadata.resource_version.clone());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stored_beside_a_dropped_status_is_our_own_write() {
+    // All of it dropped, and the version is the old one; or the label is stored.
+    for (version, wrote) in [("1", vec![]), ("2", vec![Some("2".to_owned())])] {
+        let watch = Watch(serde_json::from_value(pod("1", "old", "Running")).unwrap(), Mutex::default());
+        let (client, _) = scripted(vec![ok(pod(version, "new", "Running"))]);
+        let pods: Api<Pod> = Api::namespaced(client, "ns");
+        let change = |pod: &mut Pod| {
+            pod.metadata.labels.get_or_insert_default().insert("l".to_owned(), "new".to_owned());
+            fail(pod);
+        };
+        let refused = update(&pods, "p", change).from(Source::Watched(&watch)).await.unwrap_err();
+        assert!(
+            matches!(refused, WriteError::Refused { reason: Refusal::Dropped { .. }, .. }),
+            "{refused:?}"
+        );
+        assert_eq!(*watch.1.lock().unwrap(), wrote);
+    }
 }
 
 /// Bodies that a `ConfigMap` and a `Scale` can be decoded from.

@@ -184,7 +184,8 @@ async fn rounds<K: Writable, W: WriteSteps<K>>(
         let verb = kind.verb_of(&body);
         let mut failed = match state.call(verb, W::send(target, &body)).await? {
             Ok(object) => {
-                return acknowledged::<K, W>(kind, state, target, &body, version.as_deref(), object).map(Ok);
+                let read = version.as_deref();
+                return acknowledged::<K, W>(kind, state, source, target, &body, read, object).map(Ok);
             }
             Err(failed) => failed,
         };

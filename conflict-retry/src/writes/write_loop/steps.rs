@@ -73,10 +73,11 @@ pub(super) fn decide<K: Writable, W: WriteSteps<K>>(
 }
 
 /// How a write ends that the server has acknowledged, and that was decided from the version `read`: refused, if the server
-/// ignored a part of the `body`.
+/// ignored a part of the `body`. What it has stored of the rest is ours.
 pub(super) fn acknowledged<K: Writable, W: WriteSteps<K>>(
     kind: &W,
     state: &OperationState<'_>,
+    source: &Source<'_, Object<K, W>>,
     target: WriteTarget<'_, K>,
     body: &W::Body,
     read: Option<&str>,
@@ -85,6 +86,9 @@ pub(super) fn acknowledged<K: Writable, W: WriteSteps<K>>(
     // The version is still the one that was read: the server has stored nothing, because to it the object was as wanted.
     let is_unmoved = read.is_some() && W::Seen::version_of(&answer) == read && !W::Seen::is_deleting(&answer);
     if let Some(reason) = kind.ignored(target, body, &answer, is_unmoved) {
+        if let (Source::Watched(cache), false) = (source, is_unmoved) {
+            cache.wrote(&answer);
+        }
         let maybe_written = !is_unmoved || state.maybe_written();
         return Err(WriteError::Refused { reason, maybe_written });
     }
