@@ -114,8 +114,8 @@ async fn with_machines(ctx: &Context, of_cluster: OfCluster, current: Current) -
     let lookalikes = lookalikes(ctx, &supply, &machines_of_nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.recent_lists(names);
-    let may_be_hidden = supply.source == Ok(NodeSource::Kubelet)
-        && ctx.unreadable.of::<Node>().iter().any(|node| !unreadable.contains(&node.name));
+    let of_cache = ctx.unreadable.of::<Node>();
+    let may_be_hidden = may_hide(&supply, unreadable.iter().chain(of_cache.iter().map(|node| &node.name)));
     let KnownProtections { protected, stale, unprotected, failed_lists } = ctx.protections.known(&key);
     let is_orphaned = ctx.orphans.look(&key, pool.as_deref());
     let just_ended = ctx.gone_pools.just_ended(&key, pool.as_deref());
@@ -224,6 +224,14 @@ fn lookalikes(ctx: &Context, supply: &Supply, with_node: &BTreeSet<&str>) -> Vec
     ctx.nodes.state_filter(|node| {
         node_in_another_cluster::is_known_as(node, &known_as) && PoolKey::of_node(node).is_none()
     })
+}
+
+/// Whether one of these Nodes, which cannot be read, may be that of a machine that seems to have none. Where kubelets register the Nodes,
+/// or where that is not known, a Node need not have the name of its machine; one that has the name of a listed machine is of that one.
+fn may_hide<'a>(supply: &Supply, mut unreadable: impl Iterator<Item = &'a String>) -> bool {
+    let is_listed = |name: &String| supply.machines.iter().any(|machine| machine.name == *name);
+    let has_machines_name = matches!(supply.source, Ok(NodeSource::Operator { .. }));
+    !has_machines_name && unreadable.any(|name| !is_listed(name))
 }
 
 /// A machine whose Node is in another pool is none of this one's, whatever its provider lists.

@@ -253,6 +253,57 @@ async fn the_slot_of_an_unreadable_node_is_neither_requested_nor_given_up() {
     assert!(kept.requeue_at.is_some_and(|at| at > now), "no event reports that it is gone");
 }
 
+/// A provider with a machine in the pool's first slot, whose kubelet registers its Node.
+struct OneRuns;
+
+impl Scripted for OneRuns {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
+        answer(Ok(vec![ListedMachine { cluster: Some(cluster().to_string()), ..running(&slot(0)) }]))
+    }
+}
+
+#[tokio::test]
+async fn a_machine_whose_node_has_another_name_and_cannot_be_read_is_neither_withdrawn_nor_given_up() {
+    for (name, replicas, may_be_hidden) in
+        [("ip-10-0-0-1", 0, true), ("ip-10-0-0-1", 1, true), ("", 1, false)]
+    {
+        let mut node = odd();
+        if !name.is_empty() {
+            node["metadata"]["name"] = name.into();
+        }
+        let test = TestContext::new(move |path, _| match path {
+            path if path.starts_with("/api/v1/nodes?") => {
+                (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node] }))
+            }
+            path => success_for(path),
+        });
+        let mut test = test.with_pool(pool(replicas));
+        test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(OneRuns)]));
+        for _ in 0..2 {
+            let (observed, classified, pods) = read(&test).await;
+            assert_eq!(observed.may_be_hidden, may_be_hidden, "{name} of {replicas}");
+            let planned = plan(&observed, classified, &pods);
+            assert_eq!((planned.withdraw, planned.timed_out), (vec![], vec![]), "{name} of {replicas}");
+            test.time.advance(Duration::from_secs(900));
+            // So that they are read live again.
+            test.ctx.invalidate(&key());
+        }
+    }
+}
+
+#[test]
+fn a_node_may_be_hidden_unless_its_name_is_that_of_its_machine() {
+    let with = |source| Supply { source, machines: vec![machine("m", MachineState::Running)], ..supply() };
+    let may_hide = |source, names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        may_hide(&with(source), names.iter())
+    };
+    assert!(!may_hide(Ok(NodeSource::Kubelet), &[]) && !may_hide(Ok(NodeSource::Kubelet), &["m"]));
+    assert!(may_hide(Ok(NodeSource::Kubelet), &["m", "ip-10-0-0-1"]));
+    assert!(may_hide(Err(String::new()), &["ip-10-0-0-1"]), "of a pool that is gone it is not known");
+    assert!(!may_hide(Ok(NodeSource::Operator { provider_id_prefix: "kwok://" }), &["ip-10-0-0-1"]));
+}
+
 #[test]
 fn a_node_that_becomes_readable_or_unreadable_while_the_cache_is_read_is_not_missed() {
     let name = node(0).metadata.name.unwrap();

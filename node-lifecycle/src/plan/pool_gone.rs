@@ -27,7 +27,8 @@ pub(crate) fn plan(observed: &Observed, members: Vec<Member>, pods: &ObservedPod
     Plan {
         left_over: observed.nodes.iter().filter(is_late).cloned().collect(),
         nodes: steps(observed, members, action),
-        withdraw: if observed.leaves_machines() {
+        // A Node that cannot be read may be that of such a machine.
+        withdraw: if observed.leaves_machines() || observed.may_be_hidden {
             Vec::new()
         } else {
             observed.withdrawable().map(|machine| machine.name.clone()).collect()

@@ -171,6 +171,14 @@ fn machines_of_a_pool_that_is_gone_are_ended_unless_it_left_them() {
     let mut gone = with_machines(gone);
     let ended = plan(&gone);
     assert_eq!((ended.withdraw.len(), ended.failed.len()), (2, 1));
+    gone.may_be_hidden = true;
+    let kept = plan(&gone);
+    assert_eq!(
+        (kept.withdraw.len(), kept.failed.len()),
+        (0, 1),
+        "one of them may have a Node that cannot be read"
+    );
+    gone.may_be_hidden = false;
     gone.is_orphaned = true;
     assert!(leaves_machines_alone(&plan(&gone)));
 }
