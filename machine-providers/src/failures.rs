@@ -47,6 +47,8 @@ struct PoolState {
     asked: BTreeSet<String>,
     /// What the status remembers was read.
     is_restored: bool,
+    /// The reference of the provider that the pool selected when it was seen last.
+    selected: Option<String>,
 }
 
 /// The failures of every pool's requests.
@@ -121,9 +123,10 @@ impl Failures {
         self.change(key, |state| change(&mut state.slots))
     }
 
-    /// Restores what the pool's status remembers from before this process began, once.
+    /// Restores what the pool's status remembers from before this process began, once, and takes note of its provider.
     pub(super) fn restore(&self, key: &PoolKey, pool: &NodePool) {
         self.change(key, |state| {
+            state.selected = pool.spec.provider.reference();
             if std::mem::replace(&mut state.is_restored, true) {
                 return;
             }
@@ -237,6 +240,11 @@ impl Failures {
     /// The providers that may have machines of the pool besides the one that it selects.
     pub(super) fn asked(&self, key: &PoolKey) -> BTreeSet<String> {
         self.pools().get(key).map(|state| state.asked.clone()).unwrap_or_default()
+    }
+
+    /// The provider that the pool selected when this process saw it last; `None` also where it never did.
+    pub(super) fn selected(&self, key: &PoolKey) -> Option<String> {
+        self.pools().get(key).and_then(|state| state.selected.clone())
     }
 
     /// Records that `provider` has no machine of the pool left.

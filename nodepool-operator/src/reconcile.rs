@@ -6,6 +6,7 @@ use std::time::Duration;
 use node_lifecycle::outcome::Extent;
 use node_lifecycle::{Classified, Observed, ObservedPods, Plan, PoolKey};
 use shared_runtime::controller::Step;
+use tracing::warn;
 
 use crate::apply::{PassResult, apply};
 use crate::attachments;
@@ -66,6 +67,11 @@ fn next(
     result: PassResult,
     reported: Result<Reported, Error>,
 ) -> Result<Step, Error> {
+    let Observed { key, pool, .. } = &seen.observed;
+    if pool.is_none() && plan.nodes.is_empty() && is_over(ctx, &seen.observed, &result) {
+        ctx.forget(key);
+        return Ok(Step::Done);
+    }
     let PassResult { applied, error, .. } = result;
     if let Some(error) = error {
         return Err(error);
@@ -75,8 +81,7 @@ fn next(
     if applied.extent == Extent::Conflict || reported.is_conflict() {
         return Ok(Step::Conflict);
     }
-    let Observed { key, pool, .. } = &seen.observed;
-    if applied.finalizer_removed || (pool.is_none() && plan.nodes.is_empty()) {
+    if applied.finalizer_removed {
         ctx.forget(key);
         return Ok(Step::Done);
     }
@@ -96,6 +101,27 @@ fn next(
     Ok(due.map_or(Step::Done, again))
 }
 
+/// Whether nothing can be left of the pool, which is gone and has no node. What could not be found out or ended in all the time that
+/// [`GonePools`](crate::memory::gone_pools::GonePools) allows is given up.
+fn is_over(ctx: &Context, observed: &Observed, result: &PassResult) -> bool {
+    let is_complete = result.error.is_none() && result.applied.extent == Extent::Complete;
+    if is_complete && !observed.may_have_machines_left() {
+        return true;
+    }
+    let is_given_up = ctx.gone_pools.is_given_up(&observed.key);
+    if is_given_up {
+        let (listed, unlisted) = (observed.supply.machines.len(), &observed.supply.unlisted);
+        let advice = "look for them at the pool's provider; a new NodePool of this name takes them up again";
+        warn!(
+            listed,
+            ?unlisted,
+            advice,
+            "the NodePool is gone, and machines of it may be left: they are looked for no more"
+        );
+    }
+    is_given_up
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -105,9 +131,9 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
     use machine_providers::provisioner::{ListFindings, Provisioner};
-    use machine_providers::testing::{Scripted, ScriptedAnswer, answer};
+    use machine_providers::testing::{Scripted, ScriptedAnswer, answer, running};
     use machine_providers::{Deletion, ListedMachine, MachineRequest, ProviderError};
-    use node_lifecycle::testing::{at, cluster, facts, key, node, observed, plan, pool};
+    use node_lifecycle::testing::{at, cluster, facts, key, node, observed, plan, pool, slot};
     use serde_json::json;
     use shared_crds::conditions::Reason;
     use shared_crds::names;
@@ -248,6 +274,68 @@ mod tests {
         assert!(writes(&requests()).is_empty(), "{:?}", requests());
         let names: BTreeSet<String> = ["n-000", "n-001"].map(str::to_owned).into();
         assert!(!ctx.gone_pools.is_news(&key(), names), "it was said");
+    }
+
+    /// For how long a pool that is gone, without nodes, is visited.
+    async fn visited_for(provider: impl Scripted + 'static) -> Duration {
+        let mut test = TestContext::new(|path, _| match path {
+            path if path.starts_with("/api/v1/nodes?") => {
+                (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [] }))
+            }
+            _ => success(),
+        });
+        test.ctx.provisioner = Arc::new(Provisioner::with(cluster(), vec![Box::new(provider)]));
+        let (time, (ctx, _)) = (test.time.clone(), test.into_parts());
+        let mut waited = Duration::ZERO;
+        for _ in 0..10_000 {
+            let step = reconcile(Arc::clone(&ctx), key()).await.unwrap();
+            let (Step::RequeueAfter(wait) | Step::ContinueAfter(wait)) = step else {
+                assert_eq!(step, Step::Done);
+                return waited;
+            };
+            time.advance(wait);
+            waited += wait;
+        }
+        panic!("it is visited for ever, {waited:?} by now");
+    }
+
+    /// A provider whose first list fails, and that then has a machine until it is deleted.
+    struct Recovers {
+        lists: AtomicUsize,
+        deletions: Arc<AtomicUsize>,
+    }
+
+    impl Scripted for Recovers {
+        fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
+            if self.lists.fetch_add(1, Ordering::Relaxed) == 0 {
+                return answer(Err(ProviderError::Unreachable("it is down".to_owned())));
+            }
+            let machine = || ListedMachine { cluster: Some(cluster().to_string()), ..running(&slot(0)) };
+            let is_there = self.deletions.load(Ordering::Relaxed) == 0;
+            answer(Ok(is_there.then(machine).into_iter().collect()))
+        }
+
+        fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
+            self.deletions.fetch_add(1, Ordering::Relaxed);
+            answer(Ok(Deletion::Started))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_machine_of_a_pool_that_is_gone_is_ended_although_it_could_not_be_listed_at_first() {
+        let deletions = Arc::<AtomicUsize>::default();
+        let provider = Recovers { lists: AtomicUsize::new(0), deletions: Arc::clone(&deletions) };
+        let waited = visited_for(provider).await;
+        assert_eq!(deletions.load(Ordering::Relaxed), 1);
+        assert!(waited < Duration::from_secs(60), "{waited:?}");
+    }
+
+    #[tokio::test]
+    async fn a_pool_that_is_gone_is_not_visited_for_ever_where_its_machines_cannot_be_listed() {
+        let waited = visited_for(Outage { asked: Arc::new(AtomicUsize::new(1)) }).await;
+        let (hour, limit) = (Duration::from_secs(3600), Duration::from_secs(4000));
+        assert!(waited >= hour && waited < limit, "{waited:?}");
+        assert_eq!(visited_for(Outage::default()).await, Duration::ZERO, "it has no machine");
     }
 
     #[tokio::test]

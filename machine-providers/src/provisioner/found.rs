@@ -114,10 +114,13 @@ impl Provisioner {
         found: &mut Found,
     ) {
         let of_pool = listing.take_machines(&mut found.foreign);
-        if lister.is_former {
-            found.former.insert(lister.reference.to_owned());
+        // A pool that is gone selects none.
+        if lister.is_former || asked.generation.is_none() {
             let names = of_pool.iter().map(|(machine, _)| machine.name.clone());
             found.former_machines.extend(names.map(|name| (name, lister.reference.to_owned())));
+        }
+        if lister.is_former {
+            found.former.insert(lister.reference.to_owned());
         } else {
             self.failures.has_machines(asked.key, lister.reference, of_pool.len());
             let shown = || of_pool.iter().map(|(machine, _)| machine);

@@ -163,6 +163,19 @@ impl Provisioner {
         all
     }
 
+    /// The references of the providers whose lists tell the machines of the pool. Of one that is gone these are its own, if this process
+    /// has seen it: the others may refuse their lists, or take long to fail.
+    fn listers(&self, key: &PoolKey, pool: Option<&NodePool>) -> BTreeSet<String> {
+        let Some(selected) = self.failures.selected(key).filter(|_| pool.is_none()) else {
+            return self.responsible(key, pool);
+        };
+        let mut all = self.failures.asked(key);
+        // One that keeps a number of machines has some of the pool only if it was asked, and may have others.
+        all.extend(Some(selected).filter(|it| !self.is_for_one_pool(it)));
+        all.retain(|reference| self.known(reference).is_ok());
+        all
+    }
+
     /// What the provider says about the pool, which is `pool` unless it is gone, and what was found to be wrong. Nothing is
     /// changed: [`Self::end_failed`] does that. A failed machine is one that has to be deleted, unless it `has_node`: then
     /// its Node says how it is. The machines of a set that a `competing` pool uses are none of the pool's. `lists` says how
@@ -187,7 +200,7 @@ impl Provisioner {
         let asked = AskedPool { key, generation, now, lists };
         let mut found = Found::default();
         let current = pool.map(|pool| pool.spec.provider.reference());
-        for reference in self.responsible(key, pool) {
+        for reference in self.listers(key, pool) {
             let is_former = current.as_ref().is_some_and(|current| current.as_deref() != Some(&*reference));
             let Ok(provider) = self.known(&reference) else { continue };
             let spec = pool.filter(|_| !is_former).map(|pool| &pool.spec.provider);
@@ -215,7 +228,10 @@ impl Provisioner {
             }
         }
         let (deleted_ids, outdated_before) = if found.is_unknown {
-            found.machines.clear();
+            // All of a pool that is gone have to go, whatever is missing.
+            if pool.is_some() {
+                found.machines.clear();
+            }
             (BTreeSet::new(), self.ids.outdated(key))
         } else {
             (self.all_listed(asked, pool, &mut found).await, BTreeSet::new())
@@ -255,6 +271,8 @@ fn unlisted_machines(why: &str) -> String {
     format!("the machines cannot be listed, so none is removed: {why}")
 }
 
+#[cfg(test)]
+mod gone_pool_tests;
 #[cfg(test)]
 mod listing_tests;
 #[cfg(test)]

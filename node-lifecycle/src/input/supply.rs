@@ -159,7 +159,8 @@ pub struct Supply {
     pub traits: BTreeMap<String, NodeTraits>,
     /// Why a machine does not start, in its provider's words; `None` when the provider does not say so.
     pub trouble: Option<String>,
-    /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it.
+    /// The machines could not be listed: [`Self::machines`] is empty for that reason, and nothing follows from it. Of a pool that is gone,
+    /// some could not be listed.
     pub is_unknown: bool,
     /// The number of machines that the provider keeps; `None` for one that makes machines by name.
     pub size: Option<Size>,
@@ -193,7 +194,7 @@ pub struct Supply {
     pub outdated_before: BTreeSet<String>,
     /// Providers that the spec does not select and that may still have machines of the pool.
     pub former: BTreeSet<String>,
-    /// The machines among [`Self::machines`] that such a provider lists, by name, with its reference.
+    /// The machines among [`Self::machines`] that such a provider lists, by name, with its reference. Of a pool that is gone, all of them.
     pub former_machines: BTreeMap<String, String>,
     /// Names of the pool's slots that foreign nodes occupy.
     pub taken: BTreeSet<String>,

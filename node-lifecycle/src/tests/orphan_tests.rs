@@ -182,3 +182,32 @@ fn machines_of_a_pool_that_is_gone_are_ended_unless_it_left_them() {
     gone.is_orphaned = true;
     assert!(leaves_machines_alone(&plan(&gone)));
 }
+
+#[test]
+fn a_pool_that_is_gone_is_visited_again_while_machines_may_be_left() {
+    let with = |change: fn(&mut Observed)| {
+        let mut gone = observed(pool(1), []);
+        gone.pool = None;
+        change(&mut gone);
+        (gone.may_have_machines_left(), plan(&gone).requeue_at)
+    };
+    let runs = |gone: &mut Observed| gone.supply.machines = vec![machine("m", MachineState::Running)];
+    assert_eq!(with(|_| ()), (false, None));
+    assert_eq!(with(runs), (true, Some(at(101))));
+    assert_eq!(
+        with(|gone| gone.supply.machines = vec![machine("m", MachineState::Deleting)]),
+        (true, Some(at(105)))
+    );
+    assert_eq!(with(|gone| gone.supply.is_unknown = true), (true, Some(at(130))));
+    assert_eq!(with(|gone| gone.supply.uncertain_until = Some(at(220))), (true, Some(at(105))));
+    let left = |gone: &mut Observed| {
+        gone.is_orphaned = true;
+        gone.supply.is_unknown = true;
+    };
+    assert_eq!(with(left), (false, None), "its machines were to outlive it");
+    let ended = |gone: &mut Observed| {
+        gone.just_ended = Some(at(90));
+        gone.supply.is_unknown = true;
+    };
+    assert_eq!(with(ended), (false, None), "there was none when it was let go");
+}

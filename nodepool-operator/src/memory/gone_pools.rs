@@ -18,6 +18,10 @@ use shared_runtime::clock::Clock;
 /// watch shows what was written within seconds.
 const LATE: Duration = Duration::from_secs(5 * 60);
 
+/// For how long machines of a pool that is gone are looked for which cannot be listed, or do not go. Longer than most outages: nothing
+/// else ends them, and they cost money. Where a right is missing, it would have no end.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(60 * 60);
+
 /// What is known of pools that are gone.
 pub(crate) struct GonePools {
     clock: Clock,
@@ -30,6 +34,8 @@ struct Known {
     ended: HashMap<PoolKey, Ended>,
     /// The nodes of which was said that they stay.
     said: HashMap<PoolKey, BTreeSet<String>>,
+    /// Since when machines of it have been looked for, by the monotonic clock.
+    looked_for: HashMap<PoolKey, Duration>,
 }
 
 /// When that was, by both clocks.
@@ -64,6 +70,9 @@ impl GonePools {
         if pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_none()) {
             known.ended.remove(key);
         }
+        if pool.is_some() {
+            known.looked_for.remove(key);
+        }
         let ended = known.ended.get(key).filter(|at| now.saturating_sub(at.monotonic) < LATE)?;
         pool.is_none().then_some(ended.time)
     }
@@ -79,9 +88,18 @@ impl GonePools {
         !is_said
     }
 
-    /// Drops what was said of the pool: there is no node of it any more.
+    /// Whether machines of the pool have been looked for long enough. The first call begins.
+    pub(crate) fn is_given_up(&self, key: &PoolKey) -> bool {
+        let now = self.clock.monotonic();
+        let since = *self.known().looked_for.entry(key.clone()).or_insert(now);
+        now.saturating_sub(since) >= GIVEN_UP_AFTER
+    }
+
+    /// Drops what was said of the pool, and since when machines of it were looked for: it has neither nodes nor machines any more.
     pub(crate) fn forget(&self, key: &PoolKey) {
-        self.known().said.remove(key);
+        let mut known = self.known();
+        known.said.remove(key);
+        known.looked_for.remove(key);
     }
 }
 
@@ -107,6 +125,23 @@ mod tests {
         gone.ended(key());
         assert_eq!(gone.just_ended(&key(), Some(&pool(1))), None);
         assert_eq!(gone.just_ended(&key(), None), None);
+    }
+
+    #[test]
+    fn machines_are_looked_for_for_an_hour_from_the_first_time_on() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let gone = GonePools::new(clock);
+        time.advance(GIVEN_UP_AFTER);
+        assert!(!gone.is_given_up(&key()));
+        time.advance(GIVEN_UP_AFTER / 2);
+        assert!(!gone.is_given_up(&key()));
+        time.advance(GIVEN_UP_AFTER / 2);
+        assert!(gone.is_given_up(&key()));
+        assert_eq!(gone.just_ended(&key(), Some(&pool(1))), None);
+        assert!(!gone.is_given_up(&key()), "there was another pool of the name");
+        time.advance(GIVEN_UP_AFTER);
+        gone.forget(&key());
+        assert!(!gone.is_given_up(&key()));
     }
 
     #[test]
