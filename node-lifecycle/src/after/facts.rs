@@ -43,6 +43,8 @@ pub struct Facts {
     pub waiting: usize,
     /// Number of requests without a Node.
     pub in_flight: usize,
+    /// Number of machines without a Node that were withdrawn and are not gone: their provider may list them for a while as it did.
+    pub ending: usize,
     /// Whether the provider's machines could not be listed.
     pub is_unknown: bool,
     /// Names of nodes that cannot be read. They are in no other count.
@@ -254,6 +256,7 @@ impl Facts {
             leaving: leaving.len(),
             waiting: plan.nodes.iter().filter(|step| waits_for_place(step)).count(),
             in_flight,
+            ending: applied.withdrawn_and_ending(),
             is_unknown: observed.supply.is_unknown,
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),

@@ -147,6 +147,14 @@ impl Applied {
         self.entries.iter().filter(|entry| entry.outcome == ActionOutcome::Ending).count()
     }
 
+    /// Number of those that had no Node and were withdrawn.
+    pub(crate) fn withdrawn_and_ending(&self) -> usize {
+        let is_it = |entry: &&AppliedEntry| {
+            entry.action == AppliedAction::Withdraw && entry.outcome == ActionOutcome::Ending
+        };
+        self.entries.iter().filter(is_it).count()
+    }
+
     /// Number of evictions that were refused.
     pub fn refused(&self) -> usize {
         self.entries.iter().filter(|entry| entry.outcome == ActionOutcome::Refused).count()

@@ -14,7 +14,7 @@ use shared_crds::places::EXAMPLES;
 use shared_crds::v1alpha1::{ExecProvider, NodePoolStatus, ProviderSpec, ProvisioningStatus};
 
 use super::*;
-use crate::after::outcome::{ActionOutcome, AppliedAction};
+use crate::after::outcome::{ActionOutcome, Applied, AppliedAction};
 use crate::input::observed_time::{MachineTimes, NodeTime, NodeTimes};
 use crate::input::supply::{KnownAs, Machine, MachineState, NodeSource, Size};
 use crate::testing::{self, at, done, facts_after, key, node, observed, plan, pool, set_ready, with_action};
@@ -417,6 +417,30 @@ fn a_provider_with_more_machines_than_it_was_asked_for_lets_growth_wait() {
     let observed = asked_for(4, 4);
     let remembered = testing::facts(&observed).remembered(observed.pool.as_deref().unwrap());
     assert_eq!(remembered.unwrap().machines, Some(1));
+}
+
+#[test]
+fn machines_that_are_withdrawn_and_still_listed_as_they_were_are_not_taken_for_ones_that_were_not_asked_for()
+{
+    let names = ["m-0", "m-1", "m-2"];
+    let mut observed = pool_of(0, &names);
+    let with_record = |observed: &mut Observed, provisioning: ProvisioningStatus| {
+        let pool = Arc::make_mut(observed.pool.as_mut().unwrap());
+        pool.status = Some(NodePoolStatus { provisioning: Some(provisioning), ..NodePoolStatus::default() });
+    };
+    with_record(&mut observed, ProvisioningStatus { machines: Some(3), ..ProvisioningStatus::default() });
+    for (outcome, expected) in [(ActionOutcome::Ending, 3), (ActionOutcome::Done, 0)] {
+        let planned = plan(&observed);
+        assert_eq!((planned.withdraw.len(), &planned.stalled), (3, &None));
+        let mut applied = Applied::default();
+        for name in &planned.withdraw {
+            applied.record(name, AppliedAction::Withdraw, outcome.clone());
+        }
+        let facts = facts_after(&observed, &planned, &applied);
+        let remembered = facts.remembered(observed.pool.as_deref().unwrap()).unwrap_or_default();
+        assert_eq!((remembered.machines, facts.in_flight), (Some(expected), 0), "{outcome:?}");
+        with_record(&mut observed, remembered);
+    }
 }
 
 #[test]
