@@ -76,6 +76,9 @@ fn was_ended_by_provider(observed: &Observed, member: &Member, machine: &str) ->
 ///
 /// A kubelet that reports runs on a machine, whatever a list says. Where the operator makes the Nodes there is no such list: those
 /// machines are the Nodes.
+///
+/// No measure of an outage holds this up (docs/adr/0024-unhealthy-nodes.md): the deletion of the Node is decided, and in an outage it is
+/// the way to let those go that are known to be gone.
 pub(crate) fn is_gone(observed: &Observed, members: &[&Member], member: &Member) -> bool {
     let supply = &observed.supply;
     let current = observed.pool.as_deref().and_then(|pool| pool.spec.provider.reference());

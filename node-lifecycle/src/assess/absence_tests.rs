@@ -146,6 +146,13 @@ fn a_deleted_node_goes_at_once_whose_machine_is_gone_and_whose_kubelet_is_silent
 }
 
 #[test]
+fn a_deleted_node_whose_machine_is_gone_goes_in_an_outage_too() {
+    let mut observed = listing(vec![dead("Unknown"), node(1)], &["n-001"], Completeness::Unknown);
+    observed.cluster_readiness = crate::ClusterReadiness { not_ready: 12, all: 20 };
+    assert_eq!(action(&observed), NodeAction::EndMachine);
+}
+
+#[test]
 fn a_machine_that_its_provider_was_seen_ending_is_gone_when_its_deleted_node_is_silent() {
     let mut leaves = draining(0, 10);
     set_ready(&mut leaves, "Unknown");
