@@ -135,6 +135,11 @@ pub(crate) fn startup_taints<'a>(node: &'a Node, pool: &'a NodePool) -> impl Ite
     taints(node).filter(move |taint| is_startup_taint(taint, pool))
 }
 
+/// The other taints of a node.
+pub(crate) fn other_taints<'a>(node: &'a Node, pool: &'a NodePool) -> impl Iterator<Item = &'a Taint> {
+    taints(node).filter(move |taint| !is_startup_taint(taint, pool))
+}
+
 fn is_startup_taint(taint: &Taint, pool: &NodePool) -> bool {
     LIFECYCLE_TAINTS.contains(&taint.key.as_str())
         || node_profile::is_startup_taint(&taint.key)

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod backoff;
 pub(crate) mod discovered;
 pub(crate) mod learnt_labels;
+pub(crate) mod shared_taints;
 pub(crate) mod stuck_taints;
 mod template;
 

@@ -11,6 +11,7 @@ use crate::input::observed::{Observed, PassNodes};
 use crate::input::promise::Promise;
 use crate::pools::agents::Agent;
 use crate::pools::discovered::{self, Lesson, Teachers};
+use crate::pools::shared_taints::SharedTaints;
 use crate::pools::stuck_taints::StuckTaints;
 use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
 use crate::resources::{Amounts, ExactAmounts, InvalidAmount, Resource, ResourceNames, counted, exact};
@@ -21,8 +22,8 @@ const MAX_PODS: usize = 32;
 /// A new node of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
-    /// Labels and taints: what the template says, the labels that its nodes have shown to share, and the startup taints that they
-    /// have shown to keep.
+    /// Labels and taints: what the template says, the labels and taints that its nodes have shown to share, and the startup taints
+    /// that they have shown to keep.
     pub profile: NodeProfile,
     /// The labels that the pool declares, without those of its nodes.
     pub declared_labels: BTreeMap<String, String>,
@@ -42,6 +43,8 @@ pub(crate) struct Template {
     pub teachers: Teachers,
     /// The startup taints that its nodes have shown to keep.
     pub stuck_taints: Option<StuckTaints>,
+    /// The taints that its nodes have shown to share.
+    pub shared_taints: Option<SharedTaints>,
     /// Its capacity; expanders measure waste against it, as Cluster Autoscaler's do.
     pub capacity: Amounts,
 }
@@ -68,6 +71,12 @@ impl Template {
     pub(crate) fn lasting_taints(&self) -> impl Iterator<Item = &RepellingTaint> {
         let stuck = self.stuck_taints.iter().flat_map(|stuck| &stuck.taints);
         self.profile.taints.iter().filter(move |taint| !stuck.clone().any(|stuck| stuck == *taint))
+    }
+
+    /// The taints that the pool declares, and the startup taints that its nodes keep, without those that they share.
+    pub(crate) fn balanced_taints(&self) -> impl Iterator<Item = &RepellingTaint> {
+        let learnt = self.shared_taints.as_ref().map(SharedTaints::learnt).unwrap_or_default();
+        self.profile.taints.iter().filter(move |taint| !learnt.contains(taint))
     }
 
     /// Has each new node run `agents`. They are remembered unless they are a memory themselves.
@@ -127,8 +136,12 @@ impl Template {
         }
         promise.resources = devices(&allocatable);
         let stuck_taints = StuckTaints::of(pool, &profile, &teachers, all_nodes, observed.now);
+        let shared_taints = SharedTaints::of(pool, &profile, &teachers, all_nodes, observed.now);
         if let Some(stuck) = &stuck_taints {
             profile.add_taints(&stuck.taints);
+        }
+        if let Some(shared) = &shared_taints {
+            profile.add_taints(shared.learnt());
         }
         let allocatable = counted(&allocatable, names);
         Ok(Self {
@@ -142,6 +155,7 @@ impl Template {
             promise,
             teachers,
             stuck_taints,
+            shared_taints,
             capacity: counted(&capacity, names),
         })
     }

@@ -31,6 +31,8 @@ pub(crate) struct ScaleDownInput<'a> {
     pub planned: &'a Indexed<PassNodeIndex, usize>,
     /// Whether each pool scales up in this pass.
     pub growing: &'a Indexed<PoolIndex, bool>,
+    /// Whether pods without a place do not tolerate the taints that the nodes of each pool have shown to share.
+    pub repelled: &'a Indexed<PoolIndex, bool>,
     /// The nodes that each pool keeps for pending pods.
     pub reserves: &'a Indexed<PoolIndex, Reserve>,
 }

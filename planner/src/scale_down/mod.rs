@@ -19,6 +19,7 @@ mod remaining_nodes;
 pub(crate) mod removal_simulation;
 pub(crate) mod reserve;
 mod ripe;
+mod shown_taints;
 mod timing;
 mod usage;
 pub(crate) mod utilization;
@@ -91,6 +92,7 @@ pub(crate) fn of_pass(
     };
     let planned = scale_up.planned_on(snapshot, nodes.len(), keeps);
     let growing = scale_up.grows(pools);
+    let repelled = shown_taints::repelled(pools, demand, &scale_up.placement.left);
     let usage = usage::usage(nodes, rules, pods, demand, observed.now, names);
     let budgets = Budgets::of(&observed.budgets);
     let pending = ReserveInput {
@@ -112,6 +114,7 @@ pub(crate) fn of_pass(
         usage: &usage,
         planned: &planned,
         growing: &growing,
+        repelled: &repelled,
         reserves: &reserves,
     };
     let fork = snapshot.fork();

@@ -5,6 +5,7 @@ use shared_crds::v1alpha1::UnneededNode;
 
 use super::input::ScaleDownInput;
 use super::model::{Candidate, RemovalVerdict, ScaleDown};
+use super::shown_taints;
 use super::timing::{blocked_until, sooner};
 use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::nodes;
@@ -25,6 +26,7 @@ pub(super) fn ripe(
     // Then another node may be tried, and the one that has shown the taints may go.
     let stuck = pools.iter().filter_map(stuck_taints);
     stuck.for_each(|stuck| sooner(&mut scale_down.next, stuck.until, input.now));
+    let showing = shown_taints::showing(input, pools, &unneeded, scale_down);
     let mut ripe = Vec::new();
     for candidate in unneeded {
         let Candidate { pool, node, since, .. } = candidate;
@@ -58,6 +60,10 @@ pub(super) fn ripe(
                 stuck.until
             );
             scale_down.verdicts[node] = Some(RemovalVerdict { reason: NodeReason::NotStartedYet, message });
+            continue;
+        } else if let Some(message) = showing.get(&node) {
+            scale_down.verdicts[node] =
+                Some(RemovalVerdict { reason: NodeReason::ScaleUpInProgress, message: message.clone() });
             continue;
         } else {
             ripe.push(candidate);

@@ -50,7 +50,7 @@ fn alike(a: &Pool, b: &Pool) -> bool {
         && (!by_weight || weight(a) == weight(b))
         && of_a.promised == of_b.promised
         && of_a.capacity == of_b.capacity
-        && of_a.profile.taints == of_b.profile.taints
+        && of_a.balanced_taints().eq(of_b.balanced_taints())
         && labels(of_a).eq(labels(of_b))
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use shared_crds::v1alpha1::NodePoolStatus;
 
-use self::objects::{App, Daemon, HOST, Pool, ZONE};
+use self::objects::{App, Daemon, HOST, Pool, Tainted, ZONE};
 use self::world::{STEP, World};
 
 /// Virtual seconds of a cluster. What is learnt of a pool is tried anew an hour after its last node: that is no loop.
@@ -48,7 +48,7 @@ fn pool(name: &'static str, zone: &'static str) -> Pool {
         boots: (30, 0),
         gpu_every: 0,
         registers_itself: false,
-        tainted: false,
+        tainted: Tainted::Nothing,
         never_starts: false,
         replicas: 0,
         generation: 1,
@@ -84,7 +84,7 @@ fn cluster(number: u64) -> World {
                 static_pod: random.among(&[0, 0, 100, 500]),
                 gpus: if name == "c" && random.one_in(2) { devices.among(&[1, 2, 8]) } else { 0 },
                 boots: (random.among(&[15, 60, 240]), random.among(&[0, 30, 120])),
-                tainted: name == "c" && random.one_in(2),
+                tainted: if name == "c" && random.one_in(2) { Tainted::Template } else { Tainted::Nothing },
                 replicas: i32::try_from(random.below(4)).unwrap(),
                 runs_after: machines.among(&[0, 0, 60]),
                 registers_itself: machines.one_in(2),
@@ -217,6 +217,17 @@ fn gpus_that_never_come_make_a_second_node_come_and_no_third() {
 fn a_startup_taint_that_is_never_removed_makes_one_node_come_and_no_second() {
     let broken = Pool { never_starts: true, ..pool("agentless", "z1") };
     assert_eq!(came_for_one(&broken, &app("web", 1, 500), Daemon { said: 0, real: 0 }), [1, 1]);
+}
+
+#[test]
+fn a_taint_that_no_template_names_makes_a_second_node_come_and_no_third() {
+    let none = Daemon { said: 0, real: 0 };
+    for boots in [(15, 0), (240, 0)] {
+        let tainted = Pool { tainted: Tainted::Kubelets, boots, ..pool("tainted", "z1") };
+        assert_eq!(came_for_one(&tainted, &app("web", 1, 500), none), [2, 2], "{boots:?}");
+        let tolerant = App { tolerates: true, ..app("web", 1, 500) };
+        assert_eq!(came_for_one(&tainted, &tolerant, none), [1, 1], "{boots:?}");
+    }
 }
 
 #[test]

@@ -24,6 +24,15 @@ pub(super) fn time(seconds: i64) -> Timestamp {
     NOW.parse::<Timestamp>().unwrap().checked_add(SignedDuration::from_secs(seconds)).unwrap()
 }
 
+/// What gives the nodes of a pool the taint that only some pods tolerate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tainted {
+    Nothing,
+    Template,
+    /// Its kubelets register with it, and its template does not name it.
+    Kubelets,
+}
+
 /// A pool, and what its machines are in truth.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
@@ -43,7 +52,7 @@ pub(super) struct Pool {
     pub(super) gpu_every: i64,
     /// Whether its machines register their Nodes themselves.
     pub(super) registers_itself: bool,
-    pub(super) tainted: bool,
+    pub(super) tainted: Tainted,
     /// Whether its nodes get a startup taint that is never removed.
     pub(super) never_starts: bool,
     pub(super) replicas: i32,
@@ -114,8 +123,9 @@ impl Pool {
     pub(super) fn object(&self) -> NodePool {
         let gpus = if self.gpus > 0 { json!({ GPU: self.gpus.to_string() }) } else { json!({}) };
         let capacity = merged(json!({ "cpu": format!("{CORES}m"), "memory": "16Gi", "pods": "30" }), gpus);
+        let by_template = self.tainted == Tainted::Template;
         let taints =
-            if self.tainted { json!([{ "key": "dedicated", "effect": "NoSchedule" }]) } else { json!([]) };
+            if by_template { json!([{ "key": "dedicated", "effect": "NoSchedule" }]) } else { json!([]) };
         let startup =
             if self.never_starts { json!([{ "key": "cni", "effect": "NoSchedule" }]) } else { json!([]) };
         let template = json!({ "metadata": { "labels": { ZONE: self.zone } },

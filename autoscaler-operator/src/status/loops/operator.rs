@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::NodePoolStatus;
 
-use super::objects::{GRACE, HOST, Host, Pod, ZONE, time};
+use super::objects::{GRACE, HOST, Host, Pod, Tainted, ZONE, time};
 use super::world::World;
 
 /// The taint by which Kubernetes shows a cordon.
@@ -108,6 +108,11 @@ impl World {
         }
         node.metadata.uid = Some(self.fresh("uid"));
         node.metadata.creation_timestamp = Some(Time(time(self.now)));
+        if self.pools[pool].tainted == Tainted::Kubelets {
+            let (key, effect) = ("dedicated".to_owned(), "NoSchedule".to_owned());
+            let taints = node.spec.get_or_insert_default().taints.get_or_insert_default();
+            taints.push(Taint { key, effect, ..Taint::default() });
+        }
         self.hosts.insert(name, Host { pool, created: self.now, object: Arc::new(node) });
         self.report();
         true

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 
 use super::super::{DecisionState, Scaled, announcing, autoscaling, victims};
-use super::objects::{App, CORES, Daemon, GPU, Host, Pod, Pool, ZONE, time};
+use super::objects::{App, CORES, Daemon, GPU, Host, Pod, Pool, Tainted, ZONE, time};
 
 /// Seconds of one step.
 pub(super) const STEP: i64 = 15;
@@ -181,7 +181,7 @@ impl World {
         let has_gpus = app.gpus == 0 || self.gpus(host) - gpus_used >= app.gpus;
         let repels = |host: &Host| {
             let pool = &self.pools[host.pool];
-            pool.never_starts || pool.tainted && !app.tolerates
+            pool.never_starts || pool.tainted != Tainted::Nothing && !app.tolerates
         };
         if !self.is_ready(host)
             || host.is_cordoned()

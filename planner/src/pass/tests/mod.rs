@@ -9,6 +9,7 @@ mod pass;
 mod properties;
 mod scale_up;
 mod scale_up_properties;
+mod shared_taints;
 mod startup_taints;
 mod steps;
 mod supplies;

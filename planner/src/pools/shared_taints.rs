@@ -1,0 +1,196 @@
+//! Taints that a pool's template does not name and that all its nodes have: kubelets register with them (`registerWithTaints`), or a
+//! controller adds them. New nodes would have them, too, and are planned with them. Otherwise the pool would grow for the same pod
+//! each time that one of its nodes is Ready.
+//!
+//! A taint that a user sets, say for maintenance, looks the same, and must not keep the pool from growing: new nodes would not have
+//! it. So one node shows nothing: that growth is wrong at most once. And several show it until an hour after the provisioning timeout
+//! of the youngest, as with [`StuckTaints`](crate::pools::stuck_taints::StuckTaints): older ones may have got it by hand. Then one more
+//! is tried.
+//!
+//! Nothing of it is remembered: two of the nodes stay while a pod waits that they would make the pool grow for.
+
+use std::cmp::Reverse;
+
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::NodePool;
+
+use crate::index::PassNodeIndex;
+use crate::input::nodes;
+use crate::input::observed::PassNodes;
+use crate::pools::discovered::{BELIEVED_SECONDS, Teachers};
+use crate::pools::learnt_labels::SEVERAL;
+use crate::requirements::node_profile::{NodeProfile, RepellingTaint, repelling};
+use crate::steps;
+use crate::time::later;
+
+/// What the keys of taints begin with that come and go with the state of a node: those of Kubernetes, of cloud providers, of the
+/// operators, and of Cluster Autoscaler, which marks nodes that it deletes or may delete.
+const PASSING: [&str; 5] = [
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "tandem.dev/",
+    "ToBeDeletedBy",
+    "DeletionCandidateOf",
+];
+
+/// Taints beyond those of a pool's template that all nodes have that are up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SharedTaints {
+    /// The taints.
+    pub taints: Vec<RepellingTaint>,
+    /// The nodes, the youngest first.
+    pub shown_by: Vec<PassNodeIndex>,
+    /// Until when several of them are believed.
+    pub until: Timestamp,
+    /// Whether new nodes are planned with the taints.
+    pub is_believed: bool,
+}
+
+impl SharedTaints {
+    /// What the `teachers` of `pool` show. `profile` is a new node as the template says. Young ones count: a kubelet sets such taints
+    /// when it registers its node.
+    pub(crate) fn of(
+        pool: &NodePool,
+        profile: &NodeProfile,
+        teachers: &Teachers,
+        all_nodes: &PassNodes,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let mut shown_by: Vec<PassNodeIndex> =
+            teachers.settled.iter().chain(&teachers.young).copied().collect();
+        shown_by.sort_by_key(|&node| (Reverse(nodes::created(&all_nodes[node])), node));
+        let (&youngest, others) = shown_by.split_first()?;
+        let mut taints = lasting(&all_nodes[youngest], pool);
+        taints.retain(|taint| !profile.taints.contains(taint));
+        if taints.is_empty() {
+            return None;
+        }
+        steps::count(others.len());
+        for &other in others {
+            let its = lasting(&all_nodes[other], pool);
+            taints.retain(|taint| its.contains(taint));
+        }
+        if taints.is_empty() {
+            return None;
+        }
+        let until = later(nodes::provisioned_until(&all_nodes[youngest], pool)?, BELIEVED_SECONDS);
+        let is_believed = shown_by.len() >= SEVERAL && until > now;
+        Some(Self { taints, shown_by, until, is_believed })
+    }
+
+    /// The taints that new nodes are planned with.
+    pub(crate) fn learnt(&self) -> &[RepellingTaint] {
+        if self.is_believed { &self.taints } else { &[] }
+    }
+
+    /// The nodes that have to stay so that several show the taints for as long as they are believed: the youngest, and one more
+    /// unless one stays anyway. `goes` says which nodes could be removed.
+    pub(crate) fn kept(&self, goes: impl Fn(PassNodeIndex) -> bool) -> &[PassNodeIndex] {
+        let others = self.shown_by.iter().skip(1);
+        let count = if others.copied().all(goes) { SEVERAL } else { 1 };
+        self.shown_by.get(..count).unwrap_or(&self.shown_by)
+    }
+
+    /// The taints for a message.
+    pub(crate) fn text(&self) -> String {
+        let taints = self.taints.iter().map(|taint| format!("the taint {}:{}", taint.key, taint.effect));
+        taints.collect::<Vec<_>>().join(" and ")
+    }
+}
+
+/// The taints of a node that keep pods away and are not of a passing state.
+fn lasting(node: &Node, pool: &NodePool) -> Vec<RepellingTaint> {
+    let passes = |taint: &RepellingTaint| PASSING.iter().any(|prefix| taint.key.starts_with(prefix));
+    nodes::other_taints(node, pool).filter_map(repelling).filter(|taint| !passes(taint)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
+
+    use super::*;
+    use crate::input::promise::Promise;
+
+    /// A pool whose nodes have ten minutes to start.
+    fn pool() -> NodePool {
+        let taint = |key: &str| json!({ "key": key, "effect": "NoSchedule" });
+        serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": {
+            "maxReplicas": 9, "provider": { "simulated": {} }, "provisioningTimeoutSeconds": 600,
+            "template": { "spec": { "capacity": { "cpu": "4" }, "taints": [taint("declared")],
+                "startupTaints": [taint("cni")] } } } }))
+        .unwrap()
+    }
+
+    /// A node of the pool's template: when it was created, and the keys of its taints; the word `down` for one that is not Ready.
+    fn node(pool: &NodePool, text: &str) -> Arc<Node> {
+        let (created, words) = text.split_once(' ').unwrap_or((text, ""));
+        let (down, keys): (Vec<&str>, Vec<&str>) = words.split_whitespace().partition(|word| *word == "down");
+        let taints: Vec<_> =
+            keys.into_iter().map(|key| json!({ "key": key, "effect": "NoSchedule" })).collect();
+        let node = json!({
+            "metadata": { "creationTimestamp": format!("2026-01-01T{created}:00Z"),
+                "annotations": { TEMPLATE_HASH_ANNOTATION: pool.spec.template_hash() } },
+            "spec": { "taints": taints },
+            "status": { "conditions": [
+                { "type": "Ready", "status": if down.is_empty() { "True" } else { "False" } }] } });
+        Arc::new(serde_json::from_value(node).unwrap())
+    }
+
+    fn shared(nodes: &[&str]) -> Option<SharedTaints> {
+        let pool = pool();
+        let now = "2026-01-01T12:00:00Z".parse().unwrap();
+        let nodes: PassNodes = nodes.iter().map(|text| node(&pool, text)).collect();
+        let promise = Promise { template_hash: pool.spec.template_hash(), ..Promise::default() };
+        let staying: Vec<_> = nodes.indexes().collect();
+        let teachers = Teachers::of(&pool, &promise, &staying, &nodes, now);
+        SharedTaints::of(&pool, &NodeProfile::of_template(&pool), &teachers, &nodes, now)
+    }
+
+    #[test]
+    fn a_taint_is_learnt_if_all_of_several_nodes_have_it_and_the_youngest_is_not_old() {
+        for (what, nodes, expected) in [
+            ("no node", vec![], vec![]),
+            ("one", vec!["11:40 dedicated"], vec![]),
+            ("two", vec!["11:40 dedicated", "11:30 dedicated"], vec!["dedicated"]),
+            ("young ones", vec!["11:58 dedicated", "11:59 dedicated"], vec!["dedicated"]),
+            ("old ones, and a young one", vec!["08:00 k", "09:00 k", "11:59 k"], vec!["k"]),
+            ("an hour is over", vec!["10:50 dedicated", "10:30 dedicated"], vec![]),
+            ("an hour is over for one", vec!["10:30 dedicated", "10:51 dedicated"], vec!["dedicated"]),
+            ("one of several lacks it", vec!["11:40 k", "11:30 k", "11:20"], vec![]),
+            ("the youngest lacks it", vec!["11:40 k", "11:30 k", "11:59"], vec![]),
+            ("one is not up", vec!["11:40 k", "11:59 down"], vec![]),
+            ("they share one", vec!["11:40 k a", "11:30 b k"], vec!["k"]),
+            ("the template's", vec!["11:40 declared", "11:30 declared"], vec![]),
+            ("beside the template's", vec!["11:40 declared k", "11:30 declared k"], vec!["k"]),
+            ("a startup taint", vec!["11:40 cni", "11:30 cni"], vec![]),
+            (
+                "of a state",
+                vec!["11:40 node.kubernetes.io/memory-pressure", "11:30 node.kubernetes.io/memory-pressure"],
+                vec![],
+            ),
+            ("of a drain", vec!["11:40 tandem.dev/draining", "11:30 tandem.dev/draining"], vec![]),
+            (
+                "of a deletion",
+                vec!["11:40 ToBeDeletedByClusterAutoscaler", "11:30 ToBeDeletedByClusterAutoscaler"],
+                vec![],
+            ),
+        ] {
+            let found = shared(&nodes);
+            let learnt = found.as_ref().map(SharedTaints::learnt).unwrap_or_default();
+            assert_eq!(learnt.iter().map(|taint| &taint.key).collect::<Vec<_>>(), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_youngest_node_is_kept_and_another_one_if_none_stays() {
+        let one = shared(&["11:40 k"]).unwrap();
+        assert_eq!(one.kept(|_| true), [PassNodeIndex(0)]);
+        let three = shared(&["11:30 k", "11:40 k", "11:20 k"]).unwrap();
+        assert_eq!(three.kept(|_| true), [PassNodeIndex(1), PassNodeIndex(0)]);
+        assert_eq!(three.kept(|node| node != PassNodeIndex(2)), [PassNodeIndex(1)]);
+    }
+}
