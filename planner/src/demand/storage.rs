@@ -149,7 +149,7 @@ impl<'a> Storage<'a> {
         let made = if makes_volumes(class) { Some(volumes::allowed_topologies(class)?) } else { None };
         let class = key(&class.metadata).1;
         let mut volumes: Vec<_> = volumes::suitable(claim, self.free.get(class)?).collect();
-        volumes.sort_by(|a, b| (volumes::size(a), &a.name).cmp(&(volumes::size(b), &b.name)));
+        volumes.sort_by(|a, b| volumes::smallest_first(a, b));
         (!volumes.is_empty()).then_some(Choice { class, volumes, made })
     }
 

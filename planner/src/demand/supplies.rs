@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::storage::{Choice, Storage};
-use super::volumes::VolumeTerms;
+use super::volumes::{VolumeTerms, smallest_first};
 use crate::index::Indexed;
 use crate::input::claim_info::ClaimInfo;
 use crate::input::pod_info::PodInfo;
+use crate::input::volume_info::VolumeInfo;
 use crate::reasons::Rejection;
 use crate::requirements::pod_class::{Need, SupplyId};
 
@@ -82,29 +83,37 @@ impl<'a> Supplies<'a> {
     }
 
     /// Makes supplies of the volumes that more than one claim could use. Volumes that the same claims can use in the
-    /// same places are one supply.
+    /// same places are one supply. Those of small volumes come first: kube-scheduler takes the smallest that a claim can use at a node,
+    /// and leaves large ones to claims that need them.
     fn share_out(&mut self, wishes: &[Wish<'a>]) {
         let mut wished_by: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, wish) in wishes.iter().enumerate() {
             wish.choice.volumes.iter().for_each(|volume| wished_by.entry(&volume.name).or_default().push(at));
         }
-        let mut known: BTreeMap<(Option<VolumeTerms>, Vec<usize>), SupplyId> = BTreeMap::new();
-        for wish in wishes {
-            let claims = |volume: &str| -> usize {
-                wished_by.get(volume).into_iter().flatten().map(|&at| wishes[at].claims.len()).sum()
-            };
-            if !wish.choice.volumes.iter().any(|volume| claims(&volume.name) > 1) {
-                continue;
-            }
-            let mut need = Need::new();
-            for volume in &wish.choice.volumes {
-                let by = wished_by.get(&*volume.name).cloned().unwrap_or_default();
-                let supply = *known.entry((volume.places.clone(), by)).or_insert_with(|| {
-                    let used_up = Rejection::VolumesUsedUp(wish.choice.class.to_owned());
-                    self.all.push(LimitedSupply { places: volume.places.clone(), units: 0, used_up })
-                });
-                need.push(supply);
-            }
+        let by = |volume: &VolumeInfo| wished_by.get(&*volume.name).map_or(&[][..], Vec::as_slice);
+        let claims =
+            |volume: &VolumeInfo| -> usize { by(volume).iter().map(|&at| wishes[at].claims.len()).sum() };
+        let is_contested = |wish: &&Wish<'a>| wish.choice.volumes.iter().any(|volume| claims(volume) > 1);
+        let contested: Vec<&Wish<'a>> = wishes.iter().filter(is_contested).collect();
+
+        let mut volumes: Vec<&'a VolumeInfo> =
+            contested.iter().flat_map(|wish| wish.choice.volumes.iter().copied()).collect();
+        volumes.sort_by(|a, b| smallest_first(a, b));
+        volumes.dedup_by(|a, b| a.name == b.name);
+        let mut known: BTreeMap<(&Option<VolumeTerms>, &[usize]), SupplyId> = BTreeMap::new();
+        let mut supply_of: BTreeMap<&str, SupplyId> = BTreeMap::new();
+        for volume in volumes {
+            let supply = *known.entry((&volume.places, by(volume))).or_insert_with(|| {
+                let used_up = Rejection::VolumesUsedUp(volume.class.to_string());
+                self.all.push(LimitedSupply { places: volume.places.clone(), units: 0, used_up })
+            });
+            self.all[supply].units += 1;
+            supply_of.insert(&volume.name, supply);
+        }
+
+        for wish in contested {
+            let mut need: Need =
+                wish.choice.volumes.iter().filter_map(|v| supply_of.get(&*v.name).copied()).collect();
             need.sort_unstable();
             need.dedup();
             if let Some(made) = &wish.choice.made {
@@ -116,17 +125,6 @@ impl<'a> Supplies<'a> {
                 }));
             }
             self.unbound.extend(wish.claims.iter().map(|claim| (claim.clone(), need.clone())));
-        }
-        let volumes: BTreeMap<&str, &Option<VolumeTerms>> = wishes
-            .iter()
-            .flat_map(|wish| &wish.choice.volumes)
-            .map(|volume| (&*volume.name, &volume.places))
-            .collect();
-        for (name, places) in volumes {
-            let by = wished_by.get(name).cloned().unwrap_or_default();
-            if let Some(&supply) = known.get(&(places.clone(), by)) {
-                self.all[supply].units += 1;
-            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! Where volumes can be used, existing ones and those that a storage class would provision, as alternatives of which a
 //! node must satisfy one.
 
+use std::cmp::Ordering;
+
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -102,9 +104,10 @@ pub(super) fn has_reserved(claim: &ClaimInfo, reserved: &[&VolumeInfo]) -> bool 
     reserved.iter().any(|volume| is_same(claim, volume) && holds(claim, volume))
 }
 
-/// The size of a volume, to compare it with others.
-pub(super) fn size(volume: &VolumeInfo) -> Exact {
-    amount(volume.capacity.as_ref())
+/// The order in which the scheduler takes volumes: by size, then by name.
+pub(super) fn smallest_first(a: &VolumeInfo, b: &VolumeInfo) -> Ordering {
+    let size = |volume: &VolumeInfo| amount(volume.capacity.as_ref());
+    size(a).cmp(&size(b)).then_with(|| a.name.cmp(&b.name))
 }
 
 fn amount(quantity: Option<&Quantity>) -> Exact {

@@ -25,9 +25,14 @@ fn cluster(zones: &[&str]) -> TestCluster {
 }
 
 /// Adds a free volume of 10 GiB.
-fn volume(mut cluster: TestCluster, name: &str, zone: &str) -> TestCluster {
+fn volume(cluster: TestCluster, name: &str, zone: &str) -> TestCluster {
+    volume_of(cluster, name, zone, "10Gi")
+}
+
+/// Adds a free volume of that size.
+fn volume_of(mut cluster: TestCluster, name: &str, zone: &str, size: &str) -> TestCluster {
     cluster.observed.volumes.push(object(json!({ "metadata": { "name": name }, "status": { "phase": "Available" },
-        "spec": { "capacity": { "storage": "10Gi" }, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
+        "spec": { "capacity": { "storage": size }, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
             "nodeAffinity": { "required": { "nodeSelectorTerms": [
                 { "matchExpressions": [{ "key": ZONE, "operator": "In", "values": [zone] }] }] } } } })));
     cluster
@@ -90,6 +95,24 @@ fn two_claims_of_one_pod_need_two_volumes() {
         let both = claim(claim(with_volumes, "c", json!({})), "d", json!({}));
         let plan = both.pending("p", 1, "3", &uses(&["c", "d"])).plan();
         assert_eq!(plan.results(), [result]);
+    }
+}
+
+#[test]
+fn a_pod_takes_the_smallest_volume_that_its_claim_can_use() {
+    // Whichever of the claims and volumes comes first by name.
+    for (large_claim, small_claim, large, small) in [("c", "d", "v1", "v2"), ("d", "c", "v2", "v1")] {
+        let with_large = volume_of(cluster(&["a"]), large, "a", "100Gi");
+        let with_volumes = volume_of(with_large, small, "a", "10Gi");
+        let asks = json!({ "spec": { "resources": { "requests": { "storage": "50Gi" } } } });
+        let with_claims = claim(claim(with_volumes, large_claim, asks), small_claim, json!({}));
+        // The pod with the small claim is larger, and placed first.
+        let plan = with_claims
+            .pending("p", 1, "2900m", &uses(&[large_claim]))
+            .pending("q", 1, "3", &uses(&[small_claim]))
+            .plan();
+        assert_eq!(plan.results(), ["grows ns/a", "grows ns/a"], "{large_claim}");
+        assert_eq!(plan.desired("a"), 2);
     }
 }
 
