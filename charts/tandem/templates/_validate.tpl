@@ -8,7 +8,7 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- include "tandem.component.validateArgs" . -}}
 {{- include "tandem.component.validatePod" . -}}
 {{- include "tandem.validateLogLevel" .root.Values.global.logLevel -}}
-{{- include "tandem.validateAccounts" .root.Values -}}
+{{- include "tandem.validateAccounts" .root -}}
 {{- include "tandem.validateHostNetwork" .root.Values -}}
 {{- include "tandem.validateMonitors" .root -}}
 {{- include "tandem.validateCommonLabels" .root.Values.commonLabels -}}
@@ -140,11 +140,13 @@ would be kept from upgrading.
 {{- end -}}
 {{- end -}}
 
+{{/* Takes the root. By the account, RBAC and the policies of `rbac.fieldFirewall` tell the operators apart. */}}
 {{- define "tandem.validateAccounts" -}}
-{{- $nodepool := .nodepoolOperator.serviceAccount -}}
-{{- $autoscaler := .autoscalerOperator.serviceAccount -}}
-{{- if and $nodepool.name (eq $nodepool.name $autoscaler.name) (or $nodepool.create $autoscaler.create) -}}
-{{- fail (printf "nodepoolOperator.serviceAccount.name and autoscalerOperator.serviceAccount.name are both %q: the chart creates an account for one operator alone; give the other another name" $nodepool.name) -}}
+{{- $nodepool := include "tandem.component.serviceAccountName" (dict "root" . "name" "nodepool-operator" "values" .Values.nodepoolOperator) -}}
+{{- $autoscaler := include "tandem.component.serviceAccountName" (dict "root" . "name" "autoscaler-operator" "values" .Values.autoscalerOperator) -}}
+{{- if eq $nodepool $autoscaler -}}
+{{- $why := "each operator needs an account of its own: with one for both, each has the rights of both, and rbac.fieldFirewall refuses to each what only the other may write" -}}
+{{- fail (printf "both operators have the account %q: %s; set another nodepoolOperator.serviceAccount.name or autoscalerOperator.serviceAccount.name" $nodepool $why) -}}
 {{- end -}}
 {{- end -}}
 
