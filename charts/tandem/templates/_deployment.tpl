@@ -220,7 +220,7 @@ topologySpreadConstraints:
 - --renew-deadline-seconds={{ .renewDeadlineSeconds }}
 - --retry-period-seconds={{ .retryPeriodSeconds }}
 {{- end }}
-{{- /* The operators' own default is not repeated, so that TANDEM_ADMIN_ADDRESS in extraEnv still has an effect. */ -}}
+{{- /* The operators' own default is not repeated. Its variable is refused in extraEnv: the probes follow the value. */ -}}
 {{- if ne .values.adminAddress "[::]:8080" }}
 - {{ printf "--admin-address=%s" .values.adminAddress | quote }}
 {{- end }}

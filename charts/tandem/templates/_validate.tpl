@@ -84,9 +84,29 @@ would be kept from upgrading.
 {{- if eq $flag "--exec-provider" -}}
 {{- fail (printf "%s: set providers.exec instead of --exec-provider: the chart chooses an image in which something reaps what a program leaves behind" $at) -}}
 {{- end -}}
+{{- include "tandem.component.validateByValue" (dict "component" $ "at" $at "given" $flag) -}}
 {{- if has $flag $own -}}
 {{- fail (printf "%s: %s is given by the chart already; set the value that it comes from" $at $flag) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+What the chart itself reads, from the value alone: how many replicas there may be, what the roles and policies name, where the probes ask. Takes
+a dict of `component`, `given` (a flag, or the variable that sets it) and `at` (where it is given).
+*/}}
+{{- define "tandem.component.validateByValue" -}}
+{{- $values := .component.name | camelcase | untitle -}}
+{{- if has .given (list "--leader-elect" "TANDEM_LEADER_ELECT") -}}
+{{- if gt (int .component.values.replicas) 1 -}}
+{{- $why := "without leader election every replica would act on the same pools; leave it out, or set" -}}
+{{- fail (printf "%s: %s is for one replica, and %s.replicas is %d: %s %s.replicas to 1" .at .given $values (int .component.values.replicas) $why $values) -}}
+{{- end -}}
+{{- else if has .given (list "--watch-namespace" "TANDEM_WATCH_NAMESPACE") -}}
+{{- $why := "the other operator, the roles and the policies follow these values" -}}
+{{- fail (printf "%s: set nodepoolOperator.watchNamespace and autoscalerOperator.watchNamespace instead of %s: %s" .at .given $why) -}}
+{{- else if has .given (list "--admin-address" "TANDEM_ADMIN_ADDRESS") -}}
+{{- fail (printf "%s: set %s.adminAddress instead of %s: the probes and the Service follow that value" .at $values .given) -}}
 {{- end -}}
 {{- end -}}
 
@@ -119,6 +139,7 @@ would be kept from upgrading.
 {{- if has .name (list "POD_NAME" "POD_NAMESPACE") -}}
 {{- fail (printf "%s.extraEnv: %s is given by the chart already" $at .name) -}}
 {{- end -}}
+{{- include "tandem.component.validateByValue" (dict "component" $ "at" (printf "%s.extraEnv" $at) "given" .name) -}}
 {{- if eq .name "TANDEM_EXEC_PROVIDER" -}}
 {{- fail (printf "%s.extraEnv: set providers.exec instead of TANDEM_EXEC_PROVIDER: the chart chooses an image in which something reaps what a program leaves behind" $at) -}}
 {{- end -}}
