@@ -105,9 +105,14 @@ pub(super) fn resolve(
 }
 
 fn resolved_supply(supply: &LimitedSupply, constraint_sets: &mut ConstraintSets) -> Supply {
-    let LimitedSupply { places, units, used_up } = supply;
+    let LimitedSupply { places, units, one_of, used_up } = supply;
     let constraints = Constraints { volumes: places.iter().cloned().collect(), ..Constraints::default() };
-    Supply { constraint_set: constraint_sets.push(constraints), units: *units, used_up: used_up.clone() }
+    Supply {
+        constraint_set: constraint_sets.push(constraints),
+        units: *units,
+        one_of: one_of.clone(),
+        used_up: used_up.clone(),
+    }
 }
 
 fn spreads(constraints: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<TopologySpread> {

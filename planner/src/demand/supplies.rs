@@ -2,7 +2,7 @@
 //! class would make more of, and claims that only one pod may use. Without competition there is no supply, and nothing
 //! to count.
 //!
-//! A claim that several pending pods share takes no volume here: one volume serves all of them.
+//! A claim that several pending pods share takes one volume for all of them, with the first that finds a place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -31,6 +31,8 @@ pub(super) struct LimitedSupply {
     pub(super) places: Option<VolumeTerms>,
     /// How many pods, or claims, it is enough for.
     pub(super) units: usize,
+    /// If not empty, the pods share one unit of one of these: they use the same claim.
+    pub(super) one_of: Need,
     /// What a pod is told for which none is left.
     pub(super) used_up: Rejection,
 }
@@ -73,19 +75,21 @@ impl<'a> Supplies<'a> {
         }
         for (claim, _) in exclusive.into_iter().filter(|(_, users)| *users > 1) {
             let used_up = Rejection::ClaimInUse(claim.1.to_owned());
-            let supply = supplies.all.push(LimitedSupply { places: None, units: 1, used_up });
+            let supply =
+                supplies.all.push(LimitedSupply { places: None, units: 1, one_of: Need::new(), used_up });
             supplies.exclusive.insert(claim, supply);
         }
-        let alone = unbound.into_iter().filter(|(_, (_, users))| *users == 1);
-        let wishes = wishes(storage, alone.map(|(key, (claim, _))| (key, claim)));
-        supplies.share_out(&wishes);
+        let shared = unbound.iter().filter(|(_, (_, users))| *users > 1);
+        let shared: BTreeSet<(String, String)> = shared.map(|(key, _)| key.clone()).collect();
+        let wishes = wishes(storage, unbound.into_iter().map(|(key, (claim, _))| (key, claim)));
+        supplies.share_out(&wishes, &shared);
         supplies
     }
 
     /// Makes supplies of the volumes that more than one claim could use. Volumes that the same claims can use in the
     /// same places are one supply. Those of small volumes come first: kube-scheduler takes the smallest that a claim can use at a node,
-    /// and leaves large ones to claims that need them.
-    fn share_out(&mut self, wishes: &[Wish<'a>]) {
+    /// and leaves large ones to claims that need them. `shared` are the claims that several pods use.
+    fn share_out(&mut self, wishes: &[Wish<'a>], shared: &BTreeSet<(String, String)>) {
         let mut wished_by: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, wish) in wishes.iter().enumerate() {
             wish.choice.volumes.iter().for_each(|volume| wished_by.entry(&volume.name).or_default().push(at));
@@ -105,7 +109,8 @@ impl<'a> Supplies<'a> {
         for volume in volumes {
             let supply = *known.entry((&volume.places, by(volume))).or_insert_with(|| {
                 let used_up = Rejection::VolumesUsedUp(volume.class.to_string());
-                self.all.push(LimitedSupply { places: volume.places.clone(), units: 0, used_up })
+                let (places, one_of) = (volume.places.clone(), Need::new());
+                self.all.push(LimitedSupply { places, units: 0, one_of, used_up })
             });
             self.all[supply].units += 1;
             supply_of.insert(&volume.name, supply);
@@ -121,10 +126,19 @@ impl<'a> Supplies<'a> {
                 need.push(self.all.push(LimitedSupply {
                     places: Some(made.clone()),
                     units: usize::MAX,
+                    one_of: Need::new(),
                     used_up,
                 }));
             }
-            self.unbound.extend(wish.claims.iter().map(|claim| (claim.clone(), need.clone())));
+            for claim in &wish.claims {
+                let mut need = need.clone();
+                if shared.contains(claim) {
+                    let used_up = Rejection::VolumesUsedUp(wish.choice.class.to_owned());
+                    need =
+                        vec![self.all.push(LimitedSupply { places: None, units: 0, one_of: need, used_up })];
+                }
+                self.unbound.insert(claim.clone(), need);
+            }
         }
     }
 
@@ -140,7 +154,9 @@ impl<'a> Supplies<'a> {
             let key = (claim.namespace.to_string(), claim.name.to_string());
             needs.extend(self.unbound.get(&key).cloned());
         }
-        needs.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        let alternatives =
+            |need: &Need| -> usize { need.iter().map(|&supply| self.all[supply].one_of.len().max(1)).sum() };
+        needs.sort_by(|a, b| (alternatives(a), a).cmp(&(alternatives(b), b)));
         needs
     }
 }

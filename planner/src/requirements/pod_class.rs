@@ -85,6 +85,8 @@ pub(crate) struct Supply {
     pub constraint_set: ConstraintSetId,
     /// How many there are.
     pub units: usize,
+    /// If not empty, all pods that need this supply share one unit of one of these, and it has none itself.
+    pub one_of: Need,
     /// What a pod is told for which none is left.
     pub used_up: Rejection,
 }

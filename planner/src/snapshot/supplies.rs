@@ -26,14 +26,26 @@ pub(super) struct Supplies {
 #[derive(Clone, Debug)]
 struct Remainder {
     units: usize,
+    /// As in [`Supply::one_of`].
+    one_of: Need,
+    /// Which of them it is, and how many placed pods share it.
+    shared: Option<(SupplyId, usize)>,
     used_up: Rejection,
+}
+
+/// What a pod takes for one of its needs.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    of: SupplyId,
+    /// The supply whose pods share it.
+    shared_by: Option<SupplyId>,
 }
 
 #[derive(Clone, Debug)]
 struct Taken {
     node: NodeIndex,
     class: PodClassId,
-    supplies: Vec<SupplyId>,
+    units: Vec<Unit>,
 }
 
 impl Supplies {
@@ -49,7 +61,7 @@ impl Supplies {
         let profiles: Indexed<NodeClassId, _> = profiles.collect();
         let mut usable: Indexed<NodeClassId, Vec<SupplyId>> = vec![Vec::new(); profiles.len()].into();
         let mut by_label = BTreeMap::new();
-        for (id, supply) in supplies.enumerated() {
+        for (id, supply) in supplies.enumerated().filter(|(_, supply)| supply.one_of.is_empty()) {
             let places = &constraint_sets[supply.constraint_set].volumes;
             for node_class in candidates(places, &profiles, &mut by_label) {
                 if volumes::usable(places, profiles[node_class]).is_ok() {
@@ -57,7 +69,12 @@ impl Supplies {
                 }
             }
         }
-        let remainder = |supply: &Supply| Remainder { units: supply.units, used_up: supply.used_up.clone() };
+        let remainder = |supply: &Supply| Remainder {
+            units: supply.units,
+            one_of: supply.one_of.clone(),
+            shared: None,
+            used_up: supply.used_up.clone(),
+        };
         Self { all: supplies.iter().map(remainder).collect(), usable, taken: Vec::new() }
     }
 
@@ -74,11 +91,9 @@ impl Supplies {
         node_class: NodeClassId,
         class: PodClassId,
     ) {
-        let (supplies, _) = self.choose(needs, node_class);
-        for &supply in &supplies {
-            self.all[supply].units = self.all[supply].units.saturating_sub(1);
-        }
-        self.taken.push(Taken { node, class, supplies });
+        let (units, _) = self.choose(needs, node_class);
+        units.iter().for_each(|unit| self.take(unit));
+        self.taken.push(Taken { node, class, units });
     }
 
     /// Gives back what `count` pods of a class took on a node.
@@ -89,28 +104,73 @@ impl Supplies {
                 taken.node == node && taken.class == class
             };
             let Some(at) = self.taken.iter().rposition(is_theirs) else { return };
-            for supply in self.taken.remove(at).supplies {
-                self.all[supply].units = self.all[supply].units.saturating_add(1);
+            for unit in self.taken.remove(at).units {
+                self.release(&unit);
             }
         }
     }
 
+    fn take(&mut self, unit: &Unit) {
+        if self.is_new(unit) {
+            self.all[unit.of].units = self.all[unit.of].units.saturating_sub(1);
+        }
+        if let Some(by) = unit.shared_by {
+            let pods = self.all[by].shared.map_or(0, |(_, pods)| pods);
+            self.all[by].shared = Some((unit.of, pods.saturating_add(1)));
+        }
+    }
+
+    /// The reverse of [`Self::take`].
+    fn release(&mut self, unit: &Unit) {
+        if let Some(by) = unit.shared_by {
+            let pods = self.all[by].shared.map_or(0, |(_, pods)| pods.saturating_sub(1));
+            self.all[by].shared = (pods > 0).then_some((unit.of, pods));
+        }
+        if self.is_new(unit) {
+            self.all[unit.of].units = self.all[unit.of].units.saturating_add(1);
+        }
+    }
+
+    /// Whether no placed pod shares the unit.
+    fn is_new(&self, unit: &Unit) -> bool {
+        unit.shared_by.is_none_or(|by| self.all[by].shared.is_none())
+    }
+
     /// One unit for each need, and the reason for the first need without one.
-    fn choose(&self, needs: &[Need], node_class: NodeClassId) -> (Vec<SupplyId>, Option<&Rejection>) {
-        let mut chosen: Vec<SupplyId> = Vec::with_capacity(needs.len());
+    fn choose(&self, needs: &[Need], node_class: NodeClassId) -> (Vec<Unit>, Option<&Rejection>) {
+        let mut chosen: Vec<Unit> = Vec::with_capacity(needs.len());
         for need in needs {
-            let is_left = |supply: &&SupplyId| {
-                steps::count(1);
-                let gone = chosen.iter().filter(|chosen| **chosen == **supply).count();
-                need.binary_search(*supply).is_ok() && self.all[**supply].units > gone
-            };
-            let found = self.usable[node_class].iter().find(is_left).copied();
-            match found {
-                Some(supply) => chosen.push(supply),
+            match self.unit(need, node_class, &chosen) {
+                Some(unit) => chosen.push(unit),
                 None => return (chosen, need.first().map(|&supply| &self.all[supply].used_up)),
             }
         }
         (chosen, None)
+    }
+
+    /// A unit for a need of a pod for whose other needs these are `chosen`. Of a shared one that a pod has already, the others can
+    /// only have the same.
+    fn unit(&self, need: &[SupplyId], node_class: NodeClassId, chosen: &[Unit]) -> Option<Unit> {
+        let shared_by = need.first().copied().filter(|&supply| !self.all[supply].one_of.is_empty());
+        let of = match shared_by.map(|by| &self.all[by]) {
+            None => self.left(need, node_class, chosen),
+            Some(Remainder { shared: None, one_of, .. }) => self.left(one_of, node_class, chosen),
+            Some(Remainder { shared: Some((of, _)), .. }) => {
+                steps::count(1);
+                Some(*of).filter(|of| self.usable[node_class].binary_search(of).is_ok())
+            }
+        };
+        of.map(|of| Unit { of, shared_by })
+    }
+
+    /// The first of the supplies that has a unit left for nodes of this class.
+    fn left(&self, supplies: &[SupplyId], node_class: NodeClassId, chosen: &[Unit]) -> Option<SupplyId> {
+        let is_left = |supply: &&SupplyId| {
+            steps::count(1);
+            let gone = chosen.iter().filter(|unit| unit.of == **supply && self.is_new(unit)).count();
+            supplies.binary_search(*supply).is_ok() && self.all[**supply].units > gone
+        };
+        self.usable[node_class].iter().find(is_left).copied()
     }
 }
 
@@ -180,6 +240,7 @@ mod tests {
         let supply = |constraint_set: usize, units: usize| Supply {
             constraint_set: ConstraintSetId(constraint_set),
             units,
+            one_of: Need::new(),
             used_up: Rejection::ClaimInUse(constraint_set.to_string()),
         };
         let all = vec![supply(0, 1), supply(1, 2), supply(2, 1)].into();
@@ -201,5 +262,38 @@ mod tests {
         assert!(!none(&supplies, &[ids(&[2])], 2), "another supply");
         supplies.give_back(NodeIndex(7), PodClassId(3), 1);
         assert_eq!([0, 1].map(|class| none(&supplies, &both, class)), [false, true]);
+    }
+
+    #[test]
+    fn pods_that_share_a_unit_take_it_once_and_the_last_gives_it_back() {
+        let used_up = || Rejection::ClaimInUse("c".to_owned());
+        let one_of = |ids: &[usize]| -> Need { ids.iter().copied().map(SupplyId).collect() };
+        let supply = |set: usize, units: usize, one_of: Need| Supply {
+            constraint_set: ConstraintSetId(set),
+            units,
+            one_of,
+            used_up: used_up(),
+        };
+        let profile = |zone: &str| NodeProfile {
+            labels: [("zone".to_owned(), zone.to_owned())].into_iter().collect(),
+            ..NodeProfile::default()
+        };
+        let profiles = [profile("a"), profile("b")];
+        let sets = vec![set(vec![vec![zone("a")]]), set(vec![vec![zone("b")]]), set(vec![])].into();
+        let all = vec![supply(0, 1, vec![]), supply(1, 1, vec![]), supply(2, 0, one_of(&[0, 1]))].into();
+        let mut supplies = Supplies::of(&all, &sets, profiles.iter());
+        let (alone, sharing): (Vec<Need>, Vec<Need>) = (vec![one_of(&[0, 1])], vec![one_of(&[2])]);
+        let none = |supplies: &Supplies, needs: &[Need]| {
+            [0, 1].map(|class| supplies.used_up(needs, NodeClassId(class)).is_some())
+        };
+        assert_eq!(none(&supplies, &sharing), [false, false]);
+        supplies.draw(&sharing, NodeIndex(7), NodeClassId(0), PodClassId(3));
+        supplies.draw(&sharing, NodeIndex(8), NodeClassId(0), PodClassId(3));
+        assert_eq!(none(&supplies, &sharing), [false, true], "where the unit is");
+        assert_eq!(none(&supplies, &alone), [true, false], "one is gone");
+        supplies.give_back(NodeIndex(7), PodClassId(3), 1);
+        assert_eq!(none(&supplies, &alone), [true, false], "the other pod has it");
+        supplies.give_back(NodeIndex(8), PodClassId(3), 1);
+        assert_eq!((none(&supplies, &alone), none(&supplies, &sharing)), ([false; 2], [false; 2]));
     }
 }

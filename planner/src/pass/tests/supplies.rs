@@ -124,6 +124,27 @@ fn pods_that_share_a_claim_share_its_volume() {
 }
 
 #[test]
+fn a_claim_that_pods_share_takes_a_volume_once_and_where_the_first_of_them_is() {
+    let with_claims = |volumes: &[&str]| {
+        let with_volumes =
+            volumes.iter().fold(cluster(volumes), |cluster, zone| volume(cluster, &format!("v{zone}"), zone));
+        claim(claim(with_volumes, "c", json!({})), "d", json!({}))
+    };
+    let plan = |volumes: &[&str], cpu: &str| {
+        let shared = with_claims(volumes).pending("p", 2, cpu, &uses(&["c"]));
+        shared.pending("q", 1, "3", &uses(&["d"])).plan()
+    };
+    let one = plan(&["a"], "3");
+    assert_eq!(one.results(), ["grows ns/a", "grows ns/a", "no NoVolumeAvailable"]);
+    let two = plan(&["a", "b"], "3");
+    let mut sizes = [two.desired("a"), two.desired("b")];
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 2], "the sharing pods in one zone, the other pod in the other");
+    // Pods that find no place take nothing.
+    assert_eq!(plan(&["a"], "9").results()[2], "grows ns/a");
+}
+
+#[test]
 fn a_class_that_makes_volumes_does_not_run_out() {
     let mut cluster = volume(cluster(&["a"]), "v", "a");
     cluster.observed.storage_classes =
