@@ -98,12 +98,12 @@ spec:
         - apiGroups: [coordination.k8s.io]
           resources: [leases]
           verbs: [get, create, update]
-          namespaces: [{{ .root.Release.Namespace }}]
+          namespaces: [{{ .root.Release.Namespace | quote }}]
       subjects:
         - kind: ServiceAccount
           serviceAccount:
-            name: {{ include "tandem.component.serviceAccountName" . }}
-            namespace: {{ .root.Release.Namespace }}
+            name: {{ include "tandem.component.serviceAccountName" . | quote }}
+            namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
 {{- define "tandem.component.podDisruptionBudget" -}}

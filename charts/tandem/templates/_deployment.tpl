@@ -42,7 +42,7 @@ strategy:
 {{- end -}}
 
 {{- define "tandem.component.podSpec" -}}
-serviceAccountName: {{ include "tandem.component.serviceAccountName" . }}
+serviceAccountName: {{ include "tandem.component.serviceAccountName" . | quote }}
 automountServiceAccountToken: true
 # The kubelet would set TANDEM_… variables for Services of this name, and the operators read variables of that prefix.
 enableServiceLinks: false
@@ -51,10 +51,10 @@ imagePullSecrets:
   {{- . | nindent 2 }}
 {{- end }}
 {{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .values.runtimeClassName }}
-runtimeClassName: {{ . }}
+runtimeClassName: {{ . | quote }}
 {{- end }}
 {{- if .values.hostNetwork }}
 hostNetwork: true

@@ -1,4 +1,7 @@
-{{/* Names, labels and annotations. Nothing in here renders an object. */}}
+{{/*
+Names, labels and annotations. Nothing in here renders an object. What a user may name is quoted, here and elsewhere: YAML takes `2024` for a
+number, `1e3` too, and `true` for a boolean.
+*/}}
 
 {{- define "tandem.name" -}}
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
@@ -70,7 +73,7 @@ true
 {{- $names = append $names (kindIs "string" . | ternary . (get (kindIs "string" . | ternary dict .) "name")) -}}
 {{- end -}}
 {{- range uniq $names }}
-- name: {{ . }}
+- name: {{ . | quote }}
 {{- end -}}
 {{- end -}}
 
@@ -79,8 +82,8 @@ true
 {{- end -}}
 
 {{- define "tandem.component.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "tandem.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "tandem.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .name }}
 {{- end -}}
 
@@ -91,8 +94,8 @@ app.kubernetes.io/component: {{ .name }}
 
 {{/* Labels of objects that belong to both operators. */}}
 {{- define "tandem.labels" -}}
-app.kubernetes.io/name: {{ include "tandem.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "tandem.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ include "tandem.chartLabels" . }}
 {{- end -}}
 
@@ -108,20 +111,20 @@ The metadata of an object that belongs to both operators. Takes a dict of `root`
 `namespace`, and what only this object has: `labels` and `annotations`.
 */}}
 {{- define "tandem.metadata" -}}
-name: {{ include "tandem.fullname" .root }}{{ .suffix }}
+name: {{ printf "%s%s" (include "tandem.fullname" .root) (.suffix | default "") | quote }}
 {{- include "tandem.metadata.rest" (merge (dict "own" (include "tandem.labels" .root)) .) }}
 {{- end -}}
 
 {{/* The same of an operator's object: `component` instead of `root`. */}}
 {{- define "tandem.component.metadata" -}}
-name: {{ .name | default (include "tandem.component.fullname" .component) }}{{ .suffix }}
+name: {{ printf "%s%s" (.name | default (include "tandem.component.fullname" .component)) (.suffix | default "") | quote }}
 {{- include "tandem.metadata.rest" (merge (dict "root" .component.root "own" (include "tandem.component.labels" .component)) .) }}
 {{- end -}}
 
 {{/* The chart's own labels win over those of the object, and these over the common ones: selectors depend on the first. */}}
 {{- define "tandem.metadata.rest" -}}
 {{- with .namespace }}
-namespace: {{ . }}
+namespace: {{ . | quote }}
 {{- end }}
 labels:
   {{- .own | nindent 2 }}

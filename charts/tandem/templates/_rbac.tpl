@@ -9,8 +9,8 @@ with `finishes` true for an operator that objects in a deleted namespace wait fo
 
 {{- define "tandem.component.subject" -}}
 - kind: ServiceAccount
-  name: {{ include "tandem.component.serviceAccountName" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "tandem.component.serviceAccountName" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
 {{- define "tandem.component.bindings" -}}
