@@ -11,6 +11,7 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- include "tandem.validateAccounts" .root -}}
 {{- include "tandem.validateHostNetwork" .root.Values -}}
 {{- include "tandem.validateMonitors" .root -}}
+{{- include "tandem.validateServiceName" .root -}}
 {{- include "tandem.validateCommonLabels" .root.Values.commonLabels -}}
 {{- include "tandem.validatePoolLimits" .root.Values.poolLimits -}}
 {{- with .root.Values -}}
@@ -209,6 +210,14 @@ often for one that gets the definitions first; only where this namespace is foun
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the root. Of all that the chart makes, a Service alone may not have a name that begins with a digit, which a release may. */}}
+{{- define "tandem.validateServiceName" -}}
+{{- $name := include "tandem.fullname" . -}}
+{{- if and .Values.metrics.service.enabled (not (regexMatch "^[a-z]" $name)) -}}
+{{- fail (printf "metrics.service.enabled: the names of the Services would begin with %q, and the name of a Service begins with a letter; set fullnameOverride, or install a release of another name" $name) -}}
 {{- end -}}
 {{- end -}}
 
