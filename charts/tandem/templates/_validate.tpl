@@ -20,6 +20,10 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- $why := "must be the same: pools that only one operator sees are planned and never filled, or filled and never planned" -}}
 {{- fail (printf "nodepoolOperator.watchNamespace (%q) and autoscalerOperator.watchNamespace (%q) %s" (first $namespaces) (last $namespaces) $why) -}}
 {{- end -}}
+{{- if eq (first $namespaces) $.root.Release.Namespace -}}
+{{- $why := "when it is deleted, the operators go with it, and the finalizers of its pools wait for them; install the release in another one" -}}
+{{- fail (printf "nodepoolOperator.watchNamespace and autoscalerOperator.watchNamespace are the release's own namespace (%q): %s" (first $namespaces) $why) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
