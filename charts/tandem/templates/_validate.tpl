@@ -208,6 +208,11 @@ often for one that gets the definitions first; only where this namespace is foun
 {{- end -}}
 {{- range $kind := list "ServiceMonitor" "PodMonitor" -}}
 {{- if (get $.Values.metrics (untitle $kind)).enabled -}}
+{{- with get $.Values.metrics (untitle $kind) -}}
+{{- if gt (include "tandem.milliseconds" .scrapeTimeout | int) (include "tandem.milliseconds" .interval | int) -}}
+{{- fail (printf "metrics.%s.scrapeTimeout (%s) must not be longer than its interval (%s): Prometheus would refuse its whole configuration" (untitle $kind) .scrapeTimeout .interval) -}}
+{{- end -}}
+{{- end -}}
 {{- if not ($.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" $kind)) -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
 {{- fail (printf "metrics.%s.enabled: this cluster has no %s in monitoring.coreos.com/v1; install the Prometheus operator's CustomResourceDefinitions first" (untitle $kind) $kind) -}}
@@ -215,6 +220,16 @@ often for one that gets the definitions first; only where this namespace is foun
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Takes a duration of Prometheus, as 1m30s. */}}
+{{- define "tandem.milliseconds" -}}
+{{- $sum := 0 -}}
+{{- range regexFindAll "[0-9]+(ms|s|m|h)" . -1 -}}
+{{- $unit := regexFind "[a-z]+" . -}}
+{{- $sum = trimSuffix $unit . | atoi | mul (get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) $unit) | add $sum -}}
+{{- end -}}
+{{- $sum -}}
 {{- end -}}
 
 {{/* Takes the root. Of all that the chart makes, a Service alone may not have a name that begins with a digit, which a release may. */}}
