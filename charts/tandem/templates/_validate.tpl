@@ -149,6 +149,10 @@ a dict of `component`, `given` (a flag, or the variable that sets it) and `at` (
 {{- fail (printf "%s.extraEnv: set providers.exec instead of TANDEM_EXEC_PROVIDER: the chart chooses an image in which something reaps what a program leaves behind" $at) -}}
 {{- end -}}
 {{- end -}}
+{{- /* 127.0.0.0/8 and ::1, and the former as IPv6 has it. */ -}}
+{{- if regexMatch "^(127\\.|\\[[0:]*:0*1\\]|\\[[0:]*:ffff:(127\\.|7f[0-9a-f]{2}:))" (lower .values.adminAddress) -}}
+{{- fail (printf "%s.adminAddress: the kubelet asks at the pod's address, and %s is a loopback address: no probe and no scrape would reach it" $at .values.adminAddress) -}}
+{{- end -}}
 {{- $names := list .name -}}
 {{- range concat (.values.initContainers | default list) (.values.extraContainers | default list) -}}
 {{- if has .name $names -}}
