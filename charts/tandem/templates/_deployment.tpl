@@ -56,22 +56,11 @@ priorityClassName: {{ . | quote }}
 {{- with .values.runtimeClassName }}
 runtimeClassName: {{ . | quote }}
 {{- end }}
-{{- if .values.hostNetwork }}
-hostNetwork: true
-{{- end }}
 {{- if include "tandem.component.lacksInit" . }}
 shareProcessNamespace: true
 {{- end }}
-{{- with .values.dnsPolicy | default (.values.hostNetwork | ternary "ClusterFirstWithHostNet" "") }}
-dnsPolicy: {{ . }}
-{{- end }}
-{{- with .values.dnsConfig }}
-dnsConfig:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .values.hostAliases }}
-hostAliases:
-  {{- toYaml . | nindent 2 }}
+{{- with include "tandem.podNetwork" .values | trim }}
+{{ . }}
 {{- end }}
 # Longer than the 20 s in which running reconciles end; then the Lease is released.
 terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
@@ -187,6 +176,24 @@ topologySpreadConstraints:
     matchLabelKeys: [pod-template-hash]
     {{- end }}
   {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Takes the values of an operator, whose Pods and hooks are on one network. */}}
+{{- define "tandem.podNetwork" -}}
+{{- if .hostNetwork }}
+hostNetwork: true
+{{- end }}
+{{- with .dnsPolicy | default (.hostNetwork | ternary "ClusterFirstWithHostNet" "") }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 

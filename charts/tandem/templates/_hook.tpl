@@ -13,6 +13,9 @@ serviceAccountName: {{ .account }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 restartPolicy: Never
+{{- with include "tandem.podNetwork" $values | trim }}
+{{ . }}
+{{- end }}
 {{- with include "tandem.pullSecrets" .root | trim }}
 imagePullSecrets:
   {{- . | nindent 2 }}

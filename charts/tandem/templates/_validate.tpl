@@ -214,7 +214,7 @@ often for one that gets the definitions first; only where this namespace is foun
 {{- if (get $.Values.metrics (untitle $kind)).enabled -}}
 {{- with get $.Values.metrics (untitle $kind) -}}
 {{- if gt (include "tandem.milliseconds" .scrapeTimeout | int) (include "tandem.milliseconds" .interval | int) -}}
-{{- fail (printf "metrics.%s.scrapeTimeout (%s) must not be longer than its interval (%s): Prometheus would refuse its whole configuration" (untitle $kind) .scrapeTimeout .interval) -}}
+{{- fail (printf "metrics.%s.scrapeTimeout (%s) must not be longer than its interval (%s): Prometheus scrapes no such target" (untitle $kind) .scrapeTimeout .interval) -}}
 {{- end -}}
 {{- end -}}
 {{- if not ($.Capabilities.APIVersions.Has (printf "monitoring.coreos.com/v1/%s" $kind)) -}}
