@@ -192,8 +192,8 @@ async fn a_parent_chart_shares_its_registry_and_whatever_else_it_likes() {
     for line in [
         "image: \"mirror.example.org/tandem-dev/nodepool-operator:",
         "image: \"mirror.example.org/tandem-dev/autoscaler-operator:",
-        "- name: by-name",
-        "- name: by-object",
+        "- name: \"by-name\"",
+        "- name: \"by-object\"",
         "- --write-strategy=retry",
     ] {
         assert!(rendered.contains(line), "{line:?} is not in\n{rendered}");

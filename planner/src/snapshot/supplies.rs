@@ -92,7 +92,9 @@ impl Supplies {
         class: PodClassId,
     ) {
         let (units, _) = self.choose(needs, node_class);
-        units.iter().for_each(|unit| self.take(unit));
+        for unit in &units {
+            self.take(unit);
+        }
         self.taken.push(Taken { node, class, units });
     }
 
