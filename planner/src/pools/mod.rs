@@ -6,6 +6,8 @@ pub(crate) mod discovered;
 pub(crate) mod learnt_labels;
 pub(crate) mod shared_taints;
 pub(crate) mod stuck_taints;
+#[cfg(test)]
+mod tainted_nodes;
 mod template;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -107,47 +107,13 @@ fn lasting(node: &Node, pool: &NodePool) -> Vec<RepellingTaint> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::json;
-    use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
-
     use super::*;
-    use crate::input::promise::Promise;
+    use crate::pools::tainted_nodes::{nodes, now, pool};
 
-    /// A pool whose nodes have ten minutes to start.
-    fn pool() -> NodePool {
-        let taint = |key: &str| json!({ "key": key, "effect": "NoSchedule" });
-        serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": {
-            "maxReplicas": 9, "provider": { "simulated": {} }, "provisioningTimeoutSeconds": 600,
-            "template": { "spec": { "capacity": { "cpu": "4" }, "taints": [taint("declared")],
-                "startupTaints": [taint("cni")] } } } }))
-        .unwrap()
-    }
-
-    /// A node of the pool's template: when it was created, and the keys of its taints; the word `down` for one that is not Ready.
-    fn node(pool: &NodePool, text: &str) -> Arc<Node> {
-        let (created, words) = text.split_once(' ').unwrap_or((text, ""));
-        let (down, keys): (Vec<&str>, Vec<&str>) = words.split_whitespace().partition(|word| *word == "down");
-        let taints: Vec<_> =
-            keys.into_iter().map(|key| json!({ "key": key, "effect": "NoSchedule" })).collect();
-        let node = json!({
-            "metadata": { "creationTimestamp": format!("2026-01-01T{created}:00Z"),
-                "annotations": { TEMPLATE_HASH_ANNOTATION: pool.spec.template_hash() } },
-            "spec": { "taints": taints },
-            "status": { "conditions": [
-                { "type": "Ready", "status": if down.is_empty() { "True" } else { "False" } }] } });
-        Arc::new(serde_json::from_value(node).unwrap())
-    }
-
-    fn shared(nodes: &[&str]) -> Option<SharedTaints> {
-        let pool = pool();
-        let now = "2026-01-01T12:00:00Z".parse().unwrap();
-        let nodes: PassNodes = nodes.iter().map(|text| node(&pool, text)).collect();
-        let promise = Promise { template_hash: pool.spec.template_hash(), ..Promise::default() };
-        let staying: Vec<_> = nodes.indexes().collect();
-        let teachers = Teachers::of(&pool, &promise, &staying, &nodes, now);
-        SharedTaints::of(&pool, &NodeProfile::of_template(&pool), &teachers, &nodes, now)
+    fn shared(texts: &[&str]) -> Option<SharedTaints> {
+        let pool = pool(["declared", "also-declared"], ["cni", "csi"]);
+        let (nodes, teachers) = nodes(&pool, texts);
+        SharedTaints::of(&pool, &NodeProfile::of_template(&pool), &teachers, &nodes, now())
     }
 
     #[test]

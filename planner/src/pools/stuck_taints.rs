@@ -72,42 +72,13 @@ fn startup_taints(node: &Node, pool: &NodePool) -> Vec<RepellingTaint> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::json;
-    use shared_crds::names::TEMPLATE_HASH_ANNOTATION;
-
     use super::*;
-    use crate::input::promise::Promise;
-
-    /// A pool whose nodes have ten minutes to start.
-    fn pool() -> NodePool {
-        let taint = |key: &str| json!({ "key": key, "effect": "NoSchedule" });
-        serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": {
-            "maxReplicas": 9, "provider": { "simulated": {} }, "provisioningTimeoutSeconds": 600,
-            "template": { "spec": { "capacity": { "cpu": "4" }, "taints": [taint("dedicated"), taint("both")],
-                "startupTaints": [taint("cni"), taint("both")] } } } }))
-        .unwrap()
-    }
-
-    /// A Ready node of the pool's template: when it was created, and the keys of its taints.
-    fn node(pool: &NodePool, text: &str) -> Arc<Node> {
-        let mut words = text.split_whitespace();
-        let created = format!("2026-01-01T{}:00Z", words.next().unwrap());
-        let taints: Vec<_> = words.map(|key| json!({ "key": key, "effect": "NoSchedule" })).collect();
-        let node = json!({
-            "metadata": { "creationTimestamp": created,
-                "annotations": { TEMPLATE_HASH_ANNOTATION: pool.spec.template_hash() } },
-            "spec": { "taints": taints },
-            "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
-        Arc::new(serde_json::from_value(node).unwrap())
-    }
+    use crate::pools::tainted_nodes::{nodes, now, pool};
 
     #[test]
     fn a_startup_taint_is_stuck_if_all_nodes_keep_it_and_one_has_done_so_for_less_than_an_hour() {
-        let pool = pool();
-        let now = "2026-01-01T12:00:00Z".parse().unwrap();
-        for (what, nodes, expected) in [
+        let pool = pool(["dedicated", "both"], ["cni", "both"]);
+        for (what, texts, expected) in [
             ("no node", vec![], None),
             ("one keeps it", vec!["11:40 cni"], Some(("cni", 0))),
             ("a taint by its prefix", vec!["11:40 readiness.k8s.io/net"], Some(("readiness.k8s.io/net", 0))),
@@ -123,11 +94,8 @@ mod tests {
             ("an hour is over", vec!["10:50 cni"], None),
             ("an hour is over for one", vec!["10:50 cni", "10:51 cni"], Some(("cni", 1))),
         ] {
-            let nodes: PassNodes = nodes.into_iter().map(|text| node(&pool, text)).collect();
-            let promise = Promise { template_hash: pool.spec.template_hash(), ..Promise::default() };
-            let staying: Vec<_> = nodes.indexes().collect();
-            let teachers = Teachers::of(&pool, &promise, &staying, &nodes, now);
-            let found = StuckTaints::of(&pool, &NodeProfile::of_template(&pool), &teachers, &nodes, now);
+            let (nodes, teachers) = nodes(&pool, &texts);
+            let found = StuckTaints::of(&pool, &NodeProfile::of_template(&pool), &teachers, &nodes, now());
             let found = found
                 .as_ref()
                 .map(|found| (found.taints[0].key.as_str(), found.taints.len(), found.shown_by.0));
