@@ -20,6 +20,9 @@ use crate::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, S
 /// Number of log lines at the end of an error about an operator.
 const TAIL: usize = 25;
 
+/// What an operator says last that ends because it lost its lease: `OperatorError::LostLease` of `shared-runtime`.
+const LOST_LEASE: &str = "this replica lost its lease";
+
 /// One of Tandem's operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OperatorKind {
@@ -206,7 +209,8 @@ impl OperatorProcess {
         Ok(result)
     }
 
-    async fn start_next(&self) -> Result<()> {
+    /// Starts it once more, with the same name and log.
+    pub(crate) async fn start_next(&self) -> Result<()> {
         let next = self.supervisor.start(self.spec.clone()).await?;
         *lock(&self.running) = next;
         Ok(())
@@ -221,6 +225,17 @@ impl OperatorProcess {
             None => Ok(()),
             Some(exit) => bail!("{} ended with {exit}\n{}", self.spec.name, self.log_tail()),
         }
+    }
+
+    /// How often it has ended because it lost its lease, as its log says.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub(crate) fn lost_leases(&self) -> Result<usize> {
+        let log = std::fs::read(&self.spec.log)
+            .with_context(|| format!("cannot read {}", self.spec.log.display()))?;
+        let is_end = |line: &&str| line.starts_with("error: ") && line.contains(LOST_LEASE);
+        Ok(String::from_utf8_lossy(&log).lines().filter(is_end).count())
     }
 
     /// The sum over all series of a metric with these `labels` (`key="value"`), from its current `/metrics`.

@@ -177,7 +177,7 @@ impl TestEnv {
         let (status, reason, text) = expected;
         let what = format!("{condition} of {pool} is {status} with {reason}: …{text}…");
         let said = eventually(PATIENCE, &what, async || {
-            self.operators.check_alive()?;
+            self.operators.keep_alive().await?;
             self.said(pool, condition, expected).await
         });
         said.await.map_err(|error| self.with_logs(error))
@@ -234,7 +234,7 @@ impl TestEnv {
     pub async fn settles(&self, pool: &str, wanted: i32) -> Result<NodePool> {
         let what = format!("pool {pool} has {wanted} ready nodes");
         let settled = eventually(PATIENCE, &what, async || {
-            self.operators.check_alive()?;
+            self.operators.keep_alive().await?;
             let (object, nodes) = (self.pool(pool).await?, self.nodes(pool).await?);
             let status = object.status.clone().unwrap_or_default();
             let ready = nodes.iter().filter(|node| is_ready(node)).count();

@@ -46,7 +46,7 @@ async fn a_watched_namespace_that_is_deleted_takes_its_pools_and_their_nodes_alo
     let deployments = Api::namespaced(client.clone(), &name);
     deployments.create(&PostParams::default(), &objects::deployment("web", "p", 2, "3")).await.unwrap();
     eventually(PATIENCE, "the pool has its nodes", async || {
-        operators.check_alive()?;
+        operators.keep_alive().await?;
         let ready = pools.get("p").await?.status.and_then(|status| status.ready_replicas);
         ensure!(ready == Some(2), "{ready:?} of 2 are ready");
         Ok(Some(()))

@@ -33,7 +33,7 @@ async fn have(
     for name in POOLS {
         let what = format!("the pool {name} has {wanted} nodes, and replicas {writers:?}");
         let there = eventually(PATIENCE, &what, async || {
-            env.operators.check_alive()?;
+            env.operators.keep_alive().await?;
             programs.iter().try_for_each(|program| program.check_alive())?;
             let (pool, nodes) = (env.pool(name).await?, env.nodes(name).await?);
             let ready = nodes.iter().filter(|node| is_ready(node)).count();

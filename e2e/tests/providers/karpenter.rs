@@ -68,7 +68,7 @@ async fn wait_for<T>(
     probe: impl AsyncFn() -> Result<Option<T>>,
 ) -> T {
     let found = eventually(PATIENCE, what, async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         karpenter.check_alive()?;
         probe().await
     });
@@ -278,7 +278,7 @@ async fn without_capacity_for_one_more_machine_one_node_goes_first_and_the_rollo
     let recording = NodesOverTime::begin(&env, "racks").await.unwrap();
     apply_class(&env, "scarce", 2).await;
     let leaving = eventually(PATIENCE, "a node goes before its successor comes", async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         refuse_new_claims(&env).await?;
         let said = ("False", "QuotaExceeded", "no host is free");
         env.said("racks", "ProvisioningHealthy", said).await?;

@@ -59,7 +59,7 @@ async fn wait_for<T>(
     probe: impl AsyncFn() -> Result<Option<T>>,
 ) -> T {
     let found = eventually(PATIENCE, what, async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         probe().await
     });
     found.await.unwrap_or_else(|error| {

@@ -166,8 +166,10 @@ impl Setup {
     }
 
     /// Checks that both operators run, and what makes the machines.
-    pub(super) fn check_alive(&self) -> Result<()> {
-        self.operators.as_ref().map_or(Ok(()), RunningOperators::check_alive)?;
+    pub(super) async fn keep_alive(&self) -> Result<()> {
+        if let Some(operators) = &self.operators {
+            operators.keep_alive().await?;
+        }
         self.machinery.as_ref().map_or(Ok(()), Machinery::check_alive)
     }
 

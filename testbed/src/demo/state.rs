@@ -120,7 +120,7 @@ impl StateReader {
             if done(&state) {
                 return Ok(state);
             }
-            setup.check_alive()?;
+            setup.keep_alive().await?;
             if Instant::now() > deadline {
                 bail!("{what}: not within {PATIENCE:?}; last seen {state:?}\n{}", setup.log_tails());
             }

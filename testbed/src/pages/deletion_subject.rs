@@ -161,7 +161,7 @@ impl<'a> DeletionSubject<'a> {
     /// When it is not in time.
     pub async fn is_gone(&self) -> Result<()> {
         eventually(PATIENCE, &format!("the pool {} is gone", self.pool), async || {
-            self.env.operators.check_alive()?;
+            self.env.operators.keep_alive().await?;
             ensure!(self.find_pool().await?.is_none(), "it is there");
             Ok(Some(()))
         })
@@ -267,7 +267,7 @@ async fn members(env: &TestEnv, namespace: &str, pool: &str) -> Result<Vec<Node>
 /// Waits until the pool has one node and no other, Ready and with its finalizer, which is not the one with this UID.
 async fn ready_node(env: &TestEnv, namespace: &str, pool: &str, besides: Option<String>) -> Result<Node> {
     eventually(PATIENCE, &format!("{pool} has its node"), async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let mut nodes = members(env, namespace, pool).await?;
         ensure!(nodes.len() == 1, "it has {}", nodes.len());
         let node = nodes.pop().context("it has none")?;

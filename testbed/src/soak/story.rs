@@ -75,7 +75,7 @@ async fn roll(env: &TestEnv, nodes: usize, deployments: &[Deployment]) -> Result
     env.patch_pool(POOL, &objects::other_machines()).await?;
     eventually(PATIENCE, "an eviction is refused", async || {
         tokio::time::sleep(LOOK).await;
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let is_refused = |event: &Event| event.subresource == "eviction" && event.code == 429;
         ensure!(audit.follow_from(mark).read_new()?.iter().any(is_refused), "none was");
         Ok(Some(()))
@@ -119,7 +119,7 @@ async fn repair(env: &TestEnv, nodes: usize) -> Result<()> {
     let dead = stop_kubelets(env, nodes / 10).await?;
     eventually(PATIENCE, "every dead node is replaced", async || {
         tokio::time::sleep(LOOK).await;
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let left = env
             .nodes(POOL)
             .await?
@@ -202,7 +202,7 @@ fn is_gone<K>(answer: kube::Result<K>) -> Result<bool> {
 async fn until(env: &TestEnv, what: &str, is_so: impl AsyncFn(NodePoolStatus) -> Result<()>) -> Result<()> {
     eventually(PATIENCE, what, async || {
         tokio::time::sleep(LOOK).await;
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let pool = env.pool(POOL).await?;
         let status = pool.status.unwrap_or_default();
         ensure!(status.observed_generation == pool.metadata.generation, "the spec has just changed");
@@ -216,7 +216,7 @@ async fn until(env: &TestEnv, what: &str, is_so: impl AsyncFn(NodePoolStatus) ->
 async fn settled(env: &TestEnv, range: std::ops::RangeInclusive<usize>) -> Result<()> {
     eventually(PATIENCE, &format!("{range:?} nodes, all ready"), async || {
         tokio::time::sleep(LOOK).await;
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let pool = env.pool(POOL).await?;
         let status = pool.status.unwrap_or_default();
         let counts = (pool.spec.replicas, status.replicas, status.ready_replicas);

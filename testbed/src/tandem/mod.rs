@@ -158,6 +158,21 @@ impl RunningOperators {
         self.autoscaler.check_alive()
     }
 
+    /// Checks that both are running. One that ended because it lost its lease is started again, once, as its Deployment
+    /// would: where many control planes share two cores, an API server may be silent for longer than the renew deadline.
+    ///
+    /// # Errors
+    /// When one has ended for another reason, or for this one a second time, with its exit and the end of its log.
+    pub async fn keep_alive(&self) -> Result<()> {
+        for operator in [&self.node_pool, &self.autoscaler] {
+            if operator.exit() == Some(Exit::Code(1)) && operator.lost_leases()? == 1 {
+                eprintln!("an operator lost its lease and is started again:\n{}", operator.log_tail());
+                operator.start_next().await?;
+            }
+        }
+        self.check_alive()
+    }
+
     /// Asks both to stop and waits for them.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ async fn the_nodes_of_a_deleted_pool_leave_one_after_the_other_and_the_pool_says
     env.kubectl(&["delete", "pdb", "paced"]).await.unwrap();
     let (pools, most) = (env.api::<NodePool>(), Cell::new(0));
     eventually(PATIENCE, "the pool goes with its last node", async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let nodes = env.nodes("paced").await?;
         most.set(most.get().max(leaving(&nodes)));
         ensure!(nodes.is_empty(), "{} nodes are left", nodes.len());

@@ -83,7 +83,7 @@ async fn a_fault_that_is_over_in_a_moment_sends_no_pods_to_another_pool() {
         proxy.refuse(of_cheap(code));
         pod(&env, &format!("web-{code}")).await;
         eventually(PATIENCE, &format!("writes are answered with {code}"), async || {
-            env.operators.check_alive()?;
+            env.operators.keep_alive().await?;
             Ok((proxy.refused() >= 2).then_some(()))
         })
         .await

@@ -83,7 +83,7 @@ async fn pods_that_come_back_to_a_draining_node_do_not_keep_it_from_being_given_
     // From a minute after the beginning of its drain on, pods that come to it do not keep it: were they waited for until then, it would
     // be removed and never be given back.
     eventually(PATIENCE, "the node is given back", async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let nodes = env.nodes("tolerant").await?;
         let node = nodes.first().context("no node")?;
         ensure!(node.annotations().contains_key(GIVEN_BACK_ANNOTATION), "{:?}", node.annotations());
@@ -124,7 +124,7 @@ async fn a_node_that_recovers_while_it_is_drained_to_be_repaired_is_in_use_again
     let (name, nodes) = (unhealthy.name_any(), Api::<Node>::all(env.client.clone()));
     nodes.patch_status(&name, &PatchParams::default(), &not_ready()).await.unwrap();
     eventually(PATIENCE, "the node is drained to be repaired", async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let node = nodes.get(&name).await?;
         let cause = node.annotations().get(DISRUPTION_REASON_ANNOTATION).context("no reason")?;
         let waits_for = node.annotations().get(DRAIN_WAITS_ANNOTATION).context("it waits for nothing")?;
@@ -139,7 +139,7 @@ async fn a_node_that_recovers_while_it_is_drained_to_be_repaired_is_in_use_again
     // Neither the tolerant pods are waited for, which come back, nor the guarded one, which stays: otherwise the node would not be in use
     // again at any time.
     eventually(PATIENCE, "the node is in use again", async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let node = nodes.get(&name).await?;
         ensure!(node.uid() == unhealthy.uid(), "it is another node");
         let left: Vec<&String> =

@@ -89,7 +89,7 @@ async fn present(env: &TestEnv, pool: &str, node: &Node) -> anyhow::Result<Optio
 
 async fn is_replaced(env: &TestEnv, pool: &str, node: &Node) {
     eventually(PATIENCE, &format!("the first node of {pool} is replaced"), async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         ensure!(present(env, pool, node).await?.is_none(), "it is still there");
         Ok(Some(()))
     })
@@ -168,7 +168,7 @@ async fn the_budget_of_a_pod_holds_its_node_beyond_the_hard_age_and_its_annotati
 
     // It is evicted, which no pod is whose wish counts, and its budget refuses that.
     eventually(PATIENCE, "the node says that it waits for the budget", async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let node = present(&env, "guarded", &first).await?.context("the node is gone")?;
         let waits_for = node.annotations().get(DRAIN_WAITS_ANNOTATION).context("no annotation")?;
         ensure!(waits_for.contains("/db: The disruption budget db needs 1"), "{waits_for}");

@@ -175,6 +175,34 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     (changes(&since, operator, 0).count(), changes(&since, operator, 1).count())
 }
 
+/// What every other test relies on, where an API server is silent for too long: a Pod would be started again, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_loses_its_lease_is_started_again_once_and_goes_on() {
+    let operator = OperatorKind::NodePool;
+    let env = TestEnv::begin("taken", &QUICK_LEASE).await.unwrap();
+    env.create(&objects::pool("p", 0, 3)).await.unwrap();
+    env.settles("p", 0).await.unwrap();
+    take_lease(&env, &holder(&env, operator, 0).await).await;
+    scale(&env, "npool/p", 1).await;
+    env.settles("p", 1).await.unwrap();
+    env.operators.check_alive().unwrap();
+
+    take_lease(&env, &holder(&env, operator, 0).await).await;
+    let error = env.operators.keep_alive().await.unwrap_err().to_string();
+    assert!(error.contains("nodepool-operator") && error.contains("exit code 1"), "{error}");
+    // It has ended, so there is nothing to stop: the end of the environment kills the other one.
+}
+
+/// Takes the lease of the `NodePool` operator from `holder`, as another replica would, and waits until the holder has ended.
+async fn take_lease(env: &TestEnv, holder: &str) {
+    let leases = Api::<Lease>::namespaced(env.client.clone(), env.release.namespace());
+    let taken = json!({"spec": {"holderIdentity": "another"}});
+    let taken = Patch::Merge(taken);
+    leases.patch("tandem-nodepool-operator", &PatchParams::default(), &taken).await.unwrap();
+    let exit = tokio::time::timeout(PATIENCE, env.operators.node_pool.wait()).await.ok();
+    assert_eq!(exit, Some(Exit::Code(1)), "{holder} lost its lease\n{}", env.operators.node_pool.log_tail());
+}
+
 /// Number of nodes of a pool that were created.
 fn made(events: &[Event], pool: &str) -> usize {
     let made = events.iter().filter(|event| event.verb == "create" && event.succeeded());

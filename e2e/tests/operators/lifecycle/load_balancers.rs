@@ -63,7 +63,7 @@ async fn an_empty_node_that_is_ready_keeps_its_machine_until_load_balancers_have
     }
 
     eventually(PATIENCE, "the node waits for load balancers, and for nothing else", async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let nodes = env.nodes("patient").await?;
         let node = nodes.first().context("no node")?;
         let waits_for = node.annotations().get(DRAIN_WAITS_ANNOTATION).context("no annotation")?;

@@ -285,7 +285,7 @@ async fn operators_outlive_an_api_server_that_goes_away() {
     env.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
     env.settles("workers", 1).await.unwrap();
     env.cluster.restart_api_server().await.unwrap();
-    env.operators.check_alive().unwrap();
+    env.operators.keep_alive().await.unwrap();
     scale(&env, "deployment/web", 8).await;
     env.pods_run(8).await.unwrap();
     env.settles("workers", 4).await.unwrap();

@@ -78,7 +78,7 @@ async fn play(env: &TestEnv, row: &Row, pod: &Pod) -> Result<Played> {
     }
     let nodes = Api::<Node>::all(env.client.clone());
     eventually(PATIENCE, &format!("the node of {} goes", row.id), async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         ensure!(nodes.get_opt(&node).await?.is_none(), "{node} is there");
         Ok(Some(()))
     })
@@ -97,7 +97,7 @@ async fn play(env: &TestEnv, row: &Row, pod: &Pod) -> Result<Played> {
 async fn held(env: &TestEnv, row: &Row, node: &str) -> Result<Held> {
     let nodes = Api::<Node>::all(env.client.clone());
     eventually(PATIENCE, &format!("{} says why its node stays", row.id), async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         let found = nodes.get_opt(node).await?.context("the node is gone")?;
         let status = env.pool(row.id).await?.status.unwrap_or_default();
         let said = status.conditions.iter().find(|it| it.type_ == "Reconciling");

@@ -79,7 +79,7 @@ async fn wait_for<T>(
     probe: impl AsyncFn() -> Result<Option<T>>,
 ) -> T {
     let found = eventually(PATIENCE, what, async || {
-        env.operators.check_alive()?;
+        env.operators.keep_alive().await?;
         capi.check_alive()?;
         probe().await
     });

@@ -96,7 +96,7 @@ impl<'a> Tandem<'a> {
     /// Waits until a pool's spec has `wanted` nodes, they exist, all Ready, and the status reports it.
     pub(super) async fn settles(&self, pool: &str, wanted: i32) -> Result<NodePool> {
         eventually(PATIENCE, &format!("pool {pool} has {wanted} ready nodes"), || async {
-            self.operators.check_alive()?;
+            self.operators.keep_alive().await?;
             let (object, nodes) = (self.ctx.stored::<NodePool>(pool).await?, self.nodes(pool).await?);
             let ready = nodes.iter().filter(|node| is_ready(node)).count();
             let status = object.status.clone().unwrap_or_default();

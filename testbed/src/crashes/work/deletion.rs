@@ -30,7 +30,7 @@ pub(super) async fn carry_out(test: &Crashable, pool: &str) -> Result<()> {
     drain::wait_for_the_budget(test, pool, usize::try_from(NODES)?).await?;
     test.budget_becomes(pool, 0).await?;
     eventually(PATIENCE, &format!("there is no {pool}, no node and no machine of it"), async || {
-        test.env.operators.check_alive()?;
+        test.env.operators.keep_alive().await?;
         test.state(pool).await?.check_gone()?;
         Ok(Some(()))
     })
