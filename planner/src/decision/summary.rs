@@ -13,7 +13,7 @@ use crate::index::{Indexed, PassNodeIndex, PodIndex, PoolIndex};
 use crate::input::nodes as facts;
 use crate::input::observed::PassInput;
 use crate::input::selection::AutoscalerAssignment;
-use crate::input::unplanned;
+use crate::input::unplanned::{self, StorageRefusal};
 use crate::limits::schedules;
 use crate::numbers::replicas;
 use crate::pools::{Pool, Pools};
@@ -166,10 +166,15 @@ impl PassResults<'_> {
         !self.pools.iter().any(|pool| pool.starting_until(node).is_some_and(|until| until > now))
     }
 
-    /// Why no place of the pod on a node that is up is believed: the scheduler, which knows the nodes' volume limits, has
-    /// refused nodes for them. The place is kept for the pod all the same, and so is the node: volumes may be detached.
+    /// Why no place of the pod on a node that is up is believed: the scheduler, which knows the nodes' volume limits and the
+    /// storage that is left, has refused nodes for them. The place is kept for the pod all the same, and so is the node: volumes
+    /// may be detached, and storage may become free.
     fn unknown_limit(&self, pod: PodIndex) -> Option<Rejection> {
-        unplanned::meets_volume_limit(self.input.pods[pod].shape().pod()).then_some(Rejection::VolumeLimits)
+        let refusal = unplanned::storage_refusal(self.input.pods[pod].shape().pod())?;
+        Some(match refusal {
+            StorageRefusal::VolumeLimits => Rejection::VolumeLimits,
+            StorageRefusal::FreeStorage => Rejection::FreeStorage,
+        })
     }
 
     /// The outcome for a pod that all selected pools refuse for the same reason.

@@ -65,6 +65,8 @@ pub(crate) enum Rejection {
     /// The pod has a place on an existing node as far as this version can tell, and the scheduler says that nodes can
     /// attach no more volumes.
     VolumeLimits,
+    /// The same where the scheduler says that nodes do not have enough free storage for a claim.
+    FreeStorage,
     /// Not even an empty node has enough of a resource.
     Insufficient {
         /// The reason's name.
@@ -112,7 +114,10 @@ pub(crate) enum Rejection {
 impl Rejection {
     /// Whether the pool may well be able to take the pod and does not grow for it, because of the pod itself.
     pub(crate) const fn keeps_waiting(&self) -> bool {
-        matches!(self, Self::Expendable { .. } | Self::ScaleUpDelayed | Self::VolumeLimits)
+        matches!(
+            self,
+            Self::Expendable { .. } | Self::ScaleUpDelayed | Self::VolumeLimits | Self::FreeStorage
+        )
     }
 
     /// The reason's name.
@@ -144,6 +149,7 @@ impl Rejection {
             Self::NoVolumeAvailable(_) | Self::VolumesUsedUp(_) => "NoVolumeAvailable",
             Self::NotPlanned(_) => "NotPlanned",
             Self::VolumeLimits => "VolumeLimitsNotPlanned",
+            Self::FreeStorage => "FreeStorageNotPlanned",
             Self::Insufficient { reason, .. } => reason,
             Self::Expendable { .. } => "Expendable",
             Self::ScaleUpDelayed => "ScaleUpDelayed",
@@ -196,7 +202,7 @@ impl Rejection {
             Self::HostPortConflict(port) => {
                 format!("the host port {port} is taken on every node of the pool, also on a new one")
             }
-            Self::NotPlanned(_) | Self::VolumeLimits => self.message_of_unplanned(),
+            Self::NotPlanned(_) | Self::VolumeLimits | Self::FreeStorage => self.message_of_unplanned(),
             Self::Insufficient { reason: _, resource, asked, offered, is_discovered } => {
                 let offers = if *is_discovered {
                     "the pool's nodes, when empty, offer"
@@ -235,6 +241,11 @@ impl Rejection {
             Self::VolumeLimits => {
                 "the scheduler says that nodes exceed their max volume count, and this version does not plan with volume \
                  limits: without them the pod fits an existing node, so no pool grows for it"
+                    .to_owned()
+            }
+            Self::FreeStorage => {
+                "the scheduler says that nodes do not have enough free storage for a claim of the pod, and this version does \
+                 not plan with free storage: without it the pod fits an existing node, so no pool grows for it"
                     .to_owned()
             }
             _ => self.reason().to_owned(),

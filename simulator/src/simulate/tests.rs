@@ -235,7 +235,7 @@ fn pods_that_the_scheduler_has_not_given_up_on_are_left_out_and_counted() {
 }
 
 #[test]
-fn a_pod_that_the_scheduler_refuses_for_volume_limits_fits_no_node_that_exists() {
+fn a_pod_that_the_scheduler_refuses_for_volume_limits_or_free_storage_fits_no_node_that_exists() {
     let outcome = |reason: &str| {
         let told = format!("reason: Unschedulable, message: '0/1 nodes are available: 1 {reason}.'");
         let pod = pod("a", "1").replace("reason: Unschedulable", &told);
@@ -244,8 +244,9 @@ fn a_pod_that_the_scheduler_refuses_for_volume_limits_fits_no_node_that_exists()
         let found = &report["pods"][0];
         (found["outcome"].clone(), found["reasons"][0]["reason"].clone())
     };
-    let refused = (json!("Unschedulable"), json!("VolumeLimitsNotPlanned"));
-    assert_eq!(outcome("node(s) exceed max volume count"), refused);
+    let refused = |reason: &str| (json!("Unschedulable"), json!(reason));
+    assert_eq!(outcome("node(s) exceed max volume count"), refused("VolumeLimitsNotPlanned"));
+    assert_eq!(outcome("node(s) did not have enough free storage"), refused("FreeStorageNotPlanned"));
     assert_eq!(outcome("Insufficient cpu"), (json!("Fits"), Value::Null));
 }
 

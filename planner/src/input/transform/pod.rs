@@ -237,11 +237,14 @@ mod tests {
                 pods::scale_up_from(pod).unwrap(),
                 pods::keeps_node(pod, Timestamp::UNIX_EPOCH),
                 (unplanned::constraints(pod.shape().pod()), unplanned::obstacle(pod.shape().pod())),
-                unplanned::meets_volume_limit(pod.shape().pod()),
+                unplanned::storage_refusal(pod.shape().pod()),
             )
         };
         assert_eq!(read(&pruned), read(&whole));
-        assert!(unplanned::meets_volume_limit(pruned.shape().pod()));
+        assert_eq!(
+            unplanned::storage_refusal(pruned.shape().pod()),
+            Some(unplanned::StorageRefusal::VolumeLimits)
+        );
         assert_eq!(pruned.unschedulable_since(), Some("2026-01-01T00:00:00Z".parse().unwrap()));
         assert_eq!(pods::scale_up_from(&pruned), Ok("2026-01-01T00:05:00Z".parse().ok()));
         let going = |mut pod: PodInfo| {

@@ -401,6 +401,38 @@ fn a_place_on_an_existing_node_is_no_promise_where_the_scheduler_names_volume_li
     }
 }
 
+/// The scheduler says that too little storage is left where nodes are; the planner does not know how much is.
+#[test]
+fn a_place_on_an_existing_node_is_no_promise_where_the_scheduler_names_free_storage() {
+    let short = told("0/1 nodes are available: 1 node(s) did not have enough free storage.");
+    for (replicas, used, result, desired) in [
+        (1, "0", "no FreeStorageNotPlanned", 1),
+        (1, "4", "grows ns/a", 2),
+        (2, "4", "fits upcoming ns/a", 2),
+    ] {
+        let pool = json!({ "spec": { "replicas": replicas } });
+        let cluster = TestCluster::eager().pool("a", pool).node("a", "n", none());
+        let plan = cluster.running("busy", "n", used, none()).pending("p", 1, "1", &short).plan();
+        assert_eq!((plan.results(), plan.desired("a")), (vec![result.to_owned()], desired), "{used}");
+    }
+}
+
+/// A claim whose volume is there is planned, whatever an older message says.
+#[test]
+fn a_place_on_an_existing_node_is_believed_where_the_scheduler_names_volumes_that_are_planned() {
+    for reason in [
+        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+        "node(s) had volume node affinity conflict",
+        "node(s) didn't find available persistent volumes to bind",
+    ] {
+        let planned = told(&format!("0/1 nodes are available: 1 {reason}."));
+        let pool = json!({ "spec": { "replicas": 1 } });
+        let cluster = TestCluster::eager().pool("a", pool).node("a", "n", none());
+        let plan = cluster.pending("p", 1, "1", &planned).plan();
+        assert_eq!((plan.results(), plan.desired("a")), (vec!["fits n".to_owned()], 1), "{reason}");
+    }
+}
+
 #[test]
 fn a_node_that_is_starting_is_not_one_that_the_scheduler_has_refused_for_volume_limits() {
     let limited = told(
