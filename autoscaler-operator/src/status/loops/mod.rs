@@ -50,6 +50,7 @@ fn pool(name: &'static str, zone: &'static str) -> Pool {
         registers_itself: false,
         tainted: Tainted::Nothing,
         never_starts: false,
+        agent_after: 0,
         replicas: 0,
         generation: 1,
         status: NodePoolStatus::default(),
@@ -67,6 +68,7 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
         gpus: 0,
         spread: None,
         apart: false,
+        host_port: None,
         near: None,
         tolerates: false,
         budget: false,
@@ -76,6 +78,7 @@ fn app(name: &str, replicas: usize, cpu: i64) -> App {
 fn cluster(number: u64) -> World {
     let (mut random, mut machines, mut resizes) = (Random(number), Random(!number), Random(number << 32));
     let (mut devices, mut affinities) = (Random(!number << 32), Random((number << 16) | 1));
+    let (mut agents, mut ports) = (Random((number << 24) | 3), Random((number << 40) | 5));
     let mut pools = Vec::new();
     for (name, zone) in [("a", "z1"), ("b", "z2"), ("c", "z1")] {
         if name == "a" || !random.one_in(3) {
@@ -89,6 +92,7 @@ fn cluster(number: u64) -> World {
                 runs_after: machines.among(&[0, 0, 60]),
                 registers_itself: machines.one_in(2),
                 gpu_every: devices.among(&[0, 15, 45]),
+                agent_after: agents.among(&[0, 0, 0, 45, 180]),
                 ..pool(name, zone)
             });
         }
@@ -110,6 +114,7 @@ fn cluster(number: u64) -> World {
             gpus: if random.one_in(5) { devices.among(&[1, 1, 2, 8]) } else { 0 },
             spread,
             apart: random.one_in(5),
+            host_port: ports.one_in(4).then(|| 8080 + ports.below(2)),
             near,
             tolerates: random.one_in(2),
             budget: random.one_in(2),
@@ -217,6 +222,28 @@ fn gpus_that_never_come_make_a_second_node_come_and_no_third() {
 fn a_startup_taint_that_is_never_removed_makes_one_node_come_and_no_second() {
     let broken = Pool { never_starts: true, ..pool("agentless", "z1") };
     assert_eq!(came_for_one(&broken, &app("web", 1, 500), Daemon { said: 0, real: 0 }), [1, 1]);
+}
+
+#[test]
+fn a_startup_taint_that_an_agent_removes_makes_one_node_come() {
+    let none = Daemon { said: 0, real: 0 };
+    for (boots, agent_after) in [((30, 0), 180), ((240, 0), 300)] {
+        let late = Pool { agent_after, boots, ..pool("agents", "z1") };
+        assert_eq!(came_for_one(&late, &app("web", 1, 500), none), [1, 1], "{boots:?} {agent_after}");
+        let world = lived(World::new(vec![late], vec![app("web", 1, 500)], none));
+        assert_eq!(world.pending(), 0, "the agent lets the pod in");
+    }
+}
+
+#[test]
+fn pods_with_one_host_port_bring_a_node_each_and_those_with_another_share_them() {
+    for (other, expected) in [(8081, 2), (8080, 4)] {
+        let web = App { host_port: Some(8080), ..app("web", 2, 200) };
+        let proxy = App { host_port: Some(other), ..app("proxy", 2, 200) };
+        let none = Daemon { said: 0, real: 0 };
+        let world = lived(World::new(vec![pool("a", "z1")], vec![web, proxy], none));
+        assert_eq!((grown(&world.pools[0]), world.pending()), (expected, 0), "{other}");
+    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ use shared_crds::v1alpha1::NodePoolStatus;
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) const HOST: &str = "kubernetes.io/hostname";
 pub(super) const GPU: &str = "nvidia.com/gpu";
+/// The key of the startup taint of pools that have one. No pod of an app tolerates it.
+pub(super) const STARTUP_TAINT: &str = "cni";
 /// Cores that every node has, in thousandths.
 pub(super) const CORES: i64 = 4000;
 /// Seconds from the eviction of a pod until it has ended.
@@ -55,6 +57,8 @@ pub(super) struct Pool {
     pub(super) tainted: Tainted,
     /// Whether its nodes get a startup taint that is never removed.
     pub(super) never_starts: bool,
+    /// Seconds from when a node is Ready until an agent removes its startup taint; zero if its nodes get none.
+    pub(super) agent_after: i64,
     pub(super) replicas: i32,
     pub(super) generation: i64,
     pub(super) status: NodePoolStatus,
@@ -78,6 +82,8 @@ pub(super) struct App {
     pub(super) spread: Option<(&'static str, bool)>,
     /// At most one pod on a node.
     pub(super) apart: bool,
+    /// The port of the node that each of its pods takes.
+    pub(super) host_port: Option<u64>,
     /// The app near whose pods its own have to be, and the topology key that says what is near.
     pub(super) near: Option<(String, &'static str)>,
     pub(super) tolerates: bool,
@@ -117,6 +123,12 @@ impl Host {
     pub(super) fn is_cordoned(&self) -> bool {
         self.object.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true)
     }
+
+    /// Whether it takes no pods because no agent has removed its startup taint.
+    pub(super) fn has_startup_taint(&self) -> bool {
+        let taints = self.object.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+        taints.into_iter().flatten().any(|taint| taint.key == STARTUP_TAINT)
+    }
 }
 
 impl Pool {
@@ -126,8 +138,12 @@ impl Pool {
         let by_template = self.tainted == Tainted::Template;
         let taints =
             if by_template { json!([{ "key": "dedicated", "effect": "NoSchedule" }]) } else { json!([]) };
-        let startup =
-            if self.never_starts { json!([{ "key": "cni", "effect": "NoSchedule" }]) } else { json!([]) };
+        let has_startup_taint = self.never_starts || self.agent_after > 0;
+        let startup = if has_startup_taint {
+            json!([{ "key": STARTUP_TAINT, "effect": "NoSchedule" }])
+        } else {
+            json!([])
+        };
         let template = json!({ "metadata": { "labels": { ZONE: self.zone } },
             "spec": { "capacity": capacity, "taints": taints, "startupTaints": startup } });
         // The API server records the Autoscaler's own writes as such.
@@ -153,6 +169,9 @@ impl Pool {
 impl App {
     pub(super) fn pod(&self, pod: &Pod) -> Value {
         let mut spec = containers(pod.cpu, self.gpus);
+        if let Some(port) = self.host_port {
+            spec["containers"][0]["ports"] = json!([{ "containerPort": port, "hostPort": port }]);
+        }
         let selector = json!({ "matchLabels": { "app": self.name } });
         if let Some((key, honor)) = self.spread {
             let policy = if honor { "Honor" } else { "Ignore" };

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use shared_crds::NodePool;
 
 use super::super::{DecisionState, Scaled, announcing, autoscaling, victims};
-use super::objects::{App, CORES, Daemon, GPU, Host, Pod, Pool, Tainted, ZONE, time};
+use super::objects::{App, CORES, Daemon, GPU, Host, Pod, Pool, STARTUP_TAINT, Tainted, ZONE, time};
 
 /// Seconds of one step.
 pub(super) const STEP: i64 = 15;
@@ -41,6 +41,7 @@ impl World {
         self.now += STEP;
         self.end_pods();
         self.report();
+        self.remove_startup_taints();
         self.operate();
         self.create_pods();
         self.schedule();
@@ -125,6 +126,20 @@ impl World {
         }
     }
 
+    /// The agents: each removes the startup taint of its node when it has come.
+    fn remove_startup_taints(&mut self) {
+        for host in self.hosts.values_mut() {
+            let pool = &self.pools[host.pool];
+            let has_come = self.now >= host.created + pool.boots.0 + pool.agent_after;
+            if has_come && !pool.never_starts && host.has_startup_taint() {
+                let spec = Arc::make_mut(&mut host.object).spec.get_or_insert_default();
+                let mut taints = spec.taints.take().unwrap_or_default();
+                taints.retain(|taint| taint.key != STARTUP_TAINT);
+                spec.taints = (!taints.is_empty()).then_some(taints);
+            }
+        }
+    }
+
     fn create_pods(&mut self) {
         for app in 0..self.apps.len() {
             let there = self.pods.iter().filter(|pod| pod.app == app && pod.ends.is_none()).count();
@@ -180,14 +195,18 @@ impl World {
         let gpus_used: i64 = self.pods_of(name).map(|pod| self.apps[pod.app].gpus).sum();
         let has_gpus = app.gpus == 0 || self.gpus(host) - gpus_used >= app.gpus;
         let repels = |host: &Host| {
-            let pool = &self.pools[host.pool];
-            pool.never_starts || pool.tainted != Tainted::Nothing && !app.tolerates
+            let is_dedicated = self.pools[host.pool].tainted != Tainted::Nothing;
+            host.has_startup_taint() || is_dedicated && !app.tolerates
         };
+        // kube-scheduler counts the ports of pods that are ending.
+        let shares_port = |pod: &Pod| self.apps[pod.app].host_port == app.host_port;
+        let is_port_taken = app.host_port.is_some() && self.pods_of(name).any(shares_port);
         if !self.is_ready(host)
             || host.is_cordoned()
             || repels(host)
             || self.free(name, host) < app.cpu
             || !has_gpus
+            || is_port_taken
             || (app.apart && self.pods_of(name).any(|pod| pod.app == at))
             || !self.is_near(name, host, app)
         {
