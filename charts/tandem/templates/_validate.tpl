@@ -10,6 +10,7 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- include "tandem.validateLogLevel" .root.Values.global.logLevel -}}
 {{- include "tandem.validateAccounts" .root -}}
 {{- include "tandem.validateHostNetwork" .root.Values -}}
+{{- include "tandem.validateLevel" .root -}}
 {{- include "tandem.validateMonitors" .root -}}
 {{- include "tandem.validateServiceName" .root -}}
 {{- include "tandem.validateCommonLabels" .root.Values.commonLabels -}}
@@ -194,6 +195,23 @@ a dict of `component`, `given` (a flag, or the variable that sets it) and `at` (
 {{- end -}}
 {{- if gt (len $ports) (uniq $ports | len) -}}
 {{- fail (printf "both operators have hostNetwork and the port %s in adminAddress, so no node could run both: give one of them another port" (first $ports)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Takes the root. Pod Security refuses Pods, and not the Deployment that makes them: the release would be installed, and never run. A namespace
+that Helm makes has no level, and `helm template` knows no server.
+*/}}
+{{- define "tandem.validateLevel" -}}
+{{- range $at := list "nodepoolOperator" "autoscalerOperator" -}}
+{{- if (get $.Values $at).hostNetwork -}}
+{{- $labels := dig "metadata" "labels" dict (lookup "v1" "Namespace" "" $.Release.Namespace) -}}
+{{- $level := get $labels "pod-security.kubernetes.io/enforce" -}}
+{{- if has $level (list "baseline" "restricted") -}}
+{{- $why := "which refuses every Pod on its node's network; leave hostNetwork out, or install the release in a namespace with the level privileged" -}}
+{{- fail (printf "%s.hostNetwork: the namespace %s enforces the level %s of Pod Security, %s" $at $.Release.Namespace $level $why) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
