@@ -17,6 +17,7 @@ mod lifecycle;
 mod membership;
 mod memory;
 mod pages;
+mod pod_security;
 mod pool_limits;
 mod rehearsals;
 mod rendered;

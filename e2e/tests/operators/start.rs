@@ -161,6 +161,22 @@ async fn a_flag_that_the_chart_gives_is_refused_among_the_extra_ones() {
     assert!(said.contains("cannot be used multiple times"), "{said}");
 }
 
+/// The words that `docs/guides/troubleshooting.md` quotes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_too_old_is_refused_with_both_versions() {
+    let chart = chart();
+    let on = async |version: &str| {
+        helm(&["template", "tandem", chart.to_str().unwrap(), "--kube-version", version]).await
+    };
+    let refusal = on("1.31.9").await.expect_err("1.31.9");
+    let words = "chart requires kubeVersion: >=1.32.0-0 which is incompatible with Kubernetes v1.31.9";
+    assert!(refusal.contains(words), "{refusal}");
+    // The names that clouds give to their versions count as what they are.
+    for version in ["1.32.0", "1.32.0-eks-5ca49cb", "1.33.1-gke.1386000"] {
+        on(version).await.unwrap();
+    }
+}
+
 /// A third-party chart with Tandem as a dependency.
 async fn parent_chart() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
