@@ -173,8 +173,8 @@ impl Image {
     }
 }
 
-/// The name of the build's architecture in images.
-fn architecture() -> &'static str {
+/// The name of the build's architecture in images, and in the label `kubernetes.io/arch` of nodes.
+pub fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -29,6 +29,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 const ANSWERS: Duration = Duration::from_secs(2);
 /// Which of the release's Deployments are looked at: what other charts add to a release is not Tandem's.
 const PART: &str = "app.kubernetes.io/part-of=tandem";
+/// What a kernel says of a program for another machine, and a container runtime of an image that has none for this one.
+const OF_ANOTHER_ARCHITECTURE: [&str; 2] = ["exec format error", "no match for platform"];
 
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
@@ -205,7 +207,11 @@ fn judge(deployment: &Deployment, pods: &[(&Pod, Option<String>)]) -> Finding {
         }
     }
     for (pod, answer) in pods.iter().filter(|(pod, _)| !is_ready(pod)) {
-        text.push_str(&format!("  {}: {}\n", pod.name_any(), why_not(pod)));
+        let why = why_not(pod);
+        text.push_str(&format!("  {}: {why}\n", pod.name_any()));
+        if let Some(advice) = advice(&why) {
+            text.push_str(&format!("    {advice}\n"));
+        }
         for line in answer.iter().flat_map(|answer| answer.lines()) {
             text.push_str(&format!("    {line}\n"));
         }
@@ -236,6 +242,14 @@ fn why_not(pod: &Pod) -> String {
         }
         None => "not ready".to_owned(),
     }
+}
+
+/// What to do, where the words of the kernel or of the container runtime do not say it.
+fn advice(why: &str) -> Option<&'static str> {
+    OF_ANOTHER_ARCHITECTURE.iter().any(|words| why.contains(words)).then_some(
+        "the image is for another architecture than this node: build it on a machine like your nodes, or set kubernetes.io/arch in the \
+         nodeSelector of both operators",
+    )
 }
 
 /// Why a container does not run, with its last words where it had some.
@@ -337,6 +351,39 @@ mod tests {
             );
             let lines = format!("  p: {expected}\n    lease: cannot be read\n    cache: empty\n");
             assert!(!finding.ready && finding.text.ends_with(&lines), "{}", finding.text);
+        }
+    }
+
+    #[test]
+    fn an_image_for_another_architecture_is_called_that_with_what_to_do() {
+        let container = |state: &Value, last: &Value| {
+            json!({"containerStatuses": [{"name": "c", "ready": false, "image": "", "imageID": "", "restartCount": 1,
+                "state": state, "lastState": last}]})
+        };
+        let back_off = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}});
+        let pull = |message: &str| json!({"waiting": {"reason": "ErrImagePull", "message": message}});
+        let ended = |words: &str| json!({"terminated": {"exitCode": 255, "message": words}});
+        let said = |status: &Value| judge(&deployment(&json!({})), &[(&pod("p", status), None)]).text;
+        for status in [
+            container(&back_off, &ended("exec /nodepool-operator: exec format error\n")),
+            container(&ended("exec /nodepool-operator: exec format error"), &json!({})),
+            container(
+                &pull("failed to pull and unpack image: no match for platform in manifest"),
+                &json!({}),
+            ),
+        ] {
+            let lines = said(&status);
+            let advice = lines.lines().last().unwrap_or_default();
+            assert!(
+                advice.starts_with("    the image is for another architecture than this node: "),
+                "{lines}"
+            );
+        }
+        // The control: other ends are no matter of the image.
+        for status in
+            [container(&back_off, &ended("error: no lease")), container(&pull("unauthorized"), &json!({}))]
+        {
+            assert!(!said(&status).contains("architecture"), "{status}");
         }
     }
 

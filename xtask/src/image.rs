@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use images::layout::architecture;
 use images::programs::{Build, Profile, build};
 
 use crate::workspace;
@@ -38,6 +39,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     for made in made? {
         let megabytes = made.size.div_ceil(1_000_000);
         println!("{}\n  {}, {megabytes} MB compressed", made.reference, made.digest);
+        println!("  for nodes with kubernetes.io/arch={}", architecture());
         println!("  {}\n  {}", made.layout.display(), made.archive.display());
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
 use images::WrittenImage;
-use images::layout::{Entry, compress, digest, pack};
+use images::layout::{Entry, architecture, compress, digest, pack};
 use images::programs::{Build, Profile, about, build};
 use jiff::Timestamp;
 use toolbox::tools::{Tool, Toolbox};
@@ -105,7 +105,9 @@ fn chart(source: &Path, images: &[WrittenImage]) -> anyhow::Result<Vec<Entry>> {
             }
             let mut contents = std::fs::read(&path)?;
             if name == "values.yaml" {
-                contents = with_digests(&String::from_utf8(contents)?, images)?.into_bytes();
+                let values = with_digests(&String::from_utf8(contents)?, images)?;
+                let values = if images.is_empty() { values } else { on_nodes_of(&values, architecture())? };
+                contents = values.into_bytes();
             }
             entries.push(Entry::file(&format!("tandem/{name}"), 0o644, contents));
         }
@@ -129,6 +131,13 @@ fn with_digests(values: &str, images: &[WrittenImage]) -> anyhow::Result<String>
         }
     }
     Ok(lines.join("\n") + "\n")
+}
+
+/// The values with operators that run only on nodes of this architecture: these images have programs for no other.
+fn on_nodes_of(values: &str, architecture: &str) -> anyhow::Result<String> {
+    const ON: &str = "    kubernetes.io/os: linux\n";
+    ensure!(values.matches(ON).count() == 2, "values.yaml has not two lines `{}`", ON.trim());
+    Ok(values.replace(ON, &format!("{ON}    kubernetes.io/arch: {architecture}\n")))
 }
 
 /// What `kubectl apply` takes where there is no Helm: the chart as it is, in its usual namespace.
@@ -214,5 +223,17 @@ mod tests {
         assert_eq!(at("/autoscalerOperator/image/digest"), images[1].digest);
         assert_eq!(at("/providers/execImage/digest"), images[2].digest);
         assert!(with_digests("", &images).is_err());
+    }
+    #[test]
+    fn operators_run_only_on_nodes_that_their_images_have_programs_for() {
+        let source = workspace::root().join("charts/tandem/values.yaml");
+        let text = std::fs::read_to_string(source).unwrap();
+        let values: serde_json::Value =
+            serde_saphyr::from_str(&on_nodes_of(&text, "arm64").unwrap()).unwrap();
+        for operator in ["nodepoolOperator", "autoscalerOperator"] {
+            let expected = serde_json::json!({"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"});
+            assert_eq!(values[operator]["nodeSelector"], expected);
+        }
+        assert!(on_nodes_of("", "arm64").is_err());
     }
 }
