@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use toolbox::tools::{Tool, Toolbox};
 
 use crate::control_plane::layout;
+use crate::frozen::FrozenProcess;
 use crate::process_supervisor::{ProcessSupervisor, ProgramSpec, Running};
 
 /// Which nodes kwok plays beside real ones: those that ask for it by an annotation. And how long their heartbeats count.
@@ -15,7 +16,7 @@ const PLAYED: [&str; 2] =
 
 /// kwok, until it is dropped.
 pub struct PlayedKubelets {
-    _kwok: Running,
+    kwok: Running,
     _supervisor: ProcessSupervisor,
     directory: TempDir,
 }
@@ -24,6 +25,14 @@ impl PlayedKubelets {
     /// A directory that goes with kwok, also when the test is killed.
     pub fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Stops it until what is returned is dropped: what is played then, another kwok plays.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub async fn freeze(&self) -> Result<FrozenProcess> {
+        FrozenProcess::freeze(self.kwok.pid).await
     }
 
     /// Starts it for the cluster of a kubeconfig. It leaves nodes alone that do not ask for it by an annotation.
@@ -50,7 +59,7 @@ impl PlayedKubelets {
             log: directory.path().join("kwok.log"),
             memory_limit: None,
         });
-        Ok(Self { _kwok: kwok.await?, _supervisor: supervisor, directory })
+        Ok(Self { kwok: kwok.await?, _supervisor: supervisor, directory })
     }
 }
 
@@ -78,7 +87,7 @@ mod tests {
         objects.iter().find(is_it).unwrap().clone()
     }
 
-    /// No test runs kwok as a Pod: that needs a registry. What it does is what kwok does in the tests on kind.
+    /// Its kwok runs as a Pod in one test on kind only. What it does is what kwok does in the others.
     #[test]
     fn the_quickstart_has_the_demos_pool_and_the_kwok_of_the_tests() {
         let (demo, quickstart) = (objects(DEMO), objects(QUICKSTART));

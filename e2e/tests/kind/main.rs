@@ -8,6 +8,7 @@ mod installed;
 mod made;
 mod place;
 mod pulled;
+mod quickstart;
 mod real_node;
 mod release;
 mod upgraded;

@@ -61,6 +61,11 @@ impl Place {
         &self.images
     }
 
+    /// The kwok beside the cluster.
+    pub(crate) fn kubelets(&self) -> &PlayedKubelets {
+        &self.kubelets
+    }
+
     pub(crate) async fn cluster(&self) -> Result<Cluster> {
         Cluster::of(&self.kubeconfig, self.kubelets.directory()).await
     }

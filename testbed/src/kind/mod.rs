@@ -237,9 +237,18 @@ impl Kind {
     /// When kind fails.
     pub async fn load(&self, archive: &Path) -> Result<()> {
         let archive = archive.to_str().context("the path of an image is not text")?;
-        let args = ["load", "image-archive", archive, "--name", NAME];
-        self.engine.run_inside(&self.program, &args).await.context("kind cannot load an image")?;
+        self.run(&["load", "image-archive", archive, "--name", NAME])
+            .await
+            .context("kind cannot load an image")?;
         Ok(())
+    }
+
+    /// Runs kind with these arguments, where it finds this cluster, and returns its output.
+    ///
+    /// # Errors
+    /// When it fails, with its standard error.
+    pub async fn run(&self, args: &[&str]) -> Result<String> {
+        self.engine.run_inside(&self.program, args).await
     }
 }
 
