@@ -59,9 +59,22 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         return ordinary.run(run).await;
     }
     if let Some(why) = testbed::kind::unavailable() {
-        bail!("there can be no kind cluster here: no kind with Docker or Podman on PATH works, and {why}");
+        bail!(refusal(own_engine, why));
     }
     passed(tests(only, None, None).status().await)
+}
+
+/// What is said where there can be no kind cluster, with what to do.
+fn refusal(own_engine: bool, why: &str) -> String {
+    let (tried, instead) = if own_engine {
+        ("", "leave --own-engine out where these work")
+    } else {
+        ("no kind with Docker or Podman on PATH works, and ", "install these")
+    };
+    format!(
+        "there can be no kind cluster here: {tried}{why}. An ordinary kind needs Docker or Podman on PATH: {instead}. Or name a cluster: \
+         cargo e2e --kubeconfig FILE"
+    )
 }
 
 fn tests(only: Option<String>, kubeconfig: Option<&Path>, registry: Option<String>) -> Command {
@@ -83,4 +96,22 @@ fn tests(only: Option<String>, kubeconfig: Option<&Path>, registry: Option<Strin
 fn passed(status: std::io::Result<ExitStatus>) -> anyhow::Result<()> {
     let status = status.context("cannot run cargo")?;
     if status.success() { Ok(()) } else { bail!("the tests ended with {status}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_can_be_no_kind_cluster_one_line_says_why_and_what_to_do() {
+        for (own_engine, what) in [(false, "no kind with Docker or Podman"), (true, "leave --own-engine out")]
+        {
+            let said = refusal(own_engine, "a kubelet needs root");
+            for words in ["a kubelet needs root", what, "cargo e2e --kubeconfig FILE"] {
+                assert!(said.contains(words), "{words}: {said}");
+            }
+            assert_eq!(said.lines().count(), 1);
+        }
+        assert!(!refusal(true, "x").contains("on PATH works"), "what was not tried is not said");
+    }
 }
