@@ -112,6 +112,15 @@ pub fn node_labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Labels that tell pods of a kind from others.
+pub fn pod_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 16,
+        "additionalProperties": { "type": "string", "maxLength": 63 },
+    })
+}
+
 /// Annotations of nodes.
 pub fn annotations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

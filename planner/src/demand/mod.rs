@@ -22,6 +22,7 @@ mod pod_requirements;
 pub(crate) mod ports;
 #[cfg(test)]
 mod properties;
+mod remembered_agents;
 mod resolve;
 mod scheduling_input;
 #[cfg(test)]
@@ -43,11 +44,11 @@ pub(crate) use model::{Demand, PendingGroup, PlacedPods};
 
 use self::barred::DelayedPods;
 use self::daemons::Daemons;
-use self::interner::InternedPods;
+use self::interner::{InternedPodId, InternedPods};
 use self::nominations::Nominations;
 use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
-use self::scheduling_input::{DaemonEntry, PodEntry, SchedulingInput};
+use self::scheduling_input::{PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
 use crate::index::PodIndex;
 use crate::input::observed::PassInput;
@@ -85,22 +86,22 @@ impl Demand {
         interner: &mut PodInterner,
     ) -> Self {
         let PassInput { observed, nodes: _, pods: all_pods } = input;
-        let daemon_pods = daemons::pods(observed);
+        let (daemon_pods, remembered_pods) = (daemons::pods(observed), remembered_agents::pods(observed));
         let SchedulingInput {
             entries,
             daemons,
+            remembered,
             interned,
             supplies,
             unreadable,
             waiting,
             misread,
             mut warnings,
-        } = SchedulingInput::of(input, nominations, &daemon_pods, interner);
+        } = SchedulingInput::of(input, nominations, &daemon_pods, &remembered_pods, interner);
         let InternedPods { all: interned_pods, all_requirements, places } = interned;
         let matchers = Matchers::of(&all_requirements);
-        let namespaces = NamespaceLabels::of(&observed.namespaces);
         let PodGroups { all: pod_groups, group_of, matched } =
-            PodGroups::of(&interned_pods, &matchers, &namespaces);
+            PodGroups::of(&interned_pods, &matchers, &NamespaceLabels::of(&observed.namespaces));
         let parts = Parts {
             all_requirements: &all_requirements,
             matchers: &matchers,
@@ -124,11 +125,9 @@ impl Demand {
                 pending.entry((pods::priority(pod), class)).or_default().push(index);
             }
         }
-        let raised = |DaemonEntry { pod, id }: DaemonEntry<'_>| {
-            let ((namespace, name), class) = (pod.key(), class_of[group_of[id]]);
-            ((namespace.to_owned(), name.to_owned()), classes[class].increments.clone())
-        };
-        let daemons = daemons.into_iter().map(raised).collect();
+        let raised = |id: InternedPodId| classes[class_of[group_of[id]]].increments.clone();
+        let daemons = daemons.iter().map(|made| (made.key(), raised(made.id))).collect();
+        let remembered = remembered.iter().map(|made| (made.subject(), raised(made.id))).collect();
         let groups = ordered(pending, &classes, reference);
         Self {
             constraint_sets,
@@ -140,6 +139,7 @@ impl Demand {
             headroom: Vec::new(),
             daemon_sets: Daemons::default(),
             daemons,
+            remembered,
             unreadable,
             waiting,
             misread,

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::DiscoveredPod;
 
 use super::daemons::Daemons;
 use crate::index::{Indexed, PassNodeIndex, PodIndex};
+use crate::input::pod_info::Labels;
 use crate::reasons::Rejection;
 use crate::requirements::pod_class::{
     ConstraintSets, PodClassId, PodClasses, Supply, SupplyId, TopologyCountId, TopologyCounts,
@@ -47,6 +49,8 @@ pub(crate) struct Demand {
     pub daemon_sets: Daemons,
     /// The topology counts that a pod of each `DaemonSet` raises, by its namespace and name.
     pub daemons: BTreeMap<(String, String), Vec<TopologyCountId>>,
+    /// The topology counts that the agents raise which pools remember, by their namespace and labels.
+    pub remembered: BTreeMap<(String, Labels), Vec<TopologyCountId>>,
     /// Pending pods whose requests or selectors cannot be read, with the problem.
     pub unreadable: Vec<(PodIndex, String)>,
     /// Pending pods that no node can help, because of one of their `PersistentVolumeClaim`s.
@@ -65,5 +69,11 @@ impl Demand {
     pub(crate) fn pending(&self) -> impl Iterator<Item = (PodClassId, usize)> {
         let pods = self.groups.iter().map(|group| (group.class, group.pods.len()));
         pods.chain(self.headroom.iter().copied())
+    }
+
+    /// The topology counts that a remembered agent raises.
+    pub(crate) fn raised_by(&self, remembered: &DiscoveredPod) -> Vec<TopologyCountId> {
+        let subject = (remembered.namespace.clone(), remembered.labels.clone());
+        self.remembered.get(&subject).cloned().unwrap_or_default()
     }
 }

@@ -15,10 +15,10 @@ use super::model::Demand;
 use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::last_template::LastTemplate;
 use crate::input::observed::{PassInput, key};
-use crate::input::pod_info::PodInfo;
+use crate::input::pod_info::{Labels, PodInfo};
 use crate::input::pods;
 use crate::pools::Pools;
-use crate::pools::agents::{Agent, AgentKey, DAEMON_SET, record};
+use crate::pools::agents::{Agent, AgentKey, DAEMON_SET, record, with_ports_and_labels};
 use crate::pools::discovered::Teachers;
 use crate::pools::learnt_labels::are_most;
 use crate::requirements::pod_class::PodClassId;
@@ -51,11 +51,19 @@ struct Role {
 
 /// The pods of one agent on the nodes that show what new nodes of a pool will run.
 #[derive(Clone, Debug)]
-struct Sightings {
-    /// When the last one started, and its class: what admission and autoscalers give it now.
-    newest: (Option<Timestamp>, PodClassId),
+struct Sightings<'a> {
+    /// The one that started last: what admission and autoscalers give it now.
+    newest: Sighting<'a>,
     /// The nodes, one for each pod.
     nodes: Vec<PassNodeIndex>,
+}
+
+/// A pod of an agent.
+#[derive(Clone, Copy, Debug)]
+struct Sighting<'a> {
+    started: Option<Timestamp>,
+    class: PodClassId,
+    labels: &'a Labels,
 }
 
 /// What has the pods of a template run on each node.
@@ -83,7 +91,7 @@ impl<'a> NodeAgents<'a> {
     ) -> Self {
         let roles = roles(input, pools);
         let mut starting: BTreeMap<PassNodeIndex, Present<'a>> = BTreeMap::new();
-        let mut seen: Indexed<PoolIndex, HashMap<AgentKey<'a>, Sightings>> =
+        let mut seen: Indexed<PoolIndex, HashMap<AgentKey<'a>, Sightings<'a>>> =
             vec![HashMap::new(); pools.len()].into();
         if roles.iter().any(|role| *role != Role::default()) {
             steps::count(input.pods.len());
@@ -102,7 +110,8 @@ impl<'a> NodeAgents<'a> {
                     here.pods.push((pods::priority(pod), class));
                 }
                 if let (Some(agent), Some(pool), None) = (agent, teaches, pod.deleted()) {
-                    note(seen[pool].entry(agent), demand, (pod.started(), class), node);
+                    let sighting = Sighting { started: pod.started(), class, labels: pod.labels() };
+                    note(seen[pool].entry(agent), demand, sighting, node);
                 }
             }
         }
@@ -122,7 +131,8 @@ impl<'a> NodeAgents<'a> {
                 for pod in &remembered {
                     let daemon = demand.daemon_sets.named(&pod.namespace, &pod.name);
                     let is_daemon = pod.kind == DAEMON_SET && daemon.is_some();
-                    let Some(known) = Agent::remembered(pod, is_daemon, names) else { continue };
+                    let increments = demand.raised_by(pod);
+                    let Some(known) = Agent::remembered(pod, is_daemon, increments, names) else { continue };
                     let is_seen = agents.iter().any(|agent| agent.key() == known.key());
                     // A daemon that is there and not among them asks for what its template says.
                     if !(is_seen || is_daemon && seen.contains_key(&known.key())) {
@@ -154,7 +164,7 @@ struct AgentLesson<'l> {
 
 impl AgentLesson<'_> {
     /// The agents that new nodes will run.
-    fn seen(&self, seen: &HashMap<AgentKey<'_>, Sightings>, names: &ResourceNames) -> Vec<Agent> {
+    fn seen(&self, seen: &HashMap<AgentKey<'_>, Sightings<'_>>, names: &ResourceNames) -> Vec<Agent> {
         let Teachers { settled, young, starting } = self.teachers;
         let running = self.running_any(starting, seen);
         let required = if self.teachers.is_empty() {
@@ -165,8 +175,8 @@ impl AgentLesson<'_> {
             settled
         };
         let mut agents = Vec::new();
-        for (&key, Sightings { newest: (_, class), nodes }) in seen {
-            let class = &self.demand.classes[*class];
+        for (&key, Sightings { newest, nodes }) in seen {
+            let class = &self.demand.classes[newest.class];
             let AgentKey { kind, namespace, name } = key;
             let is_daemon_set = kind == DAEMON_SET && self.all_daemon_sets.contains(&(namespace, name));
             let daemon = if is_daemon_set { self.demand.daemon_sets.named(namespace, name) } else { None };
@@ -177,8 +187,11 @@ impl AgentLesson<'_> {
                 None => run_on_all(nodes, required) || self.is_remembered(key) && run_on_most(nodes, settled),
             };
             if counts {
+                let pod = record(key, &class.request, names);
+                // The rest of a daemon is as its template says.
+                let others = |pod| with_ports_and_labels(pod, &class.ports, newest.labels);
                 agents.push(Agent {
-                    pod: record(key, &class.request, names),
+                    pod: if daemon.is_some() { pod } else { others(pod) },
                     request: class.request.clone(),
                     is_daemon: daemon.is_some(),
                     ports: class.ports.clone(),
@@ -193,7 +206,7 @@ impl AgentLesson<'_> {
     fn running_any(
         &self,
         nodes: &[PassNodeIndex],
-        seen: &HashMap<AgentKey<'_>, Sightings>,
+        seen: &HashMap<AgentKey<'_>, Sightings<'_>>,
     ) -> Vec<PassNodeIndex> {
         let is_daemon = |key: &AgentKey<'_>| {
             key.kind == DAEMON_SET && self.all_daemon_sets.contains(&(key.namespace, key.name))
@@ -229,14 +242,14 @@ fn roles(input: PassInput<'_>, pools: &Pools) -> Indexed<PassNodeIndex, Role> {
 }
 
 /// Notes a pod of an agent. Of pods that started at the same time the one that asks for most counts.
-fn note(
-    entry: Entry<'_, AgentKey<'_>, Sightings>,
+fn note<'a>(
+    entry: Entry<'_, AgentKey<'a>, Sightings<'a>>,
     demand: &Demand,
-    pod: (Option<Timestamp>, PodClassId),
+    pod: Sighting<'a>,
     node: PassNodeIndex,
 ) {
     let sightings = entry.or_insert_with(|| Sightings { newest: pod, nodes: Vec::new() });
-    let age = |(started, class): (Option<Timestamp>, PodClassId)| (started, &demand.classes[class].request);
+    let age = |sighting: Sighting<'_>| (sighting.started, &demand.classes[sighting.class].request);
     if age(pod) > age(sightings.newest) {
         sightings.newest = pod;
     }

@@ -152,6 +152,35 @@ fn a_pool_without_nodes_knows_for_an_hour_what_they_ran() {
 }
 
 #[test]
+fn a_pool_without_nodes_knows_which_pods_those_that_ran_there_keep_away() {
+    let ports = |number: i32, protocol: &str, cpu: &str| {
+        json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } },
+            "ports": [{ "containerPort": number, "hostPort": number, "protocol": protocol }] }] } })
+    };
+    let apart_from = |app: &str, namespace: &str| {
+        let term = json!({ "topologyKey": "kubernetes.io/hostname", "namespaces": [namespace],
+            "labelSelector": { "matchLabels": { "app": app } } });
+        json!({ "spec": { "affinity": { "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [term] } } } })
+    };
+    let proxy = merged(mirror(), json!({ "metadata": { "labels": { "app": "proxy" } } }));
+    let proxy = merged(proxy, ports(9100, "TCP", "500m"));
+    let plan = cluster("11:00", json!({})).running("proxy-n", "n", "500m", proxy).plan();
+    let known = plan.pool("a").discovered.clone();
+    for (what, pod, desired) in [
+        ("its port", ports(9100, "TCP", "1"), 0),
+        ("another port", ports(9101, "TCP", "1"), 1),
+        ("its port of another protocol", ports(9100, "UDP", "1"), 1),
+        ("apart from it", apart_from("proxy", "kube-system"), 0),
+        ("apart from another", apart_from("other", "kube-system"), 1),
+        ("apart from those of another namespace", apart_from("proxy", "apps"), 1),
+    ] {
+        let empty = remembering(TestCluster::eager().pool("a", json!({})), known.as_ref());
+        assert_eq!(empty.pending("p", 1, "1", &pod).plan().desired("a"), desired, "{what}");
+    }
+}
+
+#[test]
 fn a_young_node_without_what_its_template_promises_is_on_its_way() {
     let gpus = |capacity: Value| json!({ "spec": { "replicas": 1, "template": { "spec": { "capacity": capacity } } } });
     let pod = json!({ "spec": { "containers": [{ "name": "c",

@@ -2,10 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use crate::requirements::pod_class::HostPort;
+use crate::requirements::pod_class::{ANY_ADDRESS, HostPort};
 
-/// The address that stands for all addresses of a node.
-pub(crate) const ANY_ADDRESS: &str = "0.0.0.0";
 const DEFAULT_PROTOCOL: &str = "TCP";
 
 /// The host ports of a pod, sorted, without duplicates: those of its containers and of its sidecars. As in

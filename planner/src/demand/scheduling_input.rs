@@ -12,7 +12,7 @@ use super::volumes::VolumeTerms;
 use crate::demand::pod_requirements::PodRequirements;
 use crate::index::{Indexed, PassNodeIndex, PodIndex};
 use crate::input::observed::{PassInput, key};
-use crate::input::pod_info::PodInfo;
+use crate::input::pod_info::{Labels, PodInfo};
 use crate::input::pods;
 use crate::input::unplanned;
 use crate::reasons::Rejection;
@@ -30,20 +30,36 @@ pub(super) struct PodEntry {
     pub(super) id: InternedPodId,
 }
 
-/// The pod of a `DaemonSet` as selectors of other pods see it.
+/// A pod that is made for the pass, to know which selectors of other pods match those like it.
 #[derive(Debug)]
-pub(super) struct DaemonEntry<'p> {
+pub(super) struct MadeEntry<'p> {
     /// The pod.
-    pub(super) pod: &'p PodInfo,
+    pod: &'p PodInfo,
     /// What it has in common with equal pods.
     pub(super) id: InternedPodId,
+}
+
+impl MadeEntry<'_> {
+    /// Its namespace and name.
+    pub(super) fn key(&self) -> (String, String) {
+        let (namespace, name) = self.pod.key();
+        (namespace.to_owned(), name.to_owned())
+    }
+
+    /// Its namespace and labels.
+    pub(super) fn subject(&self) -> (String, Labels) {
+        (self.pod.shape().namespace().to_owned(), self.pod.labels().clone())
+    }
 }
 
 /// The pods of a pass.
 #[derive(Debug, Default)]
 pub(super) struct SchedulingInput<'p> {
     pub(super) entries: Vec<PodEntry>,
-    pub(super) daemons: Vec<DaemonEntry<'p>>,
+    /// The pods of `DaemonSet`s.
+    pub(super) daemons: Vec<MadeEntry<'p>>,
+    /// Pods like the agents that pools remember.
+    pub(super) remembered: Vec<MadeEntry<'p>>,
     pub(super) interned: InternedPods<'p>,
     /// What pending pods compete for.
     pub(super) supplies: Indexed<SupplyId, LimitedSupply>,
@@ -62,6 +78,7 @@ impl<'p> SchedulingInput<'p> {
         pass: PassInput<'p>,
         nominations: &Nominations<'_>,
         daemons: &'p [PodInfo],
+        remembered: &'p [PodInfo],
         interner: &mut PodInterner,
     ) -> Self {
         let PassInput { observed, nodes: all_nodes, pods: all_pods } = pass;
@@ -101,10 +118,15 @@ impl<'p> SchedulingInput<'p> {
             });
             input.entries.extend(id.map(|id| PodEntry { pod: index, node, id }));
         }
-        for pod in daemons {
-            let id = interning.id(pod, |_| Some(PodVolumes::default()));
-            input.daemons.extend(id.map(|id| DaemonEntry { pod, id }));
-        }
+        let mut made = |pods: &'p [PodInfo]| -> Vec<MadeEntry<'p>> {
+            let entry = |pod: &'p PodInfo| {
+                let id = interning.id(pod, |_| Some(PodVolumes::default()))?;
+                Some(MadeEntry { pod, id })
+            };
+            pods.iter().filter_map(entry).collect()
+        };
+        input.daemons = made(daemons);
+        input.remembered = made(remembered);
         input.interned = interning.end();
         input.supplies = supplies.all;
         input

@@ -91,6 +91,9 @@ pub(crate) struct Supply {
     pub used_up: Rejection,
 }
 
+/// The address that stands for all addresses of a node.
+pub(crate) const ANY_ADDRESS: &str = "0.0.0.0";
+
 /// A port of the node itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HostPort {
@@ -98,7 +101,7 @@ pub(crate) struct HostPort {
     pub port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// The address it is bound to; `0.0.0.0`, also the value if the pod names none, stands for all of them.
+    /// The address it is bound to; [`ANY_ADDRESS`] if the pod names none.
     pub address: String,
 }
 

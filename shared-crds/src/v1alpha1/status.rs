@@ -268,6 +268,31 @@ pub struct DiscoveredPod {
     /// requests are what the one that started last asks for.
     #[schemars(schema_with = "schema::reserved")]
     pub requests: BTreeMap<String, Quantity>,
+    /// hostPorts are those that it takes on its node, up to 64; none of a pod of a DaemonSet, whose template says them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
+    pub host_ports: Vec<DiscoveredHostPort>,
+    /// labels are up to 16 of the pod's, for the anti-affinity of others. None that say where a pod is, which of several it is, or
+    /// of which revision, and none of a pod of a DaemonSet, whose template says them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::pod_labels")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A port that a pod takes on its node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiscoveredHostPort {
+    /// protocol is TCP, UDP or SCTP.
+    #[schemars(length(max = 8))]
+    pub protocol: String,
+    /// port is its number.
+    #[schemars(range(min = 1, max = 65_535))]
+    pub port: i32,
+    /// hostIP is the address of the node on which the pod takes it; absent if on all of them.
+    #[serde(rename = "hostIP", default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub host_ip: Option<String>,
 }
 
 /// A number of nodes that was wanted from some time on.
