@@ -58,6 +58,8 @@ pub(crate) struct Daemon {
     pub priority: i32,
     /// Whether it preempts pods of a lower priority: its `preemptionPolicy` is not `Never`.
     pub preempts: bool,
+    /// The generation of its template, which its pods on new nodes will have; `None` if the `DaemonSet` does not say it.
+    pub generation: Option<i64>,
 }
 
 /// All daemons: those of a higher priority first, then by namespace and name. The scheduler takes equal priorities in
@@ -147,7 +149,12 @@ fn daemon(object: &DaemonSet, names: &mut ResourceNames, warnings: &mut Vec<Stri
         ports: ports::of(spec),
         priority: template_priority(spec).unwrap_or(0),
         preempts: spec.preemption_policy.as_deref() != Some("Never"),
+        generation: generation(object),
     })
+}
+
+fn generation(object: &DaemonSet) -> Option<i64> {
+    object.metadata.annotations.as_ref()?.get(pods::TEMPLATE_GENERATION)?.parse().ok()
 }
 
 /// The priority that a template sets: by value, or by a class whose value is the same in every cluster. A template

@@ -82,7 +82,7 @@ impl<'a> NodeAgents<'a> {
     /// have lost it. While there is no settled node, it counts if each young one runs it, or if it is remembered: the kubelet
     /// creates static pods some time after the node is Ready. While there is no young one either, those that are starting tell,
     /// as far as they run any: a pod that does not fit beside them would have the pool grow with each pass. The pods of a known `DaemonSet` need not be everywhere, since its
-    /// template says where they run.
+    /// template says where they run; those of an earlier template show nothing of what new nodes will run.
     pub(crate) fn learn(
         input: PassInput<'a>,
         demand: &Demand,
@@ -95,7 +95,7 @@ impl<'a> NodeAgents<'a> {
             vec![HashMap::new(); pools.len()].into();
         if roles.iter().any(|role| *role != Role::default()) {
             steps::count(input.pods.len());
-            let mut last = LastTemplate::default();
+            let (mut last, mut generations) = (LastTemplate::default(), LastTemplate::default());
             for (pod, placed) in input.pods.iter().zip(&demand.placed) {
                 let Some((class, node)) = *placed else { continue };
                 let Role { teaches, starts } = roles[node];
@@ -110,8 +110,11 @@ impl<'a> NodeAgents<'a> {
                     here.pods.push((pods::priority(pod), class));
                 }
                 if let (Some(agent), Some(pool), None) = (agent, teaches, pod.deleted()) {
-                    let sighting = Sighting { started: pod.started(), class, labels: pod.labels() };
-                    note(seen[pool].entry(agent), demand, sighting, node);
+                    let generation = generations.of(pod, |_| generation(demand, agent));
+                    if generation.is_none_or(|new| pods::template_generation(pod) == Some(new)) {
+                        let sighting = Sighting { started: pod.started(), class, labels: pod.labels() };
+                        note(seen[pool].entry(agent), demand, sighting, node);
+                    }
                 }
             }
         }
@@ -128,17 +131,7 @@ impl<'a> NodeAgents<'a> {
             };
             let mut agents = lesson.seen(&seen, names);
             if template.teachers.settled.is_empty() {
-                for pod in &remembered {
-                    let daemon = demand.daemon_sets.named(&pod.namespace, &pod.name);
-                    let is_daemon = pod.kind == DAEMON_SET && daemon.is_some();
-                    let increments = demand.raised_by(pod);
-                    let Some(known) = Agent::remembered(pod, is_daemon, increments, names) else { continue };
-                    let is_seen = agents.iter().any(|agent| agent.key() == known.key());
-                    // A daemon that is there and not among them asks for what its template says.
-                    if !(is_seen || is_daemon && seen.contains_key(&known.key())) {
-                        agents.push(known);
-                    }
-                }
+                lesson.recall(&seen, &mut agents, names);
             }
             agents.sort_by(|a, b| a.key().cmp(&b.key()));
             template.set_agents(agents);
@@ -188,10 +181,12 @@ impl AgentLesson<'_> {
             };
             if counts {
                 let pod = record(key, &class.request, names);
-                // The rest of a daemon is as its template says.
-                let others = |pod| with_ports_and_labels(pod, &class.ports, newest.labels);
                 agents.push(Agent {
-                    pod: if daemon.is_some() { pod } else { others(pod) },
+                    pod: match daemon {
+                        // The rest of it is as its template says.
+                        Some(daemon) => DiscoveredPod { template_generation: daemon.generation, ..pod },
+                        None => with_ports_and_labels(pod, &class.ports, newest.labels),
+                    },
                     request: class.request.clone(),
                     is_daemon: daemon.is_some(),
                     ports: class.ports.clone(),
@@ -200,6 +195,30 @@ impl AgentLesson<'_> {
             }
         }
         agents
+    }
+
+    /// Adds the remembered agents that new nodes will run besides those that have been seen.
+    fn recall(
+        &self,
+        seen: &HashMap<AgentKey<'_>, Sightings<'_>>,
+        agents: &mut Vec<Agent>,
+        names: &mut ResourceNames,
+    ) {
+        for pod in self.remembered {
+            let daemon = self.demand.daemon_sets.named(&pod.namespace, &pod.name);
+            let daemon = daemon.filter(|_| pod.kind == DAEMON_SET);
+            let generations = daemon.and_then(|daemon| daemon.generation.zip(pod.template_generation));
+            if generations.is_some_and(|(new, known)| new != known) {
+                continue;
+            }
+            let (is_daemon, increments) = (daemon.is_some(), self.demand.raised_by(pod));
+            let Some(known) = Agent::remembered(pod, is_daemon, increments, names) else { continue };
+            let is_seen = agents.iter().any(|agent| agent.key() == known.key());
+            // A daemon that is there and not among them asks for what its template says.
+            if !(is_seen || is_daemon && seen.contains_key(&known.key())) {
+                agents.push(known);
+            }
+        }
     }
 
     /// Those of the `nodes` that run an agent which no `DaemonSet` announces: their kubelets have begun with them.
@@ -239,6 +258,12 @@ fn roles(input: PassInput<'_>, pools: &Pools) -> Indexed<PassNodeIndex, Role> {
         }
     }
     roles
+}
+
+/// The generation of the template that the pods of an agent on new nodes will have; `None` if nothing says it.
+fn generation(demand: &Demand, agent: AgentKey<'_>) -> Option<i64> {
+    let AgentKey { kind, namespace, name } = agent;
+    if kind == DAEMON_SET { demand.daemon_sets.named(namespace, name)?.generation } else { None }
 }
 
 /// Notes a pod of an agent. Of pods that started at the same time the one that asks for most counts.

@@ -42,6 +42,21 @@ fn daemon_set(mut cluster: TestCluster, name: &str, cpu: &str) -> TestCluster {
     cluster
 }
 
+/// A cluster with pool `a`, its node `n` and the `DaemonSet` `agent`, whose template asks for nothing and is of this generation.
+fn of_generation(cluster: TestCluster, generation: Option<&str>) -> TestCluster {
+    let mut cluster = daemon_set(cluster, "agent", "0");
+    let object: &mut DaemonSet = Arc::make_mut(&mut cluster.observed.daemon_sets[0]);
+    let annotation = |text: &str| ("deprecated.daemonset.template.generation".to_owned(), text.to_owned());
+    object.metadata.annotations = generation.map(|text| [annotation(text)].into());
+    cluster
+}
+
+/// A pod of the `DaemonSet` `agent` that was made from the template of this generation.
+fn made_from(generation: &str) -> Value {
+    let label = json!({ "metadata": { "labels": { "pod-template-generation": generation } } });
+    merged(owned("DaemonSet", "agent"), label)
+}
+
 /// What is learnt of the pool's pods, as `kind name cpu`.
 fn learnt(cluster: &TestCluster) -> Vec<String> {
     let plan = cluster.plan();
@@ -98,6 +113,40 @@ fn a_daemon_that_asks_for_less_than_its_template_leaves_the_rest_to_pods() {
         .running("app", "n", "3500m", none.clone());
     let plan = daemon_set(full, "agent", "2").pending("p", 1, "3", &none).plan();
     assert_eq!(plan.desired("a"), 2);
+}
+
+#[test]
+fn only_pods_of_a_daemon_sets_template_as_it_is_now_show_what_new_nodes_will_run() {
+    let two = || node(cluster("11:00", json!({})), "m", "11:00", json!({}));
+    for (what, now, pods, expected) in [
+        ("of the template", Some("2"), vec![("n", "500m", "2")], vec!["DaemonSet agent 500m"]),
+        ("of an earlier one only", Some("2"), vec![("m", "700m", "1"), ("n", "700m", "1")], vec![]),
+        ("of both", Some("2"), vec![("m", "700m", "1"), ("n", "500m", "2")], vec!["DaemonSet agent 500m"]),
+        ("nothing says which", None, vec![("n", "500m", "1")], vec!["DaemonSet agent 500m"]),
+    ] {
+        let running = |cluster: TestCluster, (node, cpu, generation): (&str, &str, &str)| {
+            cluster.running(&format!("agent-{node}"), node, cpu, made_from(generation))
+        };
+        assert_eq!(learnt(&pods.into_iter().fold(of_generation(two(), now), running)), expected, "{what}");
+    }
+    let full = |generation: &str| {
+        let full = of_generation(cluster("11:00", json!({})), Some("2"));
+        let full = full.running("agent-n", "n", "500m", made_from(generation));
+        full.running("app", "n", "3500m", json!({})).pending("p", 1, "3800m", &json!({})).plan().desired("a")
+    };
+    assert_eq!((full("1"), full("2")), (2, 1));
+}
+
+#[test]
+fn what_a_daemon_asked_for_is_forgotten_with_its_template() {
+    let running = of_generation(cluster("11:00", json!({})), Some("2"));
+    let plan = running.running("agent-n", "n", "500m", made_from("2")).plan();
+    let known = plan.pool("a").discovered.clone();
+    for (generation, desired) in [(Some("2"), 0), (Some("3"), 1), (None, 0)] {
+        let empty = of_generation(TestCluster::eager().pool("a", json!({})), generation);
+        let empty = remembering(empty, known.as_ref()).pending("p", 1, "3800m", &json!({}));
+        assert_eq!(empty.plan().desired("a"), desired, "{generation:?}");
+    }
 }
 
 #[test]

@@ -16,6 +16,12 @@ pub const UNFINISHED_SELECTOR: &str = "status.phase!=Succeeded,status.phase!=Fai
 /// The annotation of a static pod, which the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
+/// The annotation of a `DaemonSet` in which the API server counts the changes of its template.
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// The label of a `DaemonSet`'s pod with the [`TEMPLATE_GENERATION`] that it was made from.
+const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
+
 /// Cluster Autoscaler's annotation (`true`) of a pod that counts as a `DaemonSet`'s pod, whatever its owner.
 const DAEMON_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
 
@@ -166,6 +172,11 @@ pub(crate) fn is_daemon(pod: &Pod) -> bool {
 pub(crate) fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
     let owner = pod.owners().iter().find(|owner| owner.kind == "DaemonSet")?;
     Some((pod.key().0, owner.name.as_str()))
+}
+
+/// The generation of the `DaemonSet`'s template that the pod was made from.
+pub(crate) fn template_generation(pod: &PodInfo) -> Option<i64> {
+    pod.labels().get(TEMPLATE_GENERATION_LABEL)?.parse().ok()
 }
 
 /// Whether the kubelet runs the pod from a file: the object only mirrors it.

@@ -60,7 +60,15 @@ pub(crate) struct Agent {
 impl Agent {
     /// What has it run.
     pub(crate) fn key(&self) -> AgentKey<'_> {
-        let DiscoveredPod { kind, namespace, name, requests: _, host_ports: _, labels: _ } = &self.pod;
+        let DiscoveredPod {
+            kind,
+            namespace,
+            name,
+            requests: _,
+            host_ports: _,
+            labels: _,
+            template_generation: _,
+        } = &self.pod;
         AgentKey { kind, namespace, name }
     }
 

@@ -277,6 +277,10 @@ pub struct DiscoveredPod {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::pod_labels")]
     pub labels: BTreeMap<String, String>,
+    /// templateGeneration is that of the DaemonSet of a pod of one: what pods of another template ask for does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub template_generation: Option<i64>,
 }
 
 /// A port that a pod takes on its node.

@@ -7,10 +7,14 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::pod::template;
 use crate::input::claim_info::DEFAULT_CLASS;
+use crate::input::pods::TEMPLATE_GENERATION;
 
-/// Drops what the planner does not read of a `DaemonSet`: the requests and constraints of its pods stay.
+/// Drops what the planner does not read of a `DaemonSet`: the requests and constraints of its pods stay, and the generation of
+/// their template.
 pub fn daemon_set(set: &mut DaemonSet) {
-    set.metadata.annotations = None;
+    if let Some(annotations) = &mut set.metadata.annotations {
+        annotations.retain(|key, _| key == TEMPLATE_GENERATION);
+    }
     set.status = None;
     let Some(whole) = set.spec.take() else { return };
     let mut made = Pod {
@@ -76,7 +80,7 @@ mod tests {
     #[test]
     fn of_the_other_kinds_what_a_plan_is_made_from_stays_and_the_rest_goes() {
         let set = left(
-            json!({ "metadata": { "name": "d", "annotations": { "x": "y" } }, "status": { "numberReady": 3, "currentNumberScheduled": 3, "desiredNumberScheduled": 3, "numberMisscheduled": 0 },
+            json!({ "metadata": { "name": "d", "annotations": { "x": "y", TEMPLATE_GENERATION: "2" } }, "status": { "numberReady": 3, "currentNumberScheduled": 3, "desiredNumberScheduled": 3, "numberMisscheduled": 0 },
                 "spec": { "selector": { "matchLabels": { "a": "b" } }, "updateStrategy": { "type": "OnDelete" },
                     "template": { "metadata": { "labels": { "a": "b" }, "annotations": { "x": "y" } },
                         "spec": { "nodeSelector": { "k": "v" }, "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } }] } } } }),
@@ -88,6 +92,7 @@ mod tests {
         );
         assert_eq!(set["spec"]["template"]["spec"]["nodeSelector"], json!({ "k": "v" }));
         assert_eq!(set["spec"]["template"]["metadata"]["labels"], json!({ "a": "b" }));
+        assert_eq!(set["metadata"]["annotations"], json!({ TEMPLATE_GENERATION: "2" }));
         assert_eq!((&set["status"], &set["spec"]["updateStrategy"]), (&Value::Null, &Value::Null));
 
         let spec =
