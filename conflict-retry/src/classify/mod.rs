@@ -4,6 +4,7 @@
 
 pub(crate) mod admission;
 mod classified;
+mod code;
 mod etcd;
 
 use std::error::Error as StdError;
@@ -15,6 +16,7 @@ use kube::core::response::{StatusCause, reason};
 
 use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_denial, of_forbidden};
 pub(crate) use self::classified::Classified;
+use self::code::of_code;
 use crate::operation::Verb;
 use crate::policy::Cause;
 
@@ -70,8 +72,8 @@ pub enum Class {
         /// How long the server asks the client to wait; `None` when the answer does not state it.
         retry_after: Option<Duration>,
     },
-    /// No answer, or one that leaves open whether the request was executed: 504, 502, a write's 503 from a proxy, a
-    /// broken connection, a timeout.
+    /// No answer, or one that leaves open whether the request was executed: 504, 502, a write's 503 from a proxy, a 408 or
+    /// any other 5xx without the API server's `Status`, a broken connection, a timeout.
     Ambiguous,
     /// 500: etcd is full and accepts deletions only. The write was not executed, but for one exception: when concurrent
     /// writes reach the limit together, etcd executes those that it has accepted already and answers them the same way
@@ -127,9 +129,10 @@ impl Class {
             },
             kube::Error::HyperError(source) => of_transport(source),
             kube::Error::ReadEvents(source) => of_transport(source),
-            // The server accepted the write but its answer cannot be decoded: the write was executed.
-            kube::Error::SerdeError(_) if verb.is_write() => Self::Ambiguous,
-            kube::Error::SerdeError(_) => Self::Undecodable,
+            // The server accepted the write but its answer cannot be decoded: the write was executed. One that is no UTF-8 may
+            // also be a gateway's page about a fault; its code is lost.
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) if verb.is_write() => Self::Ambiguous,
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Self::Undecodable,
             // Everything else failed before the request was sent.
             _ => Self::Other,
         }
@@ -326,26 +329,6 @@ fn of_invalid(verb: Verb, status: &Status) -> Class {
     }
     let explained = !details.causes.is_empty() || !details.name.is_empty() || !details.kind.is_empty();
     if verb == Verb::JsonPatch && !explained { Class::TestFailed } else { Class::Invalid }
-}
-
-/// For answers without a reason known to Kubernetes: from a proxy, or plain text.
-fn of_code(verb: Verb, status: &Status) -> Class {
-    match status.code {
-        401 => Class::Unauthorized,
-        403 => of_forbidden(status),
-        404 => of_not_found(verb, status),
-        409 => of_conflict(verb, status),
-        410 => Class::Gone,
-        413 => Class::TooLarge,
-        422 => of_invalid(verb, status),
-        429 => Class::Throttled { retry_after: retry_after(status) },
-        500 => of_internal(status),
-        502 | 504 => Class::Ambiguous,
-        // Not an answer of the API server itself. Proxies send the same when the server closed the connection half-way.
-        503 if verb.is_write() => Class::Ambiguous,
-        503 => Class::Transient { retry_after: retry_after(status) },
-        _ => Class::Other,
-    }
 }
 
 /// Tells the faults behind a 500 apart. Admission comes first, because a webhook's text may quote any other: nothing is

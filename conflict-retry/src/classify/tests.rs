@@ -191,6 +191,9 @@ fn an_undecodable_answer_or_a_missing_one_from_etcd_leaves_a_write_in_doubt() {
     let unreadable = || kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
     assert_eq!(Class::of(Verb::Put, &unreadable()), Class::Ambiguous);
     assert_eq!(Class::of(Verb::Get, &unreadable()), Class::Undecodable);
+    let no_text = || kube::Error::FromUtf8(String::from_utf8("ä".bytes().skip(1).collect()).unwrap_err());
+    assert_eq!(Class::of(Verb::Put, &no_text()), Class::Ambiguous);
+    assert_eq!(Class::of(Verb::Get, &no_text()), Class::Undecodable);
     let internal = |message: &str| Status::failure(message, "InternalError").with_code(500);
     for message in [
         "rpc error: code = Unavailable desc = error reading from server: EOF",

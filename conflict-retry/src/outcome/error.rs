@@ -11,6 +11,9 @@ use crate::operation::{Subresource, Verb};
 use crate::policy::GiveUp;
 use crate::protect::ThrottledBy;
 
+/// What the user can do about an answer to a read that is not JSON.
+const NOT_JSON: &str = "the answer is not JSON; find out what answered in the API server's place";
+
 /// Why a single request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -363,8 +366,9 @@ fn advice(class: &Class, source: &RequestFailure) -> &'static str {
         (Class::Undecodable, RequestFailure::Api(kube::Error::SerdeError(error)))
             if error.is_syntax() || error.is_eof() =>
         {
-            "the answer is not JSON; find out what answered in the API server's place"
+            NOT_JSON
         }
+        (Class::Undecodable, RequestFailure::Api(kube::Error::FromUtf8(_))) => NOT_JSON,
         _ => class.advice(),
     }
 }

@@ -33,6 +33,21 @@ fn quota_conflict() -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_gateways_fault_does_not_say_that_nothing_was_written() {
+    for code in [408, 507, 520, 524, 599] {
+        // JSON text is no `Status`: to kube it is a page.
+        let page = || Reply::Json(code, json!("a page"));
+        let (api, seen) = maps(vec![page()]);
+        let failed = once::create(&api, &options(), &object("1", "new")).await.unwrap_err();
+        assert_eq!((failed.category(), verbs(&seen).len()), ("unknown", 1), "{code}");
+        assert!(failed.maybe_written(), "{code}");
+        let (api, _) = maps(vec![page(), ok(map("2", "new"))]);
+        let outcome = put_new(&api, &options()).await.unwrap();
+        assert_eq!(outcome.label(), "already_done", "{code}: it is looked up");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_creation_that_admission_could_not_judge_was_not_made() {
     for reply in [webhook_fault(), quota_conflict()] {
         let (api, seen) = maps(vec![reply]);
