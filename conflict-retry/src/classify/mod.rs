@@ -6,6 +6,7 @@ pub(crate) mod admission;
 mod classified;
 mod code;
 mod etcd;
+mod undecided;
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use kube::core::response::{StatusCause, reason};
 use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_denial, of_forbidden};
 pub(crate) use self::classified::Classified;
 use self::code::of_code;
+pub(crate) use self::undecided::is_undecided;
 use crate::operation::Verb;
 use crate::policy::Cause;
 

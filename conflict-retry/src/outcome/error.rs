@@ -49,6 +49,13 @@ impl RequestFailure {
     pub fn is_admission_fault(&self) -> bool {
         matches!(self, Self::Api(kube::Error::Api(status)) if admission::is_fault(status))
     }
+
+    /// Whether the API server refused the request with 403 or 422 before it had read what it judges by: roles, quotas, the
+    /// parameters of policies. A server that starts does, and one whose binding names a role that does not exist. Nothing was
+    /// executed. The class is that of a refusal; the functions that retry ask a few times more before they believe it.
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if classify::is_undecided(status))
+    }
 }
 
 /// Why a write has no outcome.
@@ -323,6 +330,11 @@ impl WriteError {
     pub fn is_admission_fault(&self) -> bool {
         matches!(self, Self::Rejected { source: last, .. } | Self::Exhausted { last, .. }
             if last.is_admission_fault())
+    }
+
+    /// Whether the API server refused the last request without having judged it: see [`RequestFailure::is_undecided`].
+    pub fn is_undecided(&self) -> bool {
+        matches!(self, Self::Rejected { source: last, .. } | Self::Exhausted { last, .. } if last.is_undecided())
     }
 
     /// Whether a create failed because an object of the same name exists.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::tests::{Reply, map, maps, object, ok, options, put_new, scripted, verbs};
+use super::tests::{Reply, error, map, maps, object, ok, options, put_new, scripted, verbs, wants};
 use super::*;
 use crate::classify::Class;
 use crate::freshness::Source;
@@ -45,6 +45,36 @@ async fn a_gateways_fault_does_not_say_that_nothing_was_written() {
         let outcome = put_new(&api, &options()).await.unwrap();
         assert_eq!(outcome.label(), "already_done", "{code}: it is looked up");
     }
+}
+
+/// The answer of a server that has not read its roles yet.
+fn without_roles() -> Reply {
+    let message = "configmaps \"m\" is forbidden: User \"u\" cannot patch resource \"configmaps\" in API group \"\" in the namespace \"ns\": RBAC: clusterrole.rbac.authorization.k8s.io \"r\" not found";
+    answer(403, "Forbidden", message, &json!({"name": "m", "kind": "configmaps"}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_not_judged_is_asked_again_but_not_for_ever() {
+    let not_ready = answer(
+        403,
+        "Forbidden",
+        "configmaps \"m\" is forbidden: not yet ready to handle request",
+        &json!({}),
+    );
+    let (api, seen) =
+        maps(vec![without_roles(), ok(map("1", "old")), not_ready, ok(map("1", "old")), ok(map("2", "new"))]);
+    let outcome = put_new(&api, &options()).await.unwrap();
+    assert_eq!((outcome.label(), verbs(&seen).len()), ("written", 5));
+
+    let (api, seen) = maps((0..9).map(|_| without_roles()).collect());
+    let failed = update(&api, "m", wants("new")).with(&options()).await.unwrap_err();
+    assert_eq!((failed.category(), verbs(&seen).len()), ("forbidden", 9));
+    assert!(failed.is_undecided() && !failed.maybe_written(), "{failed:?}");
+
+    let (api, seen) = maps(vec![error(403, "Forbidden")]);
+    let failed = put_new(&api, &options()).await.unwrap_err();
+    assert_eq!((failed.category(), verbs(&seen).len()), ("forbidden", 1), "a judgement is believed");
+    assert!(!failed.is_undecided());
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,6 @@
 //! changes nothing. Any other failure may be over in a moment, and concerns other objects as much as this one.
 
 use conflict_retry::{Class, RequestFailure, WriteError};
-use kube::core::Status;
 use kube::core::response::reason;
 
 /// How admission says that it has judged a write and does not allow it: a webhook, and a `ValidatingAdmissionPolicy` or
@@ -10,33 +9,24 @@ use kube::core::response::reason;
 /// or 413 (texts of v1.36).
 const DENIALS: [&str; 2] = ["denied the request", "denied request"];
 
-/// What a 403 or a 422 says that has judged nothing (texts of v1.36):
-/// an API server whose admission plugins have not read their objects yet; an authorizer that could not find the role of
-/// a binding, which is so while a role is replaced or has not been read yet; a request without credentials; a quota that
-/// has not been counted yet; and a policy whose parameters have not been read yet.
-const UNDECIDED: [&str; 6] = [
-    "not yet ready to handle request",
-    ": RBAC: ",
-    "system:anonymous",
-    "status unknown for quota",
-    "failed to configure policy: ",
-    "failed to configure binding: ",
-];
+/// Whom a 403 names after a request without credentials (text of v1.36): it has judged nothing of the operator.
+const WITHOUT_CREDENTIALS: &str = "system:anonymous";
 
 /// Whether the write was denied.
 pub(super) fn is_denial(failed: &WriteError) -> bool {
     match failed {
         WriteError::FieldManager { .. } => true,
-        WriteError::Rejected { class, source, .. } => {
-            matches!(source.as_ref(), RequestFailure::Api(kube::Error::Api(status)) if denies(class, status))
-        }
+        WriteError::Rejected { class, source, .. } => denies(class, source),
         _ => false,
     }
 }
 
-fn denies(class: &Class, status: &Status) -> bool {
+fn denies(class: &Class, failure: &RequestFailure) -> bool {
+    let RequestFailure::Api(kube::Error::Api(status)) = failure else {
+        return false;
+    };
     let says = |texts: &[&str]| texts.iter().any(|text| status.message.contains(text));
-    if says(&UNDECIDED) {
+    if failure.is_undecided() || says(&[WITHOUT_CREDENTIALS]) {
         return false;
     }
     match class {
@@ -56,6 +46,7 @@ fn denies(class: &Class, status: &Status) -> bool {
 #[cfg(test)]
 mod tests {
     use conflict_retry::Verb;
+    use kube::core::Status;
     use serde_json::json;
 
     use super::*;
@@ -66,7 +57,12 @@ mod tests {
             "details": {"name": "a", "group": "tandem.dev", "kind": "nodepools"},
         }))
         .unwrap();
-        denies(&Class::of_status(Verb::JsonPatch, &status), &status)
+        let class = Class::of_status(Verb::JsonPatch, &status);
+        denies(&class, &failure(status))
+    }
+
+    fn failure(status: Status) -> RequestFailure {
+        RequestFailure::Api(kube::Error::Api(status.boxed()))
     }
 
     #[test]
@@ -82,7 +78,7 @@ mod tests {
         .unwrap();
         let class = Class::of_status(Verb::Create, &status);
         assert_eq!(class, Class::NamespaceTerminating);
-        assert!(denies(&class, &status));
+        assert!(denies(&class, &failure(status)));
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(super) struct OperationState<'a> {
     queued: Duration,
     maybe_written: bool,
     last: Option<Failed>,
+    /// How often the API server has refused a request without having judged it.
+    undecided: u32,
     pace: Pace,
     held: Held,
 }
@@ -62,6 +64,7 @@ impl<'a> OperationState<'a> {
             queued: Duration::ZERO,
             maybe_written: false,
             last: None,
+            undecided: 0,
             pace: Pace::default(),
             held: Held::default(),
         }

@@ -7,7 +7,11 @@ use tokio::time::Instant;
 use super::{Failed, OperationState};
 use crate::freshness::CachedObject;
 use crate::outcome::WriteError;
-use crate::policy::{Next, WaitStep};
+use crate::policy::{Cause, Next, WaitStep};
+
+/// How often a request is sent again that was refused without having been judged. Our own limit: some 4 s, in which a server
+/// that starts has read its roles, whereas a role that is missing for good is to be reported soon.
+const UNDECIDED_RETRIES: u32 = 8;
 
 impl OperationState<'_> {
     /// After a failure that may be retried: waits as the policy says, or gives up.
@@ -67,7 +71,7 @@ impl OperationState<'_> {
     fn next(&mut self, failed: Failed) -> Result<Duration, WriteError> {
         // A retry counts while it runs, not while the next one waits.
         self.held.end_retry();
-        let Some(cause) = failed.class.cause() else {
+        let Some(cause) = self.cause(&failed) else {
             return Err(self.reject(failed));
         };
         let next = self.attempts.next(self.start.elapsed(), cause, rand::random::<f64>);
@@ -83,6 +87,16 @@ impl OperationState<'_> {
             // The caller's right to write ends first.
             (Next::RetryAfter(_), None) => Err(self.cancelled()),
         }
+    }
+
+    /// How to pace another attempt; `None` when another attempt cannot succeed.
+    fn cause(&mut self, failed: &Failed) -> Option<Cause> {
+        let cause = failed.class.cause();
+        if cause.is_some() || !failed.failure.is_undecided() || self.undecided >= UNDECIDED_RETRIES {
+            return cause;
+        }
+        self.undecided = self.undecided.saturating_add(1);
+        Some(Cause::Fault)
     }
 
     /// Waits between two attempts, until cancelled.

@@ -318,7 +318,10 @@ async fn as_outcome<T, K: Writable>(
             // The CRD declares no such subresource; the server answers as if the object were missing.
             Ok(_) => Err(state.refuse(Failed { class: Class::NotServed, ..failed })),
             // A writer that may write nothing but the subresource may not look. What the server has said counts then.
-            Err(missing) if matches!(missing.class, Class::NotFound | Class::Forbidden) => {
+            Err(missing)
+                if matches!(missing.class, Class::NotFound | Class::Forbidden)
+                    && !missing.failure.is_undecided() =>
+            {
                 state.settled(missing.verb, &missing.class);
                 Ok(Ok(Outcome::Gone))
             }
