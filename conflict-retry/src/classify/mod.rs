@@ -16,7 +16,7 @@ use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
 
 use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_denial, of_forbidden};
-pub(crate) use self::classified::Classified;
+pub(crate) use self::classified::{Classified, explained};
 use self::code::of_code;
 pub(crate) use self::undecided::is_undecided;
 use crate::operation::Verb;
@@ -283,7 +283,7 @@ fn of_own_conflict(verb: Verb, status: &Status) -> Class {
         return Class::AlreadyExists;
     }
     // The server gives these conflicts no reason of their own; the texts are those of v1.36 (update, delete, apply).
-    let message = &status.message;
+    let message = classified::said(&status.message);
     if message.contains("UID in object meta: ") {
         return if message.ends_with("UID in object meta: ") { Class::Deleted } else { Class::UidMismatch };
     }

@@ -4,9 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use kube::core::Status;
-use kube::core::response::{StatusDetails, reason};
 
-use crate::classify::{self, Class, Classified, FieldConflict, admission};
+use crate::classify::{self, Class, FieldConflict, admission};
 use crate::operation::{Subresource, Verb};
 use crate::policy::GiveUp;
 use crate::protect::ThrottledBy;
@@ -256,41 +255,6 @@ pub enum Refusal {
 impl From<Refusal> for WriteError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused { reason: refusal, maybe_written: false }
-    }
-}
-
-impl From<WriteError> for kube::Error {
-    /// The error of the API server or of the client that ended the write; a missing object is a 404, a conflict a 409.
-    /// Everything else ([`WriteError::Refused`], a cancellation, a time-out) is a `kube::Error::Service` that contains it,
-    /// whose [`Class::of`] is that of the write. Whether a write may have been carried out all the same is lost: ask
-    /// [`WriteError::maybe_written`] before.
-    fn from(error: WriteError) -> Self {
-        let class = error.class().cloned().unwrap_or(Class::Other);
-        match error {
-            WriteError::Gone { ref resource, ref name, .. } => {
-                let details = StatusDetails {
-                    name: name.clone(),
-                    group: String::new(),
-                    kind: resource.clone(),
-                    uid: String::new(),
-                    causes: Vec::new(),
-                    retry_after_seconds: 0,
-                };
-                let status = Status::failure(&error.to_string(), reason::NOT_FOUND).with_code(404);
-                Self::Api(Box::new(status.with_details(details)))
-            }
-            WriteError::Conflict { status } => Self::Api(status),
-            WriteError::FieldManager { source, .. }
-            | WriteError::Rejected { source, .. }
-            | WriteError::Unknown { source, .. }
-            | WriteError::Exhausted { last: source, .. } => match *source {
-                RequestFailure::Api(error) => error,
-                timeout @ RequestFailure::Timeout(_) => {
-                    Self::Service(Box::new(Classified::new(Class::Ambiguous, timeout)))
-                }
-            },
-            other => Self::Service(Box::new(Classified::new(class, other))),
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A conflict, a deleted object and a goal that is already met are outcomes, not errors.
 
 mod error;
+mod turned;
 
 use std::time::Duration;
 
