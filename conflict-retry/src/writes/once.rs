@@ -60,7 +60,7 @@ pub async fn delete<K: Writable>(
         target.check()?;
         state.ready(target).await?;
         let failed = match state.call(Verb::Delete, wire::delete(api, name, params)).await? {
-            Ok(Either::Left(object)) if object.meta().deletion_timestamp.is_some() => {
+            Ok(Either::Left(object)) if is_waiting(object.meta()) => {
                 return Ok(DeleteOutcome::Terminating(Box::new(object)));
             }
             Ok(_) => return Ok(DeleteOutcome::Deleted),
@@ -169,6 +169,15 @@ pub async fn evict(
     })
     .await;
     state.end(result, EvictOutcome::label)
+}
+
+/// Whether an object that was returned for its deletion still exists. The API server marks a pod also if it deletes it at
+/// once, because it runs nowhere yet or the caller leaves it no time, and returns what it has deleted: marked, with no
+/// seconds left and nothing to wait for (`Store.Delete` of v1.36).
+fn is_waiting(meta: &ObjectMeta) -> bool {
+    let is_over =
+        meta.deletion_grace_period_seconds == Some(0) && meta.finalizers.as_ref().is_none_or(Vec::is_empty);
+    meta.deletion_timestamp.is_some() && !is_over
 }
 
 /// Why an object was not deleted, other than by an error.

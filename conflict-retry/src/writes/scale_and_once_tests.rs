@@ -174,6 +174,30 @@ async fn a_deletion_distinguishes_deleted_terminating_and_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_was_deleted_at_once_is_not_called_terminating() {
+    let marked = |seconds: Option<i64>, finalizers: &[&str]| {
+        let mut answer = map("2", "x");
+        let meta = &mut answer["metadata"];
+        meta["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        meta["deletionGracePeriodSeconds"] = json!(seconds);
+        meta["finalizers"] = json!(finalizers);
+        answer
+    };
+    let cases: [(Option<i64>, &[&str], &str); 4] = [
+        (Some(0), &[], "deleted"),
+        (Some(0), &["example.com/wait"], "terminating"),
+        (Some(30), &[], "terminating"),
+        // A namespace waits for what is in it.
+        (None, &[], "terminating"),
+    ];
+    for (seconds, finalizers, expected) in cases {
+        let (api, _) = maps(vec![ok(marked(seconds, finalizers))]);
+        let outcome = once::delete(&api, "m", &options(), &DeleteParams::default()).await.unwrap();
+        assert_eq!(outcome.label(), expected, "{seconds:?} {finalizers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn creating_an_object_whose_name_is_taken_is_an_error_of_its_own() {
     let (api, _) = maps(vec![error(409, "AlreadyExists"), Reply::Json(201, map("1", "x"))]);
     assert!(once::create(&api, &options(), &object("", "x")).await.unwrap_err().is_already_exists());
