@@ -1,4 +1,5 @@
-//! An admission webhook that admits everything, after something that the test wants to happen in between.
+//! An admission webhook that admits everything, after something that the test wants to happen in between, or denies
+//! everything.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -34,6 +35,23 @@ impl AdmissionWebhook {
         F: Fn() -> Fut + Clone + Send + 'static,
         Fut: Future<Output = Result<()>> + Send + 'static,
     {
+        Self::serve(cluster, before, json!({"allowed": true})).await
+    }
+
+    /// Starts one that denies everything, with `status` as its reason.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub async fn denying(cluster: &Cluster, status: &Value) -> Result<Self> {
+        let verdict = json!({"allowed": false, "status": status});
+        Self::serve(cluster, || std::future::ready(Ok(())), verdict).await
+    }
+
+    async fn serve<F, Fut>(cluster: &Cluster, before: F, verdict: Value) -> Result<Self>
+    where
+        F: Fn() -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
         // The API server's certificate is valid for this machine, and its authority is available.
         let pki = cluster.root().join("pki");
         let chain = CertificateDer::pem_file_iter(pki.join("apiserver.crt"))?.collect::<Result<_, _>>()?;
@@ -42,7 +60,7 @@ impl AdmissionWebhook {
         let authority = ByteString(std::fs::read(pki.join("ca.crt")).context("no certificate authority")?);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let listening = tokio::spawn(listen(listener, TlsAcceptor::from(Arc::new(config)), before));
+        let listening = tokio::spawn(listen(listener, TlsAcceptor::from(Arc::new(config)), before, verdict));
         Ok(Self { address, authority, listening })
     }
 
@@ -58,7 +76,7 @@ impl Drop for AdmissionWebhook {
     }
 }
 
-async fn listen<F, Fut>(listener: TcpListener, tls: TlsAcceptor, before: F)
+async fn listen<F, Fut>(listener: TcpListener, tls: TlsAcceptor, before: F, verdict: Value)
 where
     F: Fn() -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<()>> + Send + 'static,
@@ -66,18 +84,22 @@ where
     // The connections end with the listener, because it owns them.
     let mut connections = JoinSet::new();
     while let Ok((connection, _)) = listener.accept().await {
-        let (tls, before) = (tls.clone(), before.clone());
+        let (tls, before, verdict) = (tls.clone(), before.clone(), verdict.clone());
         connections.spawn(async move {
             // A client that goes away before the answer is what some tests need.
             if let Ok(connection) = tls.accept(connection).await {
-                admit(connection, before).await.ok();
+                admit(connection, before, verdict).await.ok();
             }
         });
     }
 }
 
 /// Answers one review.
-async fn admit<F, Fut>(mut connection: impl AsyncRead + AsyncWrite + Unpin, before: F) -> Result<()>
+async fn admit<F, Fut>(
+    mut connection: impl AsyncRead + AsyncWrite + Unpin,
+    before: F,
+    mut verdict: Value,
+) -> Result<()>
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Result<()>>,
@@ -92,10 +114,11 @@ where
     connection.read_exact(&mut body).await?;
     let request: Value = serde_json::from_slice(&body)?;
     before().await?;
+    verdict["uid"] = request["request"]["uid"].clone();
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
-        "response": {"uid": request["request"]["uid"], "allowed": true},
+        "response": verdict,
     })
     .to_string();
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";

@@ -9,6 +9,7 @@
 
 mod bench;
 mod creations;
+mod denials;
 mod faults;
 mod kinds;
 mod partial;
@@ -21,6 +22,7 @@ use conflict_retry::{Class, Verb};
 
 use crate::bench::{AGENT, Bench, PATIENCE, Table};
 use crate::creations::{created_once, ensured};
+use crate::denials::denials;
 use crate::faults::{
     evictions, expired, frozen, full, killed, lost, restarted, throttled, unavailable, webhooks,
 };
@@ -89,6 +91,7 @@ async fn every_error_has_its_class_and_every_write_its_outcome() {
     expired(bench, table).await;
     unavailable(bench, table).await;
     webhooks(bench, table).await;
+    denials(bench, table).await;
     quota_races(bench, table).await;
     full(bench, table).await;
     check_against_the_audit_log(bench, table).await;
