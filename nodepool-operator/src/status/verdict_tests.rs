@@ -85,6 +85,18 @@ fn closed_window() -> Case {
     Case { what: "no window is open", seen: observed(pool, nodes(3)), blocked: Vec::new() }
 }
 
+/// From when the window of [`closed_schedule`] is open for the first time, and until when. At the second 100, where a case begins, it
+/// is closed.
+const OPENS: i64 = 3600;
+const CLOSES: i64 = 10_800;
+
+fn closed_schedule() -> Case {
+    let mut pool = changed(1, 0);
+    let window = json!({ "effect": "AllowOnly", "nodes": 1, "reasons": ["Rollout"], "schedule": "0 1 * * *", "durationSeconds": CLOSES - OPENS });
+    pool.spec.disruption = Some(serde_json::from_value(json!({ "budgets": [window] })).unwrap());
+    Case { what: "the window of a schedule is closed", seen: observed(pool, nodes(3)), blocked: Vec::new() }
+}
+
 fn protected() -> Case {
     let keep = |mut node: Node| {
         annotate(&mut node, "cluster-autoscaler.kubernetes.io/scale-down-disabled", "true");
@@ -179,6 +191,11 @@ fn all_new() -> Case {
 
 /// The pool as the operator leaves it.
 fn written(case: &Case) -> Row {
+    passed(case).0
+}
+
+/// The same, and the status that is written.
+fn passed(case: &Case) -> (Row, NodePoolStatus) {
     let pool = case.seen.pool.as_deref().unwrap();
     let plan = plan(&case.seen);
     let mut applied = done(&plan);
@@ -192,7 +209,7 @@ fn written(case: &Case) -> Row {
     let others = status.conditions.iter().filter(|one| !TOLD.contains(&&*one.type_));
     let others = others.map(|one| format!("{} {} {}", one.type_, one.status, one.reason)).collect();
     let object = json!({ "metadata": pool.metadata, "spec": pool.spec, "status": status });
-    Row {
+    let row = Row {
         requested: plan.request.len(),
         cordoned: applied.names(AppliedAction::starts_drain).count(),
         may_go: status.rollout.as_ref().and_then(|rollout| rollout.may_go_nodes),
@@ -203,7 +220,8 @@ fn written(case: &Case) -> Row {
             argo_cd: argo_cd(&object),
             kubectl_wait: if condition(&object, "Ready") == "True" { "returns" } else { "waits" },
         },
-    }
+    };
+    (row, status)
 }
 
 fn condition<'a>(object: &'a Value, type_: &str) -> &'a str {
@@ -283,6 +301,7 @@ fn waiting_is_no_failure_for_those_who_wait_for_the_pool() {
     // As long as it waits, no time makes a failure of it.
     for (made, said) in [
         (closed_window as fn() -> Case, by_budget),
+        (closed_schedule, by_budget),
         (protected, by_nodes),
         (stuck_drain, by_drain),
         (given_back, by_rest),
@@ -310,6 +329,64 @@ fn waiting_is_no_failure_for_those_who_wait_for_the_pool() {
         (all_new(), row((0, 0), None, new, ["Current", "Healthy", "returns"])),
     ] {
         assert_eq!(written(&case), expected, "{}", case.what);
+    }
+}
+
+/// The case at that second, with this status written to its pool.
+fn later(case: Case, second: i64, status: NodePoolStatus) -> Case {
+    let mut pool = NodePool::clone(case.seen.pool.as_deref().unwrap());
+    pool.status = Some(status);
+    Case { seen: Observed { pool: Some(Arc::new(pool)), now: at(second), ..case.seen }, ..case }
+}
+
+#[test]
+fn a_rollout_that_waited_for_a_window_has_its_whole_deadline_from_when_the_window_opens() {
+    const DAY: i64 = 86_400;
+    let deadline = i64::from(RolloutSpec::default().progress_deadline_seconds);
+    // The wait alone is longer, and the window is open for longer.
+    assert!(deadline < OPENS - 101 && OPENS + deadline < CLOSES);
+    let in_progress = ["InProgress", "Progressing", "waits"];
+    let settled = "False Settled";
+    let wait = ["False WaitsForBudget", "False WaitsForBudget", "True WaitsForBudget", settled];
+    let wait = || row((0, 0), Some(0), wait, in_progress);
+    let making = ["ProvisioningHealthy True Provisioning"];
+    let going = ["True RollingOut", "False RollingOut", "True RollingOut", settled];
+    // The successor of the one that may go is asked for.
+    let going = || but(row((1, 0), Some(1), going, in_progress), &making);
+    let late = "ProgressDeadlineExceeded";
+    let late =
+        [&format!("True {late}"), "False RollingOut", &format!("False {late}"), &format!("True {late}")];
+    let late = || but(row((1, 0), Some(1), late, ["Failed", "Degraded", "waits"]), &making);
+    let (first, second) =
+        (Some("the next one begins 1970-01-01T01:00:00"), Some("the next one begins 1970-01-02T01:00:00"));
+    let mut status = NodePoolStatus::default();
+    // The second, the row, since when the deadline runs, and what is said of the window that it waits for.
+    for (now, expected, since, next) in [
+        (100, wait(), 100, first),
+        (OPENS - 1, wait(), 100, first),
+        (OPENS, going(), OPENS, None),
+        (OPENS + deadline - 1, going(), OPENS, None),
+        (OPENS + deadline, late(), OPENS, None),
+        // What was late waits again, and then has as long as before.
+        (CLOSES, wait(), OPENS, second),
+        (DAY + OPENS - 1, wait(), OPENS, second),
+        (DAY + OPENS, going(), DAY + OPENS, None),
+    ] {
+        let case = later(closed_schedule(), now, status);
+        let (row, written) = passed(&case);
+        assert_eq!(row, expected, "at {now}");
+        assert_eq!(written.rollout.as_ref().unwrap().progress_time.0, at(since), "at {now}");
+        let opens = if now < OPENS { OPENS } else { DAY + OPENS };
+        let visit = plan(&case.seen).requeue_at;
+        assert!(next.is_none() || visit.is_some_and(|due| due <= at(opens)), "{visit:?} at {now}");
+        for type_ in ["RollingOut", "Ready", "Reconciling"] {
+            let one = written.conditions.iter().find(|condition| condition.type_ == type_).unwrap();
+            let says = next
+                .map(|next| format!("no window of spec.disruption.budgets[0] allows Rollout now; {next}"));
+            let is_said = says.is_none_or(|says| one.message.contains(&says));
+            assert!(is_said && (next.is_some() || !one.message.contains("window")), "{one:?} at {now}");
+        }
+        status = written;
     }
 }
 
