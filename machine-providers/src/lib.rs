@@ -37,6 +37,7 @@ mod slot_failures;
 pub mod testing;
 #[cfg(test)]
 mod trouble_contract_tests;
+mod unending;
 
 use std::collections::BTreeMap;
 use std::fmt;

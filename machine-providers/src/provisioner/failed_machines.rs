@@ -1,4 +1,4 @@
-//! The deletion of machines that will never run.
+//! The deletion of machines that will never run, or have to be asked to go again.
 
 use std::time::Duration;
 
@@ -55,6 +55,7 @@ impl Provisioner {
     ) -> Result<Deletion, ProviderError> {
         self.may_change()?;
         self.lists.changing(key);
+        self.unending.asked(key, &machine.provider, &machine.name, now);
         self.delete_at(key, &machine.provider, &machine.name, now).await
     }
 }

@@ -8,7 +8,7 @@ use node_lifecycle::supply::{FailedMachine, Machine, MachineState, Supply};
 use shared_crds::NodePool;
 
 use super::{ListFindings, Provisioner};
-use crate::selected::Listing;
+use crate::selected::{Listing, Selected};
 use crate::{Explanation, ListedMachine, Progress, ProviderError};
 
 /// How current the lists of a pool's machines have to be.
@@ -43,7 +43,7 @@ pub(super) struct Lister<'a> {
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) machines: Vec<Machine>,
-    /// Those that have to be deleted.
+    /// Those that have to be deleted, or asked to go again.
     pub(super) failed: Vec<FailedMachine>,
     /// What was found to be wrong.
     pub(super) findings: ListFindings,
@@ -104,7 +104,8 @@ impl Found {
 }
 
 impl Provisioner {
-    /// Takes a list. A machine that has failed has to be deleted, unless it `has_node`.
+    /// Takes a list. A machine that has failed has to be deleted, and one that is being deleted for long has to be asked to go again,
+    /// unless it `has_node`.
     pub(super) fn take_list(
         &self,
         asked: AskedPool<'_>,
@@ -137,6 +138,8 @@ impl Provisioner {
         let ended: Vec<_> = (of_pool.iter().map(|(machine, _)| machine).filter(|machine| !has_node(machine)))
             .filter_map(|machine| self.find_failed(asked.key, lister.reference, machine, &mut found.findings))
             .collect();
+        let shown = of_pool.iter().map(|(machine, _)| machine);
+        let unending = self.unending(asked, lister.reference, shown.filter(|machine| !has_node(machine)));
         for (machine, is_marked) in of_pool {
             let has_failed = ended.iter().any(|failed| failed.name == machine.name);
             let state = self.state_of(asked.key, &machine, has_failed);
@@ -159,7 +162,26 @@ impl Provisioner {
                 known_as,
             });
         }
-        found.failed.extend(ended);
+        found.failed.extend(ended.into_iter().chain(unending));
+    }
+
+    /// Those of a provider's machines `without_node` that have to be asked to go again. One that keeps a number of machines has an object
+    /// for each of them that says so, and loses no deletion.
+    fn unending<'a>(
+        &self,
+        asked: AskedPool<'_>,
+        reference: &str,
+        without_node: impl Iterator<Item = &'a ListedMachine>,
+    ) -> Vec<FailedMachine> {
+        if !matches!(self.known(reference), Ok(Selected::Named(_))) {
+            return Vec::new();
+        }
+        let ending = without_node.filter(|machine| machine.progress == Progress::Deleting);
+        let ending = ending.map(|machine| &*machine.name).collect();
+        let due = self.unending.record_list(asked.key, reference, ending, asked.now);
+        // What its failure costs the pool was counted when it was asked first.
+        let again = |name| FailedMachine { name, provider: reference.to_owned(), is_new: false };
+        due.into_iter().map(again).collect()
     }
 
     /// The state of a machine that is there. One that `has_failed` is being deleted.

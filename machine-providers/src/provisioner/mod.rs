@@ -39,6 +39,7 @@ use super::pauses::ProviderPauses;
 pub use super::selected::SizeChange;
 use super::selected::{Selected, reference_of};
 use super::simulated::Simulated;
+use super::unending::Unending;
 use super::{Explanation, ListedMachine, NamedProvider, ProviderError, SizedProvider};
 
 /// The providers, with the failures of their calls.
@@ -51,6 +52,7 @@ pub struct Provisioner {
     calls: Calls,
     lists: RecentLists,
     ids: KnownIds,
+    unending: Unending,
     foreign: Foreign,
     /// Whether this process may change anything now. The writes of providers to an API server have it too, and programs
     /// have none.
@@ -126,6 +128,7 @@ impl Provisioner {
             calls: Calls::default(),
             lists: RecentLists::default(),
             ids: KnownIds::default(),
+            unending: Unending::default(),
             foreign: Foreign::default(),
             fence: None,
         }

@@ -116,6 +116,38 @@ async fn a_failed_machine_with_a_node_is_not_deleted() {
     assert_eq!(supply.machines[0].state, MachineState::Running);
 }
 
+/// A provider that accepted the deletion of its machine and lost it, and that ends it when it is asked again: so often it was.
+struct LosesDeletion(Arc<Mutex<u32>>);
+
+impl Scripted for LosesDeletion {
+    fn on_list(&self) -> ScriptedAnswer<'_, Vec<ListedMachine>> {
+        let ending = ListedMachine { progress: Progress::Deleting, ..running(&slot(0)) };
+        let is_there = *self.0.lock().unwrap() == 0;
+        answer(Ok(Some(ending).filter(|_| is_there).into_iter().collect()))
+    }
+
+    fn on_delete(&self, _: &str) -> ScriptedAnswer<'_, Deletion> {
+        *self.0.lock().unwrap() += 1;
+        answer(Ok(Deletion::Started))
+    }
+}
+
+#[tokio::test]
+async fn a_machine_whose_deletion_was_lost_is_asked_to_go_again_after_a_minute_unless_it_has_a_node() {
+    let asked = Arc::new(Mutex::new(0));
+    let provisioner = Provisioner::with(cluster(), vec![Box::new(LosesDeletion(Arc::clone(&asked)))]);
+    for second in [0, 100] {
+        let seen = provisioner.supply(&key(), Some(&pool(1)), None, |_| true, Lists::Now, at(second)).await;
+        assert!(seen.0.failed.is_empty(), "its Node's drain asks for it");
+    }
+    for (second, machines, times) in [(100, 1, 0), (159, 1, 0), (160, 1, 1), (161, 0, 1)] {
+        let (seen, failures) = supply(&provisioner, 1, second).await;
+        assert!(failures.is_empty(), "{failures:?}");
+        assert_eq!((seen.machines.len(), *asked.lock().unwrap()), (machines, times), "at {second}");
+        assert!(seen.machines.iter().all(|machine| machine.state == MachineState::Deleting));
+    }
+}
+
 #[tokio::test]
 async fn a_machine_that_was_accepted_and_is_not_listed_is_a_failure() {
     let provisioner = Provisioner::with(cluster(), vec![Box::new(Stub(Some(Ok(vec![]))))]);

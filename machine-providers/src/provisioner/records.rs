@@ -14,6 +14,7 @@ impl Provisioner {
         self.failures.forget(key);
         self.pauses.forget(key);
         self.ids.forget(key);
+        self.unending.forget(key);
         self.foreign.forget(key);
         self.lists.forget(key);
         self.named.iter().for_each(|provider| provider.forget(key));

@@ -111,7 +111,7 @@ pub struct ProvisioningFailure {
     pub retry_at: Timestamp,
 }
 
-/// A machine that will never run and has no Node.
+/// A machine without a Node that will never run, or that its provider has been deleting for so long that it is asked to once more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedMachine {
     /// Its name.
@@ -151,7 +151,7 @@ pub struct Supply {
     pub source: Result<NodeSource, String>,
     /// Every machine. Those of [`Self::failed`] are among them as machines that are being deleted.
     pub machines: Vec<Machine>,
-    /// The machines that will never run.
+    /// The machines that will never run, and those that have to be asked to go again.
     pub failed: Vec<FailedMachine>,
     /// The machines that the provider lists for the pool and that are another cluster's, by name, with what they carry.
     pub foreign: BTreeMap<String, String>,

@@ -62,7 +62,7 @@ pub struct Plan {
     pub unread: BTreeSet<String>,
     /// Machines to request from the provider, by node name.
     pub request: Vec<String>,
-    /// Machines that will never run, to delete before anything else.
+    /// Machines that will never run, or have to be asked to go again, to delete before anything else.
     pub failed: Vec<FailedMachine>,
     /// Requests to withdraw, by node name.
     pub withdraw: Vec<String>,

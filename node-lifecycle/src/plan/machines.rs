@@ -14,8 +14,8 @@ use crate::plan::decision::JoinStep;
 use crate::plan::patches;
 use crate::template::NodeMetadata;
 
-/// The machines that will never run. Nothing runs on them and nothing waits for them, so that they go also from a pool that is
-/// paused, frozen or gone.
+/// The machines that will never run, and those whose deletion has begun long ago and may be lost. Nothing runs on them and nothing waits
+/// for them, so that they go also from a pool that is paused, frozen or gone.
 pub(crate) fn failed(observed: &Observed) -> Vec<FailedMachine> {
     observed.supply.failed.clone()
 }

@@ -1,4 +1,5 @@
-//! Machines that will never run: what the lists of this pass have found is recorded, and the machines are deleted.
+//! Machines that will never run, or have to be asked to go again: what the lists of this pass have found is recorded, and the machines are
+//! deleted.
 
 use node_lifecycle::supply::ProvisioningFailure;
 use node_lifecycle::{Observed, Plan};
