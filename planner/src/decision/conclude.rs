@@ -42,10 +42,13 @@ pub(crate) fn concluded(mut plan: ScalingPlan, free: Option<&ScalingPlan>, now: 
         );
         let contested = decision.limits.replicas_writer.contest.as_ref().map(Contest::until);
         let lifted = decision.cut.as_ref().and_then(|limit| limit.until);
-        let forgotten =
-            decision.discovered.as_ref().and_then(|known| known.until_time.as_ref()).map(|time| time.0);
-        let next = [plan.next, contested, lifted, forgotten].into_iter().flatten().filter(|&next| next > now);
-        plan.next = next.min();
+        let known = decision.discovered.iter();
+        let forgotten = known.flat_map(|known| {
+            let of_taints = known.beliefs.iter().map(|belief| &belief.until_time);
+            of_taints.chain([&known.until_time]).flatten().map(|time| time.0)
+        });
+        let next = [plan.next, contested, lifted].into_iter().flatten().chain(forgotten);
+        plan.next = next.filter(|&next| next > now).min();
     }
     plan
 }

@@ -13,22 +13,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::quantity::Exact;
-use shared_crds::v1alpha1::DiscoveredResources;
+use shared_crds::v1alpha1::{BeliefKind, DiscoveredResources};
 
 use crate::index::PassNodeIndex;
 use crate::input::nodes;
 use crate::input::observed::PassNodes;
 use crate::input::promise::{Promise, gives};
+use crate::pools::beliefs;
 use crate::pools::learnt_labels::{LabelledNodes, LearntLabels, MAX_LABELS, SEVERAL, are_most};
 use crate::requirements::node_profile::NodeProfile;
 use crate::resources::ExactAmounts;
 use crate::steps;
 use crate::time::later;
-
-/// How long in seconds is believed what keeps pods away, after the last node that has shown it: then the provider may have got
-/// other machines, and one more is tried. Long against the ten minutes after which an unneeded node goes, so that a pod that
-/// never fits costs little.
-pub(crate) const BELIEVED_SECONDS: i32 = 3600;
 
 /// The resources that every node has, and reports when it registers.
 const BASIC: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
@@ -40,7 +36,8 @@ const NAMED: [&str; 3] = ["cpu", "memory", "pods"];
 /// another amount each minute. The API reserves it, so that no device is in it.
 const COMPUTED: &str = "kubernetes.io/";
 
-/// How many settled nodes must lack a part of a device that the template promises: on one node it may have failed.
+/// How many settled nodes must lack a part of a device that the template promises: on one node it may have failed. When that was
+/// believed and one more node is tried, that one is enough.
 const NODES_WITHOUT_DEVICE: usize = 2;
 
 /// `maxProperties` of `status.autoscaling.discovered.allocatable`.
@@ -151,6 +148,13 @@ impl Lesson<'_> {
         varying.extend(amounts.varying);
         let allocatable: BTreeMap<_, _> = amounts.allocatable.into_iter().take(MAX_RESOURCES).collect();
         varying.retain(|name| !allocatable.contains_key(name));
+        let mut beliefs = self.remembered.map(|known| known.beliefs.clone()).unwrap_or_default();
+        beliefs.retain(|known| {
+            known.kind != BeliefKind::Resource || !self.is_refuted(&known.name, settled, young)
+        });
+        for name in allocatable.keys().filter(|name| self.keeps_away(name)) {
+            beliefs::learn(&mut beliefs, BeliefKind::Resource, name);
+        }
         let found = DiscoveredResources {
             allocatable,
             labels,
@@ -158,25 +162,65 @@ impl Lesson<'_> {
             pods: self.remembered.map(|known| known.pods.clone()).unwrap_or_default(),
             template_hash: template_hash.to_owned(),
             until_time: None,
+            beliefs,
         };
         (!is_empty(&found)).then_some(found)
     }
 
-    /// What is remembered without a node. What keeps pods away is forgotten after a while; labels, and amounts beyond the
-    /// template, are kept: without them a pod that only real nodes take would never bring the first one.
+    /// What is remembered without a node. What keeps pods away is forgotten after a while, except for how often that was so; labels,
+    /// and amounts beyond the template, are kept: without them a pod that only real nodes take would never bring the first one.
     fn recall(&self) -> Option<DiscoveredResources> {
-        let known = self.remembered?.clone();
-        let keeps_away = |name: &String| self.promised.contains_key(name);
-        if known.pods.is_empty() && !known.allocatable.keys().any(keeps_away) {
-            return (!is_empty(&known)).then_some(DiscoveredResources { until_time: None, ..known });
+        let mut known = self.remembered?.clone();
+        let mut until = known.until_time.take().map(|time| time.0);
+        while let Some(seconds) = self.shortest(&known) {
+            let end = *until.get_or_insert_with(|| later(self.now, seconds));
+            if end > self.now {
+                known.until_time = Some(Time(end));
+                break;
+            }
+            for (kind, name, of_it) in self.held(&known) {
+                if of_it > seconds {
+                    continue;
+                }
+                if kind == BeliefKind::Pods {
+                    known.pods.clear();
+                } else {
+                    known.allocatable.remove(&name);
+                }
+                beliefs::end(&mut known.beliefs, kind, &name, end);
+            }
+            until = self.shortest(&known).map(|longer| later(end, longer - seconds));
         }
-        let until = known.until_time.clone().unwrap_or(Time(later(self.now, BELIEVED_SECONDS)));
-        if until.0 > self.now {
-            return Some(DiscoveredResources { until_time: Some(until), ..known });
-        }
-        let mut kept = DiscoveredResources { pods: Vec::new(), until_time: None, ..known };
-        kept.allocatable.retain(|name, _| !keeps_away(name));
-        (!is_empty(&kept)).then_some(kept)
+        (!is_empty(&known)).then_some(known)
+    }
+
+    /// What is remembered that keeps pods away, and for how many seconds it is believed without a node.
+    fn held(&self, known: &DiscoveredResources) -> Vec<(BeliefKind, String, i32)> {
+        let amounts = known.allocatable.keys().filter(|name| self.keeps_away(name));
+        let amounts = amounts.map(|name| (BeliefKind::Resource, name.clone()));
+        let pods = (!known.pods.is_empty()).then(|| (BeliefKind::Pods, String::new()));
+        let with_seconds = |(kind, name): (BeliefKind, String)| {
+            let seconds = beliefs::seconds_of(&known.beliefs, kind, &name);
+            (kind, name, seconds)
+        };
+        amounts.chain(pods).map(with_seconds).collect()
+    }
+
+    /// For how many seconds that is believed of it which goes first.
+    fn shortest(&self, known: &DiscoveredResources) -> Option<i32> {
+        self.held(known).into_iter().map(|(_, _, seconds)| seconds).min()
+    }
+
+    /// Whether the amount of a resource that nodes show, or that is remembered, takes from what the template promises.
+    fn keeps_away(&self, name: &str) -> bool {
+        self.promised.contains_key(name)
+    }
+
+    /// Whether a node has as much of a resource as the template promises.
+    fn is_refuted(&self, name: &str, settled: &[&Node], young: &[&Node]) -> bool {
+        let Some(promised) = self.promised.get(name) else { return true };
+        let amounts = settled.iter().chain(young).filter_map(|node| quantity(node, name));
+        amounts.filter_map(|text| Exact::parse(&text.0).ok()).any(|amount| amount >= *promised)
     }
 
     /// The basic resources of which all nodes have less than promised.
@@ -197,7 +241,10 @@ impl Lesson<'_> {
         let none = Quantity("0".to_owned());
         for (name, promised) in self.promised.iter().filter(|(name, _)| is_device(name)) {
             let known = self.remembered.and_then(|known| known.allocatable.get(name));
-            if known.is_none() && settled.len() < NODES_WITHOUT_DEVICE {
+            let is_tried_anew =
+                self.remembered.is_some_and(|it| beliefs::has_ended(&it.beliefs, BeliefKind::Resource, name));
+            let enough = if is_tried_anew { 1 } else { NODES_WITHOUT_DEVICE };
+            if known.is_none() && settled.len() < enough {
                 continue;
             }
             let of_settled = settled.iter().map(|node| quantity(node, name).unwrap_or(&none));
@@ -251,8 +298,9 @@ impl Lesson<'_> {
 
 /// Whether nothing has been discovered.
 pub(crate) fn is_empty(found: &DiscoveredResources) -> bool {
-    let DiscoveredResources { allocatable, labels, varying, pods, template_hash: _, until_time: _ } = found;
-    allocatable.is_empty() && labels.is_empty() && varying.is_empty() && pods.is_empty()
+    let DiscoveredResources { allocatable, labels, varying, pods, template_hash: _, until_time: _, beliefs } =
+        found;
+    allocatable.is_empty() && labels.is_empty() && varying.is_empty() && pods.is_empty() && beliefs.is_empty()
 }
 
 /// Whether a resource is a device, or of another kind that a Ready node may report later: it has a domain, or is huge pages.

@@ -266,10 +266,52 @@ fn what_was_found_outlives_the_last_node_for_an_hour_and_a_better_node_ends_it_a
     assert_eq!(after.until_time, Some(Time("2026-01-01T13:00:00Z".parse().unwrap())));
     let later = found(&pool, &[], Some(&after), "2026-01-01T12:59:59Z");
     assert_eq!(later.as_ref(), Some(&after), "the hour does not begin anew");
-    assert_eq!(found(&pool, &[], Some(&after), "2026-01-01T13:00:00Z"), None);
+    let ended = found(&pool, &[], Some(&after), "2026-01-01T13:00:00Z");
+    assert!(texts(ended.clone()).is_empty());
+    assert_eq!(found(&pool, &[node(&pool, &json!({ "cpu": "4" }))], ended.as_ref(), NOW), None);
     let again = found(&pool, &[node(&pool, &json!({ "cpu": "3" }))], Some(&after), NOW);
     assert_eq!(again, Some(known));
     assert_eq!(found(&pool, &[node(&pool, &json!({ "cpu": "4" }))], Some(&after), NOW), None);
+}
+
+#[test]
+fn what_nodes_lack_again_outlives_them_for_twice_as_long_each_time_and_the_first_to_go_is_what_is_new() {
+    let pool = pool(&json!({ "cpu": "4", "memory": "16Gi" }));
+    let at = |hour: u8| format!("2026-01-01T{hour:02}:00:00Z");
+    let until = |known: Option<&DiscoveredResources>| Some(known?.until_time.as_ref()?.0.to_string());
+    let small = [node(&pool, &json!({ "cpu": "3", "memory": "16Gi" }))];
+    let mut known = None;
+    for (gone, ends) in [(1, 2), (3, 5), (6, 10)] {
+        known = found(&pool, &small, known.as_ref(), &at(gone));
+        known = found(&pool, &[], known.as_ref(), &at(gone));
+        assert_eq!((texts(known.clone()).len(), until(known.as_ref())), (1, Some(at(ends))));
+        known = found(&pool, &[], known.as_ref(), &at(ends));
+        assert_eq!((texts(known.clone()).len(), until(known.as_ref())), (0, None));
+    }
+    // The memory is believed for an hour, the cores for eight.
+    let smaller = [node(&pool, &json!({ "cpu": "3", "memory": "15Gi" }))];
+    known = found(&pool, &smaller, known.as_ref(), &at(11));
+    for (hour, amounts, ends) in [(11, 2, Some(12)), (12, 1, Some(19)), (18, 1, Some(19)), (19, 0, None)] {
+        known = found(&pool, &[], known.as_ref(), &at(hour));
+        assert_eq!((texts(known.clone()).len(), until(known.as_ref())), (amounts, ends.map(at)), "{hour}");
+    }
+    let whole = [node(&pool, &json!({ "cpu": "4", "memory": "15Gi" }))];
+    let known = found(&pool, &whole, known.as_ref(), &at(20)).unwrap();
+    assert_eq!(known.beliefs.iter().map(|known| known.name.as_str()).collect::<Vec<_>>(), ["memory"]);
+}
+
+#[test]
+fn a_device_that_was_missing_is_so_again_when_one_more_node_lacks_it() {
+    let pool = pool(&json!({ "cpu": "4", "example.com/gpu": "8" }));
+    let bare = || node(&pool, &json!({ "cpu": "4" }));
+    let known = found(&pool, &[bare(), bare()], None, NOW);
+    let known = found(&pool, &[], known.as_ref(), NOW);
+    let ended = found(&pool, &[], known.as_ref(), "2026-01-01T13:00:00Z");
+    assert!(texts(ended.clone()).is_empty());
+    let again = found(&pool, &[bare()], ended.as_ref(), NOW);
+    assert_eq!(texts(again), [("example.com/gpu".to_owned(), "0".to_owned())]);
+    let whole = node(&pool, &json!({ "cpu": "4", "example.com/gpu": "8" }));
+    assert_eq!(found(&pool, &[whole], ended.as_ref(), NOW), None);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod backoff;
+pub(crate) mod beliefs;
 pub(crate) mod discovered;
 pub(crate) mod learnt_labels;
 pub(crate) mod shared_taints;

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use shared_crds::NodePool;
 use shared_crds::quantity::Exact;
-use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, DiscoveredResources, NodeTemplateSpec, validity};
+use shared_crds::v1alpha1::{
+    ASSUMED_POD_CAPACITY, BeliefKind, DiscoveredBelief, DiscoveredResources, NodeTemplateSpec, validity,
+};
 
 use crate::index::PassNodeIndex;
 use crate::input::observed::{Observed, PassNodes};
 use crate::input::promise::Promise;
 use crate::pools::agents::Agent;
+use crate::pools::beliefs;
 use crate::pools::discovered::{self, Lesson, Teachers};
 use crate::pools::shared_taints::SharedTaints;
 use crate::pools::stuck_taints::StuckTaints;
@@ -87,8 +90,13 @@ impl Template {
             return;
         };
         let new = || DiscoveredResources { template_hash, ..DiscoveredResources::default() };
-        let pods = self.agents.iter().take(MAX_PODS).map(|agent| agent.pod.clone()).collect();
-        let known = DiscoveredResources { pods, ..self.discovered.take().unwrap_or_else(new) };
+        let mut known = self.discovered.take().unwrap_or_else(new);
+        known.pods = self.agents.iter().take(MAX_PODS).map(|agent| agent.pod.clone()).collect();
+        if !known.pods.is_empty() {
+            beliefs::learn(&mut known.beliefs, BeliefKind::Pods, "");
+        } else if !self.teachers.settled.is_empty() {
+            known.beliefs.retain(|belief| belief.kind != BeliefKind::Pods);
+        }
         self.discovered = Some(known).filter(|known| !discovered::is_empty(known));
     }
 
@@ -135,8 +143,11 @@ impl Template {
             promise.labels.extend(known.labels.keys().cloned());
         }
         promise.resources = devices(&allocatable);
-        let stuck_taints = StuckTaints::of(pool, &profile, &teachers, all_nodes, observed.now);
-        let shared_taints = SharedTaints::of(pool, &profile, &teachers, all_nodes, observed.now);
+        let mut beliefs = discovered.as_ref().map(|known| known.beliefs.clone()).unwrap_or_default();
+        let stuck_taints = StuckTaints::of(pool, &profile, &teachers, all_nodes, &mut beliefs, observed.now);
+        let shared_taints =
+            SharedTaints::of(pool, &profile, &teachers, all_nodes, &mut beliefs, observed.now);
+        let discovered = believing(discovered, beliefs, promise.template_hash.as_ref());
         if let Some(stuck) = &stuck_taints {
             profile.add_taints(&stuck.taints);
         }
@@ -159,6 +170,18 @@ impl Template {
             capacity: counted(&capacity, names),
         })
     }
+}
+
+/// What has been discovered of a template, with what is remembered to keep pods away.
+fn believing(
+    discovered: Option<DiscoveredResources>,
+    beliefs: Vec<DiscoveredBelief>,
+    template_hash: Option<&String>,
+) -> Option<DiscoveredResources> {
+    let new =
+        |hash: &String| DiscoveredResources { template_hash: hash.clone(), ..DiscoveredResources::default() };
+    let known = discovered.or_else(|| template_hash.map(new))?;
+    Some(DiscoveredResources { beliefs, ..known }).filter(|known| !discovered::is_empty(known))
 }
 
 /// The resources that a node may get some time after it is Ready, and how much of each it has at least when it is complete:

@@ -23,9 +23,9 @@ pub(super) fn ripe(
     scale_down: &mut ScaleDown,
 ) -> Vec<Candidate> {
     let blocked: Indexed<PoolIndex, _> = pools.iter().map(|pool| blocked_until(pool, input.nodes)).collect();
-    // Then another node may be tried, and the one that has shown the taints may go.
+    // Then the node that has shown the taints may go.
     let stuck = pools.iter().filter_map(stuck_taints);
-    stuck.for_each(|stuck| sooner(&mut scale_down.next, stuck.until, input.now));
+    stuck.for_each(|stuck| sooner(&mut scale_down.next, stuck.kept_until, input.now));
     let showing = shown_taints::showing(input, pools, &unneeded, scale_down);
     let mut ripe = Vec::new();
     for candidate in unneeded {
@@ -52,12 +52,12 @@ pub(super) fn ripe(
             scale_down.verdicts[node] =
                 Some(RemovalVerdict { reason: NodeReason::ScaleUpInProgress, message: message.to_owned() });
             continue;
-        } else if let Some(stuck) = stuck_taints(&pools[pool]).filter(|stuck| stuck.shown_by == node) {
+        } else if let Some(stuck) = stuck_taints(&pools[pool]).filter(|stuck| stuck.shown_by == Some(node)) {
             let message = format!(
-                "the node still has {}, and a new one of the pool would have it as well; it stays until {}, so that \
-                 no other is tried before",
+                "the node still has {}, and a new one of the pool would have it as well; it stays until {}, as it may \
+                 lose it after all",
                 stuck.text(),
-                stuck.until
+                stuck.kept_until
             );
             scale_down.verdicts[node] = Some(RemovalVerdict { reason: NodeReason::NotStartedYet, message });
             continue;
@@ -77,8 +77,8 @@ pub(super) fn ripe(
     ripe
 }
 
-/// The startup taints that the nodes of the pool keep. The node that shows them is not removed for as long as it shows them: else
-/// they would be forgotten, and the pool would grow for the same pod again.
+/// The startup taints that the nodes of the pool keep. The node that shows them is not removed for a while: if they are removed after
+/// all, it takes the pods that wait.
 fn stuck_taints(pool: &Pool) -> Option<&StuckTaints> {
     pool.template.as_ref().ok()?.stuck_taints.as_ref()
 }

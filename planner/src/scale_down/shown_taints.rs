@@ -1,5 +1,5 @@
 //! Nodes that stay because they show taints that new nodes of their pool would have: without them these would be forgotten, and the
-//! pool would grow for the same pod again.
+//! pool would grow for the same pod again. Where the taints are remembered, nodes stay only while they are young.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,12 +43,12 @@ pub(super) fn showing(
     steps::count(unneeded.len());
     let unneeded: BTreeSet<PassNodeIndex> = unneeded.iter().map(|candidate| candidate.node).collect();
     for (pool, shared) in shared {
-        let message = if input.repelled[pool] {
-            sooner(&mut scale_down.next, shared.until, input.now);
-            let (taints, until) = (shared.text(), shared.until);
+        let message = if input.repelled[pool] && shared.kept_until > input.now {
+            sooner(&mut scale_down.next, shared.kept_until, input.now);
+            let (taints, until) = (shared.text(), shared.kept_until);
             format!(
                 "a pod waits that does not tolerate {taints} of the node, and a new one of the pool would have it as well; \
-                 it stays until {until}, so that no other is tried before"
+                 it stays until {until}, and no other is tried before"
             )
         } else if !shared.is_believed && is_starting(pools, pool) {
             format!("the node has {}, and one that is starting may have it too", shared.text())

@@ -32,9 +32,9 @@ pub use rollout::{RolloutSpec, RolloutType};
 pub use rollout_status::{ReplacementState, ReplacementStatus, RolloutStatus};
 pub use scale_down::ScaleDownPlan;
 pub use status::{
-    ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedReplicas, Decision, DiscoveredHostPort, DiscoveredPod,
-    DiscoveredResources, DisruptedNodes, NodePoolStatus, NodesSummary, Recommendation, ScaleEvent,
-    UnneededNode,
+    ASSUMED_POD_CAPACITY, AutoscalingStatus, BeliefKind, ContestedReplicas, Decision, DiscoveredBelief,
+    DiscoveredHostPort, DiscoveredPod, DiscoveredResources, DisruptedNodes, NodePoolStatus, NodesSummary,
+    Recommendation, ScaleEvent, UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};
 pub use template_hash::EarlierHash;

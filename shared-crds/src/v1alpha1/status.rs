@@ -246,10 +246,54 @@ pub struct DiscoveredResources {
     /// templateHash is that of the nodes' template.
     #[schemars(length(max = 64))]
     pub template_hash: String,
-    /// untilTime is when pods and the amounts below the template's no longer count: an hour after the last such node. Absent
-    /// while there is one.
+    /// untilTime is when the first of pods and the amounts below the template's no longer counts: an hour after the last such
+    /// node, or later as beliefs say. Absent while there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_time: Option<Time>,
+    /// beliefs are what has kept pods away from nodes of the template, where that outlives the nodes or was tried anew: each time
+    /// that it is learnt again it is believed for twice as long, from one hour up to 24.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
+    pub beliefs: Vec<DiscoveredBelief>,
+}
+
+/// Something that has kept pods away from the nodes of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiscoveredBelief {
+    /// kind says what it is.
+    pub kind: BeliefKind,
+    /// name is that of the resource, or the key of the taint; empty for pods.
+    #[schemars(length(max = 317))]
+    pub name: String,
+    /// value of the taint; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
+    pub value: String,
+    /// effect of the taint; empty for what is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 16))]
+    pub effect: String,
+    /// times is how often it was learnt again after it had no longer counted, up to 5.
+    #[schemars(range(min = 0, max = 5))]
+    pub times: i32,
+    /// untilTime is when it no longer counts, or since when it does not. Absent while nodes show it that have less of a resource,
+    /// or run pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_time: Option<Time>,
+}
+
+/// What keeps pods away from the nodes of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BeliefKind {
+    /// The nodes have less of a resource than the template leaves to pods.
+    Resource,
+    /// Pods that run on every node.
+    Pods,
+    /// The nodes keep a startup taint.
+    StartupTaint,
+    /// The nodes share a taint that the template does not name.
+    Taint,
 }
 
 /// A pod that every node of a pool runs.

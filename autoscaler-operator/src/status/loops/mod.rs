@@ -12,7 +12,8 @@ use shared_crds::v1alpha1::NodePoolStatus;
 use self::objects::{App, Daemon, HOST, Pool, Tainted, ZONE};
 use self::world::{STEP, World};
 
-/// Virtual seconds of a cluster. What is learnt of a pool is tried anew an hour after its last node: that is no loop.
+/// Virtual seconds of a cluster. What is learnt of a pool is tried anew an hour after its last node, for the first time: that is no
+/// loop.
 const LONG: i64 = 50 * 60;
 /// Growths of one pool after it has shrunk. A first one may come from how kube-scheduler, which knows no plan, places evicted pods.
 const MOST: usize = 1;
@@ -254,6 +255,49 @@ fn a_taint_that_no_template_names_makes_a_second_node_come_and_no_third() {
         assert_eq!(came_for_one(&tainted, &app("web", 1, 500), none), [2, 2], "{boots:?}");
         let tolerant = App { tolerates: true, ..app("web", 1, 500) };
         assert_eq!(came_for_one(&tainted, &tolerant, none), [1, 1], "{boots:?}");
+    }
+}
+
+#[test]
+fn nodes_with_a_taint_that_no_template_names_go_although_a_pod_waits_that_does_not_tolerate_it() {
+    let tainted = Pool { tainted: Tainted::Kubelets, ..pool("tainted", "z1") };
+    let world = lived(World::new(vec![tainted], vec![app("web", 1, 500)], Daemon { said: 0, real: 0 }));
+    assert_eq!((world.hosts.len(), world.pending(), grown(&world.pools[0])), (0, 1, 2));
+}
+
+/// The most nodes that come in a day for a pod that none of them takes: one or two at first, and one more after one hour, two, four
+/// and eight.
+const MOST_A_DAY: usize = 6;
+
+/// The cluster after a day. While there is no node, only time passes.
+fn lived_a_day(mut world: World) -> World {
+    while world.now < 24 * 3600 {
+        let is_idle = world.hosts.is_empty()
+            && world.pools.iter().all(|pool| pool.replicas == 0 && pool.machines.is_empty());
+        if is_idle && world.now > STEP {
+            world.now += 600 - STEP;
+        }
+        world.step();
+    }
+    world
+}
+
+#[test]
+fn a_pod_that_no_node_takes_has_ever_fewer_of_them_tried_for_it() {
+    let none = Daemon { said: 0, real: 0 };
+    let web = || app("web", 1, 500);
+    for (pool, app, daemon) in [
+        (Pool { lacks: 600, ..pool("kernel", "z1") }, app("large", 1, 3600), none),
+        (Pool { static_pod: 600, ..pool("static", "z1") }, app("large", 1, 3600), none),
+        (pool("admission", "z1"), app("large", 1, 3600), Daemon { said: 0, real: 600 }),
+        (Pool { gpus: 1, boots: (30, 48 * 3600), ..pool("gpu", "z1") }, App { gpus: 1, ..web() }, none),
+        (Pool { never_starts: true, ..pool("agentless", "z1") }, web(), none),
+        (Pool { tainted: Tainted::Kubelets, ..pool("tainted", "z1") }, web(), none),
+    ] {
+        let world = lived_a_day(World::new(vec![pool], vec![app], daemon));
+        let history = &world.pools[0].history;
+        let growths = history.iter().filter(|&&(_, by)| by > 0).count();
+        assert!((4..=MOST_A_DAY).contains(&growths), "{}: {history:?}", world.pools[0].name);
     }
 }
 
