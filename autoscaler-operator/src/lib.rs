@@ -46,7 +46,10 @@ use crate::context::{Caches, Cluster, Context};
 use crate::error::Error;
 
 /// Merges a burst of pod events into one pass: planned one by one, pods get other pools and more nodes. The controller of a
-/// `ReplicaSet` creates its pods in batches with a round trip between them, which takes some 10 ms.
+/// `ReplicaSet` creates its pods in batches with a round trip between them, which takes some 10 ms. The first trigger waits as well,
+/// because the first batch is one pod and each next one twice as many (`slowStartBatch`,
+/// <https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/replicaset/replica_set.go>): a pass at once would plan that pod
+/// alone.
 const DEBOUNCE: Debounce = Debounce { quiet: Duration::from_millis(25), most: Duration::from_millis(100) };
 
 /// Decides how many nodes each NodePool should have.
