@@ -229,7 +229,7 @@ fn a_startup_taint_that_is_never_removed_makes_one_node_come_and_no_second() {
 fn a_startup_taint_that_an_agent_removes_makes_one_node_come() {
     let none = Daemon { said: 0, real: 0 };
     for (boots, agent_after) in [((30, 0), 180), ((240, 0), 300)] {
-        let late = Pool { agent_after, boots, ..pool("agents", "z1") };
+        let late = Pool { boots, agent_after, ..pool("agents", "z1") };
         assert_eq!(came_for_one(&late, &app("web", 1, 500), none), [1, 1], "{boots:?} {agent_after}");
         let world = lived(World::new(vec![late], vec![app("web", 1, 500)], none));
         assert_eq!(world.pending(), 0, "the agent lets the pod in");
