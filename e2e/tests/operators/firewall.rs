@@ -136,13 +136,31 @@ fn other(value: &Value) -> Value {
     match value {
         Value::Bool(is) => json!(!is),
         Value::Number(number) => json!(number.as_i64().unwrap_or(0) + 1),
-        Value::String(text) if text == "True" => json!("False"),
-        Value::String(text) if text == "Active" => json!("Inactive"),
         Value::String(text) if text.contains('T') && text.ends_with('Z') => json!("2026-01-02T00:00:00Z"),
         Value::String(text) => json!(format!("{text}1")),
         Value::Array(_) => json!([]),
         Value::Object(_) | Value::Null => json!({}),
     }
+}
+
+/// The schema of the field at this JSON pointer, and `None` of one whose schema is not in the CRD, as of `metadata`.
+fn schema_at<'a>(schema: &'a JSONSchemaProps, pointer: &str) -> Option<&'a JSONSchemaProps> {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrArray::Schema;
+    let Some((key, rest)) = pointer.strip_prefix('/').map(|path| path.split_once('/').unwrap_or((path, "")))
+    else {
+        return Some(schema);
+    };
+    let below = match &schema.items {
+        Some(Schema(items)) => items,
+        _ => schema.properties.as_ref()?.get(key)?,
+    };
+    schema_at(below, &if rest.is_empty() { String::new() } else { format!("/{rest}") })
+}
+
+/// Another value that the schema lists, of a field that has a list.
+fn other_listed(schema: &JSONSchemaProps, pointer: &str, value: &Value) -> Option<Value> {
+    let listed = schema_at(schema, pointer)?.enum_.as_ref()?;
+    listed.iter().map(|listed| listed.0.clone()).find(|listed| listed != value)
 }
 
 /// The first number or text below `value` on its path from there, changed.
@@ -185,6 +203,11 @@ fn owns(writer: Owner, pool: &Value, pointer: &str) -> bool {
     ownership::rule_for(&path).is_some_and(|rule| rule.may_write(writer, false))
 }
 
+fn pool_schema() -> JSONSchemaProps {
+    let crd = shared_crds::all().unwrap().remove(0);
+    crd.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap()
+}
+
 /// A pool that has every field of its status, and a condition of every type.
 async fn full_pool(cluster: &Cluster, namespace: &str) -> Value {
     let admin = cluster.client().await.unwrap();
@@ -196,9 +219,7 @@ async fn full_pool(cluster: &Cluster, namespace: &str) -> Value {
         .create(&PostParams::default(), &pool)
         .await
         .unwrap();
-    let crd = shared_crds::all().unwrap().remove(0);
-    let schema = crd.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap();
-    let mut status = example(&schema.properties.unwrap()["status"]);
+    let mut status = example(&pool_schema().properties.unwrap()["status"]);
     let condition = |type_: &str| json!({"type": type_, "status": "True", "reason": "Test", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let mut types: Vec<&str> = ConditionType::ALL.iter().map(|type_| type_.as_str()).collect();
     types.push("example.org/Other");
@@ -212,6 +233,7 @@ async fn full_pool(cluster: &Cluster, namespace: &str) -> Value {
 async fn an_operators_token_changes_no_leaf_of_a_pool_that_is_not_the_operators() {
     let cluster = &PLACES.take().await.unwrap();
     install(cluster).await;
+    let schema = pool_schema();
     for (writer, account) in WRITERS {
         let namespace = cluster.namespace("fields").await.unwrap();
         let pool = full_pool(cluster, namespace.name()).await;
@@ -234,6 +256,7 @@ async fn an_operators_token_changes_no_leaf_of_a_pool_that_is_not_the_operators(
             let mut values = vec![other(value)];
             // A quantity.
             values.extend(value.as_str().map(|text| json!(format!("1{text}"))));
+            values.extend(other_listed(&schema, pointer, value));
             let replace = |value: Value| json!([{"op": "replace", "path": pointer, "value": value}]);
             let remove = json!([{"op": "remove", "path": pointer}]);
             let changes = values.into_iter().map(replace).chain([remove]);
