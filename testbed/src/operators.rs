@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
-use toolbox::programs;
+use toolbox::programs::{Features, build_binaries};
 
 use crate::audit::Event;
 use crate::cluster::Cluster;
@@ -62,7 +62,7 @@ impl OperatorKind {
 
 async fn build() -> Result<PathBuf> {
     let (node_pool, autoscaler) = (OperatorKind::NodePool.name(), OperatorKind::Autoscaler.name());
-    programs::build("the operators", &["--package", node_pool, "--package", autoscaler]).await
+    build_binaries("the operators", &[node_pool, autoscaler], Features::of_caller()?).await
 }
 
 /// How an operator is started.

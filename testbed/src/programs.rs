@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use tokio::sync::OnceCell;
-use toolbox::programs::build;
+use toolbox::programs::{Features, build, build_binaries};
 
 /// The directory of the workspace's examples, `conflict-retry`'s and the lab's, built once per process, in the profile of the calling
 /// binary. With the features of the whole workspace, so that nothing below them is built anew.
@@ -24,7 +24,10 @@ pub async fn examples() -> Result<PathBuf> {
 /// When Cargo cannot build it; the message contains Cargo's output.
 pub async fn cluster_tasks() -> Result<PathBuf> {
     static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-    let directory =
-        BUILT.get_or_try_init(|| build("the tasks on clusters", &["--package", "tandem-dev"])).await?;
+    let directory = BUILT
+        .get_or_try_init(|| async {
+            build_binaries("the tasks on clusters", &["tandem-dev"], Features::of_caller()?).await
+        })
+        .await?;
     Ok(directory.join("tandem-dev"))
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use anyhow::{Context as _, Error, ensure};
-use toolbox::programs;
+use toolbox::programs::{Features, build_binaries};
 
 use crate::workspace;
 
@@ -41,9 +41,9 @@ pub(crate) async fn prepare(program: &OsStr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The program, built.
+/// The program, built, and what it shares with the tests.
 pub(crate) async fn built() -> anyhow::Result<OsString> {
-    let directory = programs::build("the tasks on clusters", &["--package", "tandem-dev"]).await?;
+    let directory = build_binaries("the tasks on clusters", &["tandem-dev"], Features::OfTests).await?;
     Ok(directory.join("tandem-dev").into_os_string())
 }
 

@@ -11,7 +11,7 @@ use testbed::tandem::{Release, chart};
 use testbed::test_env::{PATIENCE, RELEASE_NAMESPACE};
 use testbed::wait::eventually;
 use tokio::process::Command;
-use toolbox::programs;
+use toolbox::programs::{Features, build_binaries};
 
 use super::install::PLACES;
 
@@ -96,7 +96,9 @@ async fn the_manifest_of_a_release_passes_strict_validation() {
     // The definitions and the namespace stay.
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     release.uninstall(cluster).await.unwrap();
-    let xtask = programs::build("the task runner", &["--package", "xtask"]).await.unwrap().join("xtask");
+    // As `cargo xtask` builds it.
+    let built = build_binaries("the task runner", &["xtask"], Features::Own).await;
+    let xtask = built.unwrap().join("xtask");
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("dist");
     let mut command = Command::new(xtask);
