@@ -238,7 +238,7 @@ hostAliases:
 - --max-parallel-drains={{ int .maxParallel }}
 {{- end }}
 {{- range .root.Values.providers.exec }}
-- --exec-provider={{ .name }}={{ .path }}
+- {{ printf "--exec-provider=%s=%s" .name .path | quote }}
 {{- end }}
 {{- if .root.Values.providers.exec }}
 - --exec-max-concurrent={{ .root.Values.providers.execMaxConcurrent }}
