@@ -184,7 +184,7 @@ topologySpreadConstraints:
 {{- if .hostNetwork }}
 hostNetwork: true
 {{- end }}
-{{- with .dnsPolicy | default (.hostNetwork | ternary "ClusterFirstWithHostNet" "") }}
+{{- with .dnsPolicy | default (.hostNetwork | default false | ternary "ClusterFirstWithHostNet" "") }}
 dnsPolicy: {{ . }}
 {{- end }}
 {{- with .dnsConfig }}
