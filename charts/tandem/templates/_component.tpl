@@ -157,21 +157,31 @@ spec:
       {{- with .root.Values.networkPolicy.ingressFrom }}
       from:
         {{- toYaml . | nindent 8 }}
+        # `helm test` asks a replica that is not ready what it waits for.
+        - podSelector:
+            matchLabels:
+              {{- include "tandem.releaseLabels" $.root | nindent 14 }}
+              app.kubernetes.io/component: test
       {{- end }}
   egress:
-    # Names.
-    - ports:
-        - port: 53
-          protocol: UDP
-        - port: 53
-          protocol: TCP
-    # The API server: often outside the cluster's pods, so only its port can be named.
-    - ports:
-        {{- range .root.Values.networkPolicy.apiServerPorts }}
-        - port: {{ . }}
-          protocol: TCP
-        {{- end }}
-    {{- with .root.Values.networkPolicy.extraEgress }}
-    {{- toYaml . | nindent 4 }}
+    {{- include "tandem.networkPolicy.egress" .root | nindent 4 }}
+{{- end -}}
+
+{{/* Takes the root. What the operators reach, and the Pods that Helm runs. */}}
+{{- define "tandem.networkPolicy.egress" -}}
+# Names.
+- ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+# The API server: often outside the cluster's pods, so only its port can be named.
+- ports:
+    {{- range .Values.networkPolicy.apiServerPorts }}
+    - port: {{ . }}
+      protocol: TCP
     {{- end }}
+{{- with .Values.networkPolicy.extraEgress }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}

@@ -81,9 +81,13 @@ true
 {{- .values.serviceAccount.name | default (include "tandem.component.fullname" .) -}}
 {{- end -}}
 
+{{- define "tandem.releaseLabels" -}}
+app.kubernetes.io/name: {{ include "tandem.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
 {{- define "tandem.component.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "tandem.name" .root | quote }}
-app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
+{{ include "tandem.releaseLabels" .root }}
 app.kubernetes.io/component: {{ .name }}
 {{- end -}}
 
@@ -94,8 +98,7 @@ app.kubernetes.io/component: {{ .name }}
 
 {{/* Labels of objects that belong to both operators. */}}
 {{- define "tandem.labels" -}}
-app.kubernetes.io/name: {{ include "tandem.name" . | quote }}
-app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{ include "tandem.releaseLabels" . }}
 {{ include "tandem.chartLabels" . }}
 {{- end -}}
 
