@@ -9,6 +9,7 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- include "tandem.component.validatePod" . -}}
 {{- include "tandem.validateLogLevel" .root.Values.global.logLevel -}}
 {{- include "tandem.validateAccounts" .root -}}
+{{- include "tandem.validatePrograms" .root -}}
 {{- include "tandem.validateHostNetwork" .root.Values -}}
 {{- include "tandem.validateLevel" .root -}}
 {{- include "tandem.validateMonitors" .root -}}
@@ -75,6 +76,17 @@ would be kept from upgrading.
 {{- $rule := "the renew deadline (%ds) must be longer than 1.2 times the retry period (%ds); raise renewDeadlineSeconds or lower retryPeriodSeconds" -}}
 {{- fail (printf (printf "%s: %s" $at $rule) $deadline $period) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the root. Pools name a program: of two with one name, one would never be called. */}}
+{{- define "tandem.validatePrograms" -}}
+{{- $names := list -}}
+{{- range .Values.providers.exec -}}
+{{- if has .name $names -}}
+{{- fail (printf "providers.exec: two programs have the name %s; pools choose one by its name, so give each its own" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
 {{- end -}}
 {{- end -}}
 
