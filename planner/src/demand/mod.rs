@@ -20,6 +20,7 @@ pub(crate) mod order;
 mod pod_groups;
 mod pod_requirements;
 pub(crate) mod ports;
+mod present_templates;
 #[cfg(test)]
 mod properties;
 mod remembered_agents;

@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::DiscoveredPod;
 
 use super::model::Demand;
+use super::present_templates::PresentTemplates;
 use crate::index::{Indexed, PassNodeIndex, PoolIndex};
 use crate::input::last_template::LastTemplate;
 use crate::input::observed::{PassInput, key};
@@ -81,8 +82,9 @@ impl<'a> NodeAgents<'a> {
     /// An agent counts if each settled node runs it, and one that is remembered for as long as most of several do: a node may
     /// have lost it. While there is no settled node, it counts if each young one runs it, or if it is remembered: the kubelet
     /// creates static pods some time after the node is Ready. While there is no young one either, those that are starting tell,
-    /// as far as they run any: a pod that does not fit beside them would have the pool grow with each pass. The pods of a known `DaemonSet` need not be everywhere, since its
-    /// template says where they run; those of an earlier template show nothing of what new nodes will run.
+    /// as far as they run any: a pod that does not fit beside them would have the pool grow with each pass. The pods of a known
+    /// `DaemonSet` need not be everywhere, since its template says where they run; those of another template than the present one
+    /// show nothing of what new nodes will run.
     pub(crate) fn learn(
         input: PassInput<'a>,
         demand: &Demand,
@@ -90,6 +92,7 @@ impl<'a> NodeAgents<'a> {
         names: &mut ResourceNames,
     ) -> Self {
         let roles = roles(input, pools);
+        let templates = PresentTemplates::of(&demand.daemon_sets, input.pods);
         let mut starting: BTreeMap<PassNodeIndex, Present<'a>> = BTreeMap::new();
         let mut seen: Indexed<PoolIndex, HashMap<AgentKey<'a>, Sightings<'a>>> =
             vec![HashMap::new(); pools.len()].into();
@@ -111,7 +114,10 @@ impl<'a> NodeAgents<'a> {
                 }
                 if let (Some(agent), Some(pool), None) = (agent, teaches, pod.deleted()) {
                     let generation = generations.of(pod, |_| generation(demand, agent));
-                    if generation.is_none_or(|new| pods::template_generation(pod) == Some(new)) {
+                    let is_of = |new| {
+                        pods::template_generation(pod).is_some_and(|its| templates.is_same(agent, its, new))
+                    };
+                    if generation.is_none_or(is_of) {
                         let sighting = Sighting { started: pod.started(), class, labels: pod.labels() };
                         note(seen[pool].entry(agent), demand, sighting, node);
                     }
@@ -125,6 +131,7 @@ impl<'a> NodeAgents<'a> {
             let remembered = template.discovered.as_ref().map(|known| known.pods.clone()).unwrap_or_default();
             let lesson = AgentLesson {
                 demand,
+                templates: &templates,
                 all_daemon_sets: &all_daemon_sets,
                 teachers: &template.teachers,
                 remembered: &remembered,
@@ -146,8 +153,10 @@ impl<'a> NodeAgents<'a> {
 }
 
 /// What the agents of a pool are learnt from.
-struct AgentLesson<'l> {
+struct AgentLesson<'l, 'p> {
     demand: &'l Demand,
+    /// Which pods of `DaemonSet`s are like those on new nodes.
+    templates: &'l PresentTemplates<'p>,
     /// Namespaces and names of all `DaemonSet`s, also of those that are being deleted.
     all_daemon_sets: &'l BTreeSet<(&'l str, &'l str)>,
     teachers: &'l Teachers,
@@ -155,7 +164,7 @@ struct AgentLesson<'l> {
     remembered: &'l [DiscoveredPod],
 }
 
-impl AgentLesson<'_> {
+impl AgentLesson<'_, '_> {
     /// The agents that new nodes will run.
     fn seen(&self, seen: &HashMap<AgentKey<'_>, Sightings<'_>>, names: &ResourceNames) -> Vec<Agent> {
         let Teachers { settled, young, starting } = self.teachers;
@@ -207,8 +216,9 @@ impl AgentLesson<'_> {
         for pod in self.remembered {
             let daemon = self.demand.daemon_sets.named(&pod.namespace, &pod.name);
             let daemon = daemon.filter(|_| pod.kind == DAEMON_SET);
+            let key = AgentKey { kind: &pod.kind, namespace: &pod.namespace, name: &pod.name };
             let generations = daemon.and_then(|daemon| daemon.generation.zip(pod.template_generation));
-            if generations.is_some_and(|(new, known)| new != known) {
+            if generations.is_some_and(|(new, its)| !self.templates.is_same(key, its, new)) {
                 continue;
             }
             let (is_daemon, increments) = (daemon.is_some(), self.demand.raised_by(pod));

@@ -137,6 +137,55 @@ fn only_pods_of_a_daemon_sets_template_as_it_is_now_show_what_new_nodes_will_run
     assert_eq!((full("1"), full("2")), (2, 1));
 }
 
+/// Two pools and the `DaemonSet` `agent`, whose template is of the third generation. Pool `b` has its maximum, and its node `k` is full.
+/// These pods of the `DaemonSet` run there, by the generation and the revision that they were made from.
+fn rolled_back(a: TestCluster, pods: &[(&str, &str)]) -> TestCluster {
+    let full = json!({ "spec": { "replicas": 1, "maxReplicas": 1 } });
+    let both = of_generation(a, Some("3")).pool("b", full).node("b", "k", json!({}));
+    let both = both.running("full", "k", "3", json!({}));
+    pods.iter().fold(both, |both, &(generation, revision)| {
+        both.running(&format!("agent-k{generation}"), "k", "500m", of_revision(generation, revision))
+    })
+}
+
+/// A pod of the `DaemonSet` `agent` that was made from the template of this generation and revision.
+fn of_revision(generation: &str, revision: &str) -> Value {
+    let label = json!({ "metadata": { "labels": { "controller-revision-hash": revision } } });
+    merged(made_from(generation), label)
+}
+
+#[test]
+fn pods_of_a_template_that_was_brought_back_show_what_new_nodes_will_run() {
+    for (what, elsewhere, expected) in [
+        ("the first is back", vec![("3", "a")], vec!["DaemonSet agent 500m"]),
+        ("there is a third one", vec![("3", "c")], vec![]),
+        ("all are of earlier generations", vec![("1", "a"), ("2", "b")], vec![]),
+        ("all are of the first", vec![], vec![]),
+    ] {
+        let here = || cluster("11:00", json!({})).running("agent-n", "n", "500m", of_revision("1", "a"));
+        assert_eq!(learnt(&rolled_back(here(), &elsewhere)), expected, "{what}");
+        let full = rolled_back(here().running("app", "n", "3500m", json!({})), &elsewhere);
+        let grown = if expected.is_empty() { 2 } else { 1 };
+        assert_eq!(full.pending("p", 1, "3800m", &json!({})).plan().desired("a"), grown, "{what}");
+    }
+}
+
+#[test]
+fn what_a_daemon_asked_for_is_known_again_when_its_template_is_brought_back() {
+    let running = of_generation(cluster("11:00", json!({})), Some("1"));
+    let plan = running.running("agent-n", "n", "500m", of_revision("1", "a")).plan();
+    let known = plan.pool("a").discovered.clone();
+    for (what, elsewhere, desired) in [
+        ("the first is back", vec![("1", "a"), ("3", "a")], 0),
+        ("there is a third one", vec![("1", "a"), ("3", "c")], 1),
+        ("no pod says which the first was", vec![("3", "a")], 1),
+    ] {
+        let empty = rolled_back(TestCluster::eager().pool("a", json!({})), &elsewhere);
+        let empty = remembering(empty, known.as_ref()).pending("p", 1, "3800m", &json!({}));
+        assert_eq!(empty.plan().desired("a"), desired, "{what}");
+    }
+}
+
 #[test]
 fn what_a_daemon_asked_for_is_forgotten_with_its_template() {
     let running = of_generation(cluster("11:00", json!({})), Some("2"));

@@ -22,6 +22,9 @@ pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.gene
 /// The label of a `DaemonSet`'s pod with the [`TEMPLATE_GENERATION`] that it was made from.
 const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 
+/// The label of a `DaemonSet`'s pod with the revision of the template that it was made from: equal templates have the same.
+const REVISION_LABEL: &str = "controller-revision-hash";
+
 /// Cluster Autoscaler's annotation (`true`) of a pod that counts as a `DaemonSet`'s pod, whatever its owner.
 const DAEMON_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
 
@@ -177,6 +180,11 @@ pub(crate) fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
 /// The generation of the `DaemonSet`'s template that the pod was made from.
 pub(crate) fn template_generation(pod: &PodInfo) -> Option<i64> {
     pod.labels().get(TEMPLATE_GENERATION_LABEL)?.parse().ok()
+}
+
+/// The revision of the `DaemonSet`'s template that the pod was made from.
+pub(crate) fn revision(pod: &PodInfo) -> Option<&str> {
+    pod.labels().get(REVISION_LABEL).map(String::as_str)
 }
 
 /// Whether the kubelet runs the pod from a file: the object only mirrors it.
