@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::input::observed::Observed;
 use crate::input::pod_info::{Labels, PodInfo};
 
-/// A pod for each namespace and labels that remembered agents have. It has no constraints of its own, since none are remembered.
+/// A pod for each namespace and labels that remembered agents have. It has no constraints of its own, since none are remembered: those
+/// of a `DaemonSet` are in its template.
 pub(super) fn pods(observed: &Observed) -> Vec<PodInfo> {
     let known = observed.pools.iter().filter_map(|pool| observed.remembered(pool)?.discovered.as_ref());
     let agents = known.flat_map(|known| &known.pods);

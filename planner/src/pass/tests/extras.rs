@@ -221,6 +221,21 @@ fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
 }
 
 #[test]
+fn a_daemon_that_keeps_pods_out_of_its_zone_keeps_them_from_the_first_node_there() {
+    let term = json!({ "namespaces": ["apps"], "topologyKey": "topology.kubernetes.io/zone",
+        "labelSelector": { "matchLabels": { "app": "web" } } });
+    let keeper = in_template(&json!({ "affinity": { "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term] } } }));
+    let zone = json!({ "spec": { "template": { "metadata": { "labels": {
+        "topology.kubernetes.io/zone": "a" } } } } });
+    for (app, result) in [("web", "no PodAntiAffinityConflict"), ("other", "grows ns/a")] {
+        let pod = json!({ "metadata": { "labels": { "app": app } } });
+        let cluster = TestCluster::eager().pool("a", zone.clone()).pending("p", 1, "1", &pod);
+        assert_eq!(daemon(cluster, "d", keeper.clone()).plan().results(), [result], "{app}");
+    }
+}
+
+#[test]
 fn a_pod_that_is_too_large_beside_the_daemons_is_told_what_is_left_for_it() {
     let cluster = TestCluster::eager().pool("a", none()).pending("p", 1, "4", &none());
     let plan = daemon(cluster, "d", none()).plan();
