@@ -19,7 +19,8 @@ pub(crate) const MAX_LABELS: usize = 128;
 pub(crate) const SEVERAL: usize = 2;
 
 /// Labels that every node has, so that the planner assumes a value where the template names none.
-const ASSUMED: [&str; 2] = ["kubernetes.io/arch", "kubernetes.io/os"];
+const ASSUMED: [&str; 4] =
+    ["kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os"];
 
 /// Domains of the labels that the operators set, each node its own.
 const OURS: [&str; 2] = ["tandem.dev/", "tandem.node-restriction.kubernetes.io/"];

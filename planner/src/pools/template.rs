@@ -139,7 +139,7 @@ impl Template {
         allocatable.clone_from(&promised);
         if let Some(known) = &discovered {
             discovered::apply(&mut allocatable, known);
-            profile.labels.extend(known.labels.clone());
+            profile.add_labels(&known.labels);
             promise.labels.extend(known.labels.keys().cloned());
         }
         promise.resources = devices(&allocatable);

@@ -26,6 +26,11 @@ const STARTUP_TAINTS: [&str; 3] = [
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
 ];
 
+/// Deprecated labels, each with the one that replaced it. The kubelet, and kube-controller-manager
+/// (`pkg/controller/nodelifecycle`), still give every node both, with one value; pods and `DaemonSet`s may select by either.
+const OLDER_LABELS: [(&str, &str); 2] =
+    [("beta.kubernetes.io/arch", "kubernetes.io/arch"), ("beta.kubernetes.io/os", "kubernetes.io/os")];
+
 /// Whether a taint with this key says that its node is starting. On a node of any age it means "not ready yet", and new nodes are
 /// planned without it. A node that has it when its provisioning timeout is over counts as it is: the taint keeps pods away. If all
 /// nodes keep it, new nodes are planned with it: see [`StuckTaints`](crate::pools::stuck_taints::StuckTaints).
@@ -99,11 +104,20 @@ impl NodeProfile {
         labels.extend(of_provider.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         let QualifiedName { namespace, name } = QualifiedName::of(&pool.metadata);
         labels.extend(member_labels(namespace, name).map(|(key, value)| (key.to_owned(), value)));
+        for (older, value) in with_older_names(&labels) {
+            labels.entry(older).or_insert(value);
+        }
         let lasting = template.spec.taints.iter().filter(|taint| !is_startup_taint(&taint.key));
         let mut taints: Vec<_> = lasting.map(Taint::from).filter_map(|t| repelling(&t)).collect();
         taints.sort_unstable();
         taints.dedup();
         Self { name: None, labels, taints }
+    }
+
+    /// Adds labels that nodes have, instead of those that were assumed.
+    pub(crate) fn add_labels(&mut self, shown: &BTreeMap<String, String>) {
+        self.labels.extend(with_older_names(shown));
+        self.labels.extend(shown.clone());
     }
 
     /// Adds taints.
@@ -117,12 +131,17 @@ impl NodeProfile {
     /// labels that it already has.
     #[must_use]
     pub(crate) fn worn_by(&self, node: &Node) -> Self {
-        let mut labels = self.labels.clone();
-        let name = node.metadata.name.clone();
-        labels.insert(HOSTNAME_LABEL.to_owned(), name.clone().unwrap_or_default());
-        labels.extend(node.metadata.labels.clone().unwrap_or_default());
-        Self { name, labels, taints: self.taints.clone() }
+        let mut worn = Self { name: node.metadata.name.clone(), ..self.clone() };
+        worn.labels.insert(HOSTNAME_LABEL.to_owned(), worn.name.clone().unwrap_or_default());
+        node.metadata.labels.iter().for_each(|labels| worn.add_labels(labels));
+        worn
     }
+}
+
+/// The deprecated names of `labels` that have one, with their values.
+fn with_older_names(labels: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let older = |(older, label): (&str, &str)| Some((older.to_owned(), labels.get(label)?.clone()));
+    OLDER_LABELS.into_iter().filter_map(older).collect()
 }
 
 /// The taint as placing reads it; `None` if it keeps no pods away.
@@ -164,5 +183,28 @@ mod tests {
             assert_eq!(profile.labels[key], value);
         }
         assert_eq!(profile.taints.iter().map(|t| t.key.as_str()).collect::<Vec<_>>(), ["k"]);
+    }
+
+    #[test]
+    fn the_deprecated_labels_of_system_and_architecture_say_what_their_successors_do() {
+        let read = |profile: &NodeProfile| {
+            let keys = ["beta.kubernetes.io/os", "beta.kubernetes.io/arch"];
+            keys.map(|key| profile.labels[key].clone())
+        };
+        let pool = |labels: serde_json::Value| -> NodePool {
+            serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": {
+                "maxReplicas": 1, "provider": { "simulated": {} }, "template": { "metadata": { "labels": labels },
+                "spec": { "capacity": { "cpu": "1", "memory": "1Gi" } } } } }))
+            .unwrap()
+        };
+        let assumed = NodeProfile::of_template(&pool(json!({})));
+        assert_eq!(read(&assumed), ["linux", "amd64"]);
+        let declared = NodeProfile::of_template(&pool(json!({ "kubernetes.io/os": "windows" })));
+        assert_eq!(read(&declared), ["windows", "amd64"]);
+        let node: Node = serde_json::from_value(
+            json!({ "metadata": { "name": "n", "labels": { "kubernetes.io/arch": "arm64" } } }),
+        )
+        .unwrap();
+        assert_eq!(read(&assumed.worn_by(&node)), ["linux", "arm64"]);
     }
 }
