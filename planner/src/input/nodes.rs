@@ -211,6 +211,10 @@ mod tests {
             "readiness.k8s.io/network",
             "startup-taint.cluster-autoscaler.kubernetes.io/cni",
             "ignore-taint.cluster-autoscaler.kubernetes.io/cni",
+            "node.cilium.io/agent-not-ready",
+            "ebs.csi.aws.com/agent-not-ready",
+            "node.cluster.x-k8s.io/uninitialized",
+            "karpenter.sh/unregistered",
         ] {
             for effect in ["NoSchedule", "NoExecute"] {
                 let node = node("True", &json!([{ "key": key, "effect": effect }]));

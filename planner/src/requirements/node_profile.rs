@@ -26,6 +26,13 @@ const STARTUP_TAINTS: [&str; 3] = [
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
 ];
 
+/// How the keys of taints end that an agent takes away when it is up on the node: `node.cilium.io/agent-not-ready`, and the CSI
+/// drivers of AWS (`ebs.csi.aws.com/agent-not-ready`). Cilium sets its taint itself, whether the pool declares it or not.
+const AGENT_NOT_READY: &str = "/agent-not-ready";
+
+/// The taints with which the machines of Cluster API and of Karpenter register, and which these take away a moment later.
+const REGISTERING: [&str; 2] = ["node.cluster.x-k8s.io/uninitialized", "karpenter.sh/unregistered"];
+
 /// Deprecated labels, each with the one that replaced it. The kubelet, and kube-controller-manager
 /// (`pkg/controller/nodelifecycle`), still give every node both, with one value; pods and `DaemonSet`s may select by either.
 const OLDER_LABELS: [(&str, &str); 2] =
@@ -36,6 +43,8 @@ const OLDER_LABELS: [(&str, &str); 2] =
 /// nodes keep it, new nodes are planned with it: see [`StuckTaints`](crate::pools::stuck_taints::StuckTaints).
 pub(crate) fn is_startup_taint(key: &str) -> bool {
     STARTUP_TAINTS.iter().any(|prefix| key.starts_with(prefix))
+        || key.ends_with(AGENT_NOT_READY)
+        || REGISTERING.contains(&key)
 }
 
 /// The properties of a node that placing reads.
