@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::pod_requirements::{affinity_terms, anti_affinity_terms, must_spread};
 use super::storage::Storage;
 use crate::input::claim_info::ClaimInfo;
-use crate::input::observed::Observed;
+use crate::input::observed::PassInput;
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 
@@ -50,9 +50,9 @@ pub(crate) fn keeps_others_away(pod: &PodInfo) -> bool {
 pub(crate) struct ExclusiveClaims<'a>(Storage<'a>);
 
 impl<'a> ExclusiveClaims<'a> {
-    /// Those of the cluster.
-    pub(crate) fn of(observed: &'a Observed) -> Self {
-        Self(Storage::of(observed))
+    /// Those of the pass.
+    pub(crate) fn of(pass: PassInput<'a>) -> Self {
+        Self(Storage::of(pass))
     }
 
     /// Those that a pod uses, by namespace and name.

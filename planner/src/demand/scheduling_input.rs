@@ -85,7 +85,7 @@ impl<'p> SchedulingInput<'p> {
         let nodes: HashMap<_, _> =
             all_nodes.enumerated().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         steps::count(all_nodes.len() + all_pods.len());
-        let storage = Storage::of(observed);
+        let storage = Storage::of(pass);
         // While a volume is made, which can take minutes, its node is kept for the pod as a nominated one is.
         let awaits_volume = |pod: &'p PodInfo| {
             if pods::is_being_scheduled(pod) { storage.chosen_node(pod) } else { None }

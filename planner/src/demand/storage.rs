@@ -12,11 +12,12 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::volumes::{self, VolumeTerms};
 use crate::input::claim_info::{ClaimInfo, DEFAULT_CLASS};
-use crate::input::observed::{Observed, key};
+use crate::input::observed::{PassInput, PassNodes, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::volume_info::VolumeInfo;
 use crate::reasons::Rejection;
 use crate::requirements::constraints::{NAME_FIELD, NodeRequirement, NodeTerm, RequirementOperator};
+use crate::steps;
 
 /// The provisioner of storage classes without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -33,6 +34,8 @@ pub(super) struct Storage<'a> {
     free: HashMap<&'a str, Vec<&'a VolumeInfo>>,
     /// Volumes that are reserved for a claim.
     reserved: HashMap<(&'a str, &'a str), Vec<&'a VolumeInfo>>,
+    /// The nodes that the scheduler has chosen for claims, as far as they exist.
+    chosen: HashSet<&'a str>,
 }
 
 /// The existing volumes of which a claim needs one.
@@ -46,7 +49,8 @@ pub(super) struct Choice<'a> {
 }
 
 impl<'a> Storage<'a> {
-    pub(super) fn of(observed: &'a Observed) -> Self {
+    pub(super) fn of(pass: PassInput<'a>) -> Self {
+        let PassInput { observed, nodes, pods: _ } = pass;
         let classes: BTreeMap<_, _> = by_name(&observed.storage_classes, |class| key(&class.metadata).1);
         let volumes = by_name(&observed.volumes, |volume| &volume.name);
         let mut free: HashMap<_, Vec<_>> = HashMap::new();
@@ -64,6 +68,7 @@ impl<'a> Storage<'a> {
             classes,
             free,
             reserved,
+            chosen: chosen(&observed.claims, nodes),
         }
     }
 
@@ -105,7 +110,14 @@ impl<'a> Storage<'a> {
     pub(super) fn chosen_node(&self, pod: &PodInfo) -> Option<&'a str> {
         let namespace = pod.key().0;
         let mut claims = wanted(pod).filter_map(|w| self.claims.get(&(namespace, w.name.as_str())).copied());
-        claims.find_map(|claim| claim.node.as_deref().filter(|_| claim.volume.is_none()))
+        claims.find_map(|claim| self.chosen_for(claim))
+    }
+
+    /// The node that the scheduler has chosen for a claim whose volume is yet to be made. One that has gone binds no pod: what makes
+    /// the volume takes the annotation away when it does not find the node (`rescheduleProvisioning` of kube-controller-manager and
+    /// of the CSI drivers' provisioner), and then the pod needs another one.
+    fn chosen_for<'c>(&self, claim: &'c ClaimInfo) -> Option<&'c str> {
+        claim.node.as_deref().filter(|node| claim.volume.is_none() && self.chosen.contains(node))
     }
 
     /// The claims that only one pod may use and that one of `pods` uses.
@@ -128,7 +140,10 @@ impl<'a> Storage<'a> {
     pub(super) fn without_volume(&self, pod: &PodInfo) -> Vec<ClaimInfo> {
         let namespace = pod.key().0;
         let claim = |wanted: Wanted<'_>| match self.claims.get(&(namespace, wanted.name.as_str())) {
-            Some(claim) => (claim.volume.is_none() && claim.node.is_none()).then(|| ClaimInfo::clone(claim)),
+            Some(claim) => {
+                let is_open = claim.volume.is_none() && self.chosen_for(claim).is_none();
+                is_open.then(|| ClaimInfo::clone(claim))
+            }
             None => wanted.template.map(|template| ClaimInfo::to_come(namespace, &wanted.name, template)),
         };
         let mut claims: Vec<_> = wanted(pod).filter_map(claim).collect();
@@ -211,7 +226,7 @@ impl<'a> Storage<'a> {
         let class = self.class_of(claim)?;
         let made = makes_volumes(class);
         let topologies = volumes::allowed_topologies(class);
-        if let Some(node) = &claim.node {
+        if let Some(node) = self.chosen_for(claim) {
             return Ok(topologies.into_iter().chain([only_on(node)]).collect());
         }
         let class = key(&class.metadata).1;
@@ -258,6 +273,18 @@ fn wanted(pod: &PodInfo) -> impl Iterator<Item = Wanted<'_>> {
         let name = format!("{}-{}", pod.key().1, volume.name);
         Some(Wanted { name, template: Some(&template.spec) })
     })
+}
+
+/// The nodes among `all_nodes` that the scheduler has chosen for claims without a volume.
+fn chosen<'a>(claims: &'a [Arc<ClaimInfo>], all_nodes: &'a PassNodes) -> HashSet<&'a str> {
+    let unbound = claims.iter().filter(|claim| claim.volume.is_none());
+    let named: HashSet<&str> = unbound.filter_map(|claim| claim.node.as_deref()).collect();
+    if named.is_empty() {
+        return named;
+    }
+    steps::count(all_nodes.len());
+    let names = all_nodes.iter().map(|node| key(&node.metadata).1);
+    names.filter(|name| named.contains(name)).collect()
 }
 
 fn by_name<'a, K>(objects: &'a [Arc<K>], name: impl Fn(&'a K) -> &'a str) -> BTreeMap<&'a str, &'a K> {

@@ -129,10 +129,17 @@ fn a_claim_without_a_volume_waits_for_the_pod_where_its_class_can_make_one() {
         ),
         (
             "the node the scheduler has chosen",
-            claim(json!({ "metadata": { "annotations": { "volume.kubernetes.io/selected-node": "nb" } } })),
+            claim(json!({ "metadata": { "annotations": { "volume.kubernetes.io/selected-node": "n" } } })),
             vec![],
             class(json!({})),
-            vec!["b"],
+            vec![""],
+        ),
+        (
+            "the node the scheduler has chosen is gone",
+            claim(json!({ "metadata": { "annotations": { "volume.kubernetes.io/selected-node": "nb" } } })),
+            vec![],
+            class(json!({ "allowedTopologies": both })),
+            vec!["a", "b"],
         ),
         (
             "only where one exists",

@@ -248,7 +248,7 @@ impl<'a> ClaimUsers<'a> {
         if candidates.iter().all(|candidate| candidate.pod.claims().next().is_none()) {
             return None;
         }
-        let exclusive = ExclusiveClaims::of(input.observed);
+        let exclusive = ExclusiveClaims::of(input);
         if candidates.iter().all(|candidate| exclusive.used_by(candidate.pod).is_empty()) {
             return None;
         }
