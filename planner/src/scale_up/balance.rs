@@ -10,9 +10,14 @@ use crate::input::selection::AutoscalerAssignment;
 use crate::pools::{Pool, Pools, Template};
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
+use crate::resources::{Amounts, Basic, Resource};
 use crate::scale_up::similarity::is_ignored;
 use crate::snapshot::ClusterSnapshot;
 use crate::steps;
+
+/// By how many thousandths of the larger one the memory of balanced pools may differ: Cluster Autoscaler's
+/// `MaxCapacityMemoryDifferenceRatio`.
+const MEMORY_DIFFERENCE_PER_MILLE: i128 = 15;
 
 /// Index of a set of pools that are balanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,10 +53,19 @@ fn alike(a: &Pool, b: &Pool) -> bool {
     let by_weight = by_a.spec.expander == Expander::Priority;
     same_owner
         && (!by_weight || weight(a) == weight(b))
-        && of_a.promised == of_b.promised
-        && of_a.capacity == of_b.capacity
+        && is_alike(&of_a.promised, &of_b.promised)
+        && is_alike(&of_a.capacity, &of_b.capacity)
         && of_a.balanced_taints().eq(of_b.balanced_taints())
         && labels(of_a).eq(labels(of_b))
+}
+
+/// Whether the amounts are equal but for a little memory: templates that were written from what nodes report differ by a few KiB.
+fn is_alike(a: &Amounts, b: &Amounts) -> bool {
+    let memory = Resource::Basic(Basic::Memory);
+    let [one, other] = [a, b].map(|amounts| i128::from(amounts.get(memory)));
+    let mut with_others_memory = a.clone();
+    with_others_memory.set(memory, b.get(memory));
+    with_others_memory == *b && (one - other).abs() * 1000 <= one.max(other) * MEMORY_DIFFERENCE_PER_MILLE
 }
 
 fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
@@ -162,5 +176,15 @@ mod tests {
         assert_eq!((plan.desired("a"), plan.desired("b")), (3, 3));
         let known = plan.pool("a").discovered.as_ref().unwrap();
         assert_eq!(known.allocatable["memory"].0, "15Gi");
+    }
+
+    #[test]
+    fn a_little_memory_makes_no_difference_between_pools_and_more_does() {
+        let pool = |memory: &str| json!({ "spec": { "template": { "spec": { "capacity": { "memory": memory } } } } });
+        for (memory, sizes) in [("16273408Ki", (2, 2)), ("16040000Ki", (2, 2)), ("15Gi", (0, 4))] {
+            let cluster = TestCluster::eager().pool("a", pool("16281600Ki")).pool("b", pool(memory));
+            let plan = cluster.pending("p", 4, "3", &json!({})).plan();
+            assert_eq!((plan.desired("a"), plan.desired("b")), sizes, "{memory}");
+        }
     }
 }
