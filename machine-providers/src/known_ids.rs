@@ -56,11 +56,14 @@ impl KnownIds {
         ids.outdated.insert(key.clone(), outdated.map(|machine| machine.name.clone()).collect());
         let Ids { listed, deleted, ending: _, seen_ending: _, outdated: _ } = &mut *ids;
         deleted.retain(|id, (pool, since)| {
-            let is_listed = pool == key && listed.contains_key(id);
-            if is_listed {
-                *since = None;
-            } else if pool == key {
-                since.get_or_insert(now);
+            match listed.get(id) {
+                // A provider may give an ID away again as soon as its machine is gone: the next Node that has it is another machine's.
+                Some((other, _)) if *other != *pool => return false,
+                Some(_) if pool == key => *since = None,
+                None if pool == key => {
+                    since.get_or_insert(now);
+                }
+                Some(_) | None => {}
             }
             since.is_none_or(|since| since.checked_add(LATE_NODE).is_ok_and(|end| end > now))
         });
@@ -196,6 +199,18 @@ mod tests {
         assert_eq!(ids.record_list(&key(), rest, at(602)), gone);
         assert_eq!(ids.record_list(&key(), rest, at(1202)), none);
         assert_eq!(ids.pool_of("x://a"), None);
+    }
+
+    #[test]
+    fn an_id_that_the_machine_of_another_pool_has_now_is_not_that_of_a_deleted_one() {
+        let (ids, none) = (KnownIds::default(), BTreeSet::new());
+        let other = PoolKey { namespace: "default".to_owned(), name: "other".to_owned() };
+        ids.record_list(&key(), &[machine("a", "x://100")], at(0));
+        ids.deleted(&key(), "a");
+        assert_eq!(ids.record_list(&key(), &[], at(1)), BTreeSet::from(["x://100".to_owned()]));
+        ids.record_list(&other, &[machine("b", "x://100")], at(2));
+        assert_eq!(ids.record_list(&key(), &[], at(3)), none, "its Node is the other pool's");
+        assert_eq!(ids.pool_of("x://100"), Some(other));
     }
 
     #[test]
