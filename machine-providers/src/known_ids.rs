@@ -61,7 +61,8 @@ impl KnownIds {
                 Some((other, _)) if *other != *pool => return false,
                 Some(_) if pool == key => *since = None,
                 None if pool == key => {
-                    since.get_or_insert(now);
+                    // A time to come was recorded before the clock was set back.
+                    *since = Some(since.map_or(now, |since| since.min(now)));
                 }
                 Some(_) | None => {}
             }
@@ -211,6 +212,20 @@ mod tests {
         ids.record_list(&other, &[machine("b", "x://100")], at(2));
         assert_eq!(ids.record_list(&key(), &[], at(3)), none, "its Node is the other pool's");
         assert_eq!(ids.pool_of("x://100"), Some(other));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_no_node_of_a_deleted_machine_awaited_for_longer() {
+        let ids = KnownIds::default();
+        ids.record_list(&key(), &[machine("a", "x://a")], at(3600));
+        ids.deleted(&key(), "a");
+        ids.record_list(&key(), &[], at(3600));
+        let gone = BTreeSet::from(["x://a".to_owned()]);
+        assert_eq!(ids.record_list(&key(), &[], at(10)), gone);
+        assert_eq!(ids.uncertain_until(&key(), at(10)), Some(at(15)));
+        assert_eq!(ids.uncertain_until(&key(), at(15)), None);
+        assert_eq!(ids.record_list(&key(), &[], at(609)), gone);
+        assert_eq!(ids.record_list(&key(), &[], at(610)), BTreeSet::new());
     }
 
     #[test]
