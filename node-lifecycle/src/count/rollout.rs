@@ -177,8 +177,11 @@ impl Rollout {
         let is_drained =
             |member: &&Member| member.cause.reason().is_some_and(|cause| cause != DisruptionReason::Repair);
         let leaving = members.iter().filter(is_drained).count();
-        let is_held =
-            pool.metadata.deletion_timestamp.is_some() || criteria.spec.type_ == RolloutType::OnDelete;
+        // An unset number is that of the nodes there are: with the surge it would grow from pass to pass, and with each node that goes
+        // it would fall. It is set soon, unless that is refused or nodes cannot be read.
+        let is_held = pool.metadata.deletion_timestamp.is_some()
+            || pool.spec.replicas.is_none()
+            || criteria.spec.type_ == RolloutType::OnDelete;
         let is_active = !is_held && (!outdated.is_empty() || draining > 0);
         if !is_active {
             return Self { outdated, draining, ..Self::default() };
