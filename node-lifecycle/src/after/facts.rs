@@ -45,6 +45,8 @@ pub struct Facts {
     pub in_flight: usize,
     /// Number of machines without a Node that were withdrawn and are not gone: their provider may list them for a while as it did.
     pub ending: usize,
+    /// Number of leaving nodes that come back beside the machines that were made in their place, should they recover.
+    pub may_recover: usize,
     /// Whether the provider's machines could not be listed.
     pub is_unknown: bool,
     /// Names of nodes that cannot be read. They are in no other count.
@@ -140,6 +142,16 @@ fn reasons(
     reasons.collect()
 }
 
+/// Number of nodes that leave for these `causes` and come back should they recover: those that are drained to be repaired. Some were
+/// `deleted` in this pass.
+fn may_recover(causes: &[(&Member, Option<DisruptionReason>)], deleted: &BTreeSet<String>) -> usize {
+    let repaired = causes.iter().filter(|(_, cause)| *cause == Some(DisruptionReason::Repair));
+    let is_deleted = |member: &Member| {
+        deleted.contains(member.name()) || member.leaving.is_some_and(|leaving| leaving.deleting)
+    };
+    repaired.filter(|(member, _)| !is_deleted(member)).count()
+}
+
 /// Number of `staying` nodes that lack what can be updated in place, and are not out of date.
 fn not_updated(plan: &Plan, staying: &[&Member], updated: &BTreeSet<String>) -> usize {
     let is_not_updated = |member: &&&Member| {
@@ -213,8 +225,7 @@ impl Facts {
         let named = |is_it: fn(AppliedAction) -> bool| -> BTreeSet<String> {
             applied.names(is_it).map(ToOwned::to_owned).collect()
         };
-        let left = named(AppliedAction::leaves);
-        let returned = named(AppliedAction::returns);
+        let (left, returned) = (named(AppliedAction::leaves), named(AppliedAction::returns));
         let removed = named(AppliedAction::ends);
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
@@ -257,6 +268,7 @@ impl Facts {
             waiting: plan.nodes.iter().filter(|step| waits_for_place(step)).count(),
             in_flight,
             ending: applied.withdrawn_and_ending(),
+            may_recover: may_recover(&causes, &deleted),
             is_unknown: observed.supply.is_unknown,
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),

@@ -22,7 +22,8 @@ impl Facts {
     }
 
     /// The number of machines that a provider was asked for which keeps no number. Those that it was asked to end and that are not gone
-    /// were asked for, too: if the next list still has them as they were, they are no others. Machines that were not asked for, and a
+    /// were asked for, too: if the next list still has them as they were, they are no others. So were those of nodes that may recover:
+    /// when they have, and that is not written, none counts as one that was not asked for. Machines that were not asked for, and a
     /// list that could not be read, do not change it; while there are such machines, no more are asked for than there are nodes, so that
     /// none of them takes the place of a node that goes.
     fn asked_for(&self, pool: &NodePool) -> Option<i32> {
@@ -31,7 +32,7 @@ impl Facts {
             return before();
         }
         match &self.stalled {
-            None => Some(number(self.staying + self.in_flight + self.ending)),
+            None => Some(number(self.staying + self.in_flight + self.ending + self.may_recover)),
             Some(stall) if stall.reason == Reason::TooManyMachines => {
                 before().map(|machines| machines.min(number(self.staying)))
             }

@@ -7,16 +7,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use k8s_openapi::jiff::SignedDuration;
 use shared_crds::v1alpha1::{
-    ConditionStatus, DisruptionBudget, DisruptionEffect, DrainSpec, DrainTimeoutAction, RepairCondition,
-    RepairSpec,
+    ConditionStatus, DisruptionBudget, DisruptionEffect, DrainSpec, DrainTimeoutAction, NodePoolStatus,
+    ProvisioningStatus, RepairCondition, RepairSpec,
 };
 
 use super::*;
 use crate::input::observed_time::ConditionTimes;
 use crate::input::supply::{MachineState, ProvisioningFailure};
 use crate::testing::{
-    actions, annotate, at, deleted, draining, machine, node, observed, plan, plan_with, pod, pods, pool,
-    protect_pod, set_ready, with_action,
+    SOON, actions, annotate, at, deleted, draining, facts, machine, node, nodes, observed, plan, plan_with,
+    pod, pods, pool, protect_pod, set_ready, slot, with_action,
 };
 
 /// A node whose condition `Ready` has had `status` since second 0.
@@ -392,6 +392,30 @@ fn the_drain_of_an_unhealthy_node_ends_when_it_recovers_or_a_user_keeps_it() {
     let mut unwanted = drained(node(0), [node(1)]);
     Arc::make_mut(unwanted.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(at(600)));
     assert!(uncordoned(&unwanted).is_empty());
+}
+
+#[test]
+fn machines_in_the_place_of_nodes_that_recover_were_asked_for_also_where_their_return_is_not_recorded() {
+    // Of four nodes three are drained, and three machines are made.
+    let with = |nodes: Vec<Node>, machines: Option<i32>| {
+        let mut observed = seen(nodes, 600, 600);
+        observed.supply.machines = (0..3).map(|number| machine(&slot(number), SOON)).collect();
+        let provisioning = ProvisioningStatus { machines, ..ProvisioningStatus::default() };
+        let status = NodePoolStatus { provisioning: Some(provisioning), ..NodePoolStatus::default() };
+        Arc::make_mut(observed.pool.as_mut().unwrap()).status = Some(status);
+        observed
+    };
+    let drained = (0..3).map(|index| leaving(unhealthy_node(index, "False"), DisruptionReason::Repair));
+    let before = with(drained.chain([node(3)]).collect(), Some(4));
+    let recorded = facts(&before).remembered(before.pool.as_deref().unwrap()).unwrap().machines;
+    assert_eq!(recorded, Some(7));
+    // They are back, and the pass that let them come could not write the status.
+    let after = plan(&with(nodes(4), recorded));
+    assert_eq!((after.stalled, after.withdraw.len()), (None, 3));
+    // Those that are deleted do not come back.
+    let gone = (0..3).map(|index| deleted(leaving(unhealthy_node(index, "False"), DisruptionReason::Repair)));
+    let gone = with(gone.chain([node(3)]).collect(), Some(4));
+    assert_eq!(facts(&gone).remembered(gone.pool.as_deref().unwrap()).unwrap().machines, Some(4));
 }
 
 #[test]
