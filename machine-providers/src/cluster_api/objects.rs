@@ -21,6 +21,8 @@ use crate::ProviderError;
 pub(super) const DEPLOYMENT_LABEL: &str = "cluster.x-k8s.io/deployment-name";
 /// The value of [`DELETE_ANNOTATION`] by which our marks are told from those of people.
 pub(super) const OUR_MARK: &str = "tandem.dev";
+/// What is written with it to [`NO_DRAIN_ANNOTATION`], of which Cluster API reads only whether it is there.
+const OUR_NO_DRAIN: &str = "";
 /// Annotation of Cluster Autoscaler on a `MachineDeployment` that it scales.
 const CLUSTER_AUTOSCALER_ANNOTATION: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
 /// What the scale-from-zero annotations on a `MachineDeployment` begin with.
@@ -355,13 +357,16 @@ impl Machine {
     /// The patch that marks it as the one that goes next, and keeps Cluster API from draining its Node a second time.
     pub(super) fn mark(&self) -> Value {
         let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": self.metadata.uid })];
-        let marks = [(DELETE_ANNOTATION, OUR_MARK), (NO_DRAIN_ANNOTATION, "")];
+        let marks = [(DELETE_ANNOTATION, OUR_MARK), (NO_DRAIN_ANNOTATION, OUR_NO_DRAIN)];
+        // What a person has written there keeps it from being drained as well.
+        let is_written = |key: &str| key == NO_DRAIN_ANNOTATION && self.annotation(key).is_some();
+        let marks = marks.into_iter().filter(|(key, _)| !is_written(key));
         if self.metadata.annotations.is_some() {
             let add = |(key, value)| json!({ "op": "add", "path": path(key), "value": value });
             patch.extend(marks.map(add));
         } else {
             patch.push(json!({ "op": "test", "path": "/metadata/annotations", "value": null }));
-            let all: BTreeMap<_, _> = marks.into();
+            let all: BTreeMap<_, _> = marks.collect();
             patch.push(json!({ "op": "add", "path": "/metadata/annotations", "value": all }));
         }
         Value::Array(patch)
@@ -374,7 +379,7 @@ impl Machine {
             json!({ "op": "test", "path": path(DELETE_ANNOTATION), "value": OUR_MARK }),
             json!({ "op": "remove", "path": path(DELETE_ANNOTATION) }),
         ];
-        if self.annotation(NO_DRAIN_ANNOTATION).is_some() {
+        if self.annotation(NO_DRAIN_ANNOTATION) == Some(OUR_NO_DRAIN) {
             patch.push(json!({ "op": "remove", "path": path(NO_DRAIN_ANNOTATION) }));
         }
         Value::Array(patch)

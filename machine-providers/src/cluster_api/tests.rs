@@ -348,6 +348,21 @@ async fn a_mark_that_is_ours_is_taken_off_and_that_of_a_person_stays() {
 }
 
 #[tokio::test]
+async fn that_a_person_wants_no_drain_of_a_machine_outlives_our_mark() {
+    let objects = objects(2, &["a", "b"]);
+    let by_person = json!({ NO_DRAIN: "true" });
+    objects.lock().unwrap().machines[0]["metadata"]["annotations"] = by_person.clone();
+    let provider = provider(&objects);
+    provider.delete(&key(), "md", "a").await.unwrap();
+    assert_eq!(
+        objects.lock().unwrap().machines[0]["metadata"]["annotations"],
+        json!({ DELETE: "tandem.dev", NO_DRAIN: "true" })
+    );
+    provider.keep(&key(), "a").await.unwrap();
+    assert_eq!(objects.lock().unwrap().machines[0]["metadata"]["annotations"], by_person);
+}
+
+#[tokio::test]
 async fn a_deployment_that_cannot_be_scaled_is_said() {
     let topology = json!([{ "manager": "capi-topology", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
         "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
