@@ -81,7 +81,7 @@ impl<'p> SchedulingInput<'p> {
         remembered: &'p [PodInfo],
         interner: &mut PodInterner,
     ) -> Self {
-        let PassInput { observed, nodes: all_nodes, pods: all_pods } = pass;
+        let PassInput { observed: _, nodes: all_nodes, pods: all_pods } = pass;
         let nodes: HashMap<_, _> =
             all_nodes.enumerated().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         steps::count(all_nodes.len() + all_pods.len());
