@@ -9,6 +9,7 @@
 
 mod bench;
 mod creations;
+mod deletions;
 mod denials;
 mod faults;
 mod kinds;
@@ -22,6 +23,7 @@ use conflict_retry::{Class, Verb};
 
 use crate::bench::{AGENT, Bench, PATIENCE, Table};
 use crate::creations::{created_once, ensured};
+use crate::deletions::deletions;
 use crate::denials::denials;
 use crate::faults::{
     evictions, expired, frozen, full, killed, lost, restarted, throttled, unavailable, webhooks,
@@ -88,6 +90,7 @@ async fn every_error_has_its_class_and_every_write_its_outcome() {
     no_rights(bench, table).await;
     throttled(bench, table).await;
     evictions(bench, table).await;
+    deletions(bench, table).await;
     expired(bench, table).await;
     unavailable(bench, table).await;
     webhooks(bench, table).await;
