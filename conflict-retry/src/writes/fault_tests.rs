@@ -1,5 +1,7 @@
 //! Failures behind the API server, answered by the scripted server: admission, and a store without room.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Api;
 use serde_json::{Value, json};
@@ -10,6 +12,7 @@ use crate::classify::Class;
 use crate::freshness::Source;
 use crate::operation::Subresource;
 use crate::outcome::WriteError;
+use crate::policy::RetryPolicy;
 
 fn answer(code: u16, reason: &str, message: &str, details: &Value) -> Reply {
     let status = json!({
@@ -75,6 +78,22 @@ async fn a_server_that_has_not_judged_is_asked_again_but_not_for_ever() {
     let failed = put_new(&api, &options()).await.unwrap_err();
     assert_eq!((failed.category(), verbs(&seen).len()), ("forbidden", 1), "a judgement is believed");
     assert!(!failed.is_undecided());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_one_also_where_the_policy_does_not_let_it_ask_again() {
+    let short = RetryPolicy::default().with_deadline(Some(Duration::from_nanos(1)));
+    for policy in [RetryPolicy::once(), short] {
+        let options = options().with_policy(policy);
+        let (api, seen) = maps(vec![without_roles()]);
+        let failed = put_new(&api, &options).await.unwrap_err();
+        assert!(matches!(failed, WriteError::Rejected { class: Class::Forbidden, .. }), "{failed:?}");
+        assert_eq!((failed.category(), verbs(&seen).len()), ("forbidden", 1));
+        assert!(failed.is_undecided() && !failed.maybe_written());
+        // What another attempt may resolve was given up.
+        let (api, _) = maps(vec![webhook_fault()]);
+        assert_eq!(put_new(&api, &options).await.unwrap_err().category(), "exhausted");
+    }
 }
 
 #[tokio::test(start_paused = true)]

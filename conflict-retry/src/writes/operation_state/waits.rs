@@ -80,6 +80,10 @@ impl OperationState<'_> {
             Next::GiveUp(_) => None,
         };
         self.report(self.attempts.made(), failed.verb, Some(&failed.class), delay);
+        // Where the policy does not let it ask again, a refusal that was not judged is a refusal, too.
+        if matches!(next, Next::GiveUp(_)) && failed.class.cause().is_none() {
+            return Err(self.refuse(failed));
+        }
         self.last = Some(failed);
         match (next, delay) {
             (_, Some(delay)) => Ok(delay),
