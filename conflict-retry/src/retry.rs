@@ -118,7 +118,8 @@ impl From<RetryError<kube::Error>> for kube::Error {
 ///
 /// Of `kube::Error`, only a conflict that a retry can resolve counts as one (see the implementation of
 /// [`MaybeConflict`]). To retry every conflict as client-go does, pass [`is_conflict`](crate::is_conflict) to
-/// [`retry_if`].
+/// [`retry_if`]. Faults, throttling and the 403 of a server that has not judged yet are not conflicts, and end it with
+/// [`RetryError::Op`]; the write functions retry these, too.
 ///
 /// `op` must read the object again each time it is called: a cached copy only repeats the conflict. It must also decide
 /// again; writing a value computed earlier is still a lost update.

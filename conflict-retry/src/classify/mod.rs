@@ -54,10 +54,10 @@ pub enum Class {
     NotServed,
     /// 422 of a JSON Patch: a `test` failed, or a path does not exist. The server answers both the same way.
     TestFailed,
-    /// 422: the object is not valid.
+    /// 422: the object is not valid. See [`cause`](Self::cause) for a server that has not judged yet.
     Invalid,
     /// 403: rejected by RBAC or by admission. A webhook that rejects chooses the code: any but 401, 413, 422, 429 and 500
-    /// is this, too.
+    /// is this, too. See [`cause`](Self::cause) for a server that has not judged yet.
     Forbidden,
     /// 403 of a creation: the namespace is being deleted and takes no new objects.
     NamespaceTerminating,
@@ -193,6 +193,22 @@ impl Class {
     }
 
     /// How to pace another attempt; `None` when another attempt cannot succeed.
+    ///
+    /// One thing a class does not tell: a [`Forbidden`](Self::Forbidden) or [`Invalid`](Self::Invalid) of a server that has not
+    /// judged yet may be over in seconds. A loop of your own that is to ask again then, as the write functions do, has to ask
+    /// [`RequestFailure::is_undecided`](crate::RequestFailure::is_undecided) as well, and should do so a few times only: a role
+    /// that is missing for good is answered the same way.
+    ///
+    /// ```
+    /// use conflict_retry::policy::Cause;
+    /// use conflict_retry::{RequestFailure, Verb};
+    ///
+    /// fn cause(verb: Verb, error: kube::Error, asked: u32) -> Option<Cause> {
+    ///     let failure = RequestFailure::from(error);
+    ///     let may_ask = failure.is_undecided() && asked < 8;
+    ///     failure.class(verb).cause().or_else(|| may_ask.then_some(Cause::Fault))
+    /// }
+    /// ```
     pub const fn cause(&self) -> Option<Cause> {
         match self {
             Self::Conflict | Self::TestFailed => Some(Cause::Conflict),
