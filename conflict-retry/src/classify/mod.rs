@@ -6,11 +6,11 @@ pub(crate) mod admission;
 mod classified;
 mod code;
 mod etcd;
+mod transport;
 mod undecided;
 
-use std::error::Error as StdError;
+use std::fmt;
 use std::time::Duration;
-use std::{fmt, io};
 
 use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
@@ -18,6 +18,7 @@ use kube::core::response::{StatusCause, reason};
 use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_denial, of_forbidden};
 pub(crate) use self::classified::{Classified, explained};
 use self::code::of_code;
+use self::transport::of_transport;
 pub(crate) use self::undecided::is_undecided;
 use crate::operation::Verb;
 use crate::policy::Cause;
@@ -68,8 +69,9 @@ pub enum Class {
         /// How long the server asks the client to wait; `None` when the answer does not state it.
         retry_after: Option<Duration>,
     },
-    /// The request was not executed, and a retry may succeed: the API server's own 503, `ServerTimeout`, no connection,
-    /// a webhook that could not be called, or a 409 about a `ResourceQuota`, in which admission counts the request.
+    /// The request was not executed, and a retry may succeed: the API server's own 503, `ServerTimeout`, no connection, no
+    /// credentials to send, a webhook that could not be called, or a 409 about a `ResourceQuota`, in which admission counts the
+    /// request.
     Transient {
         /// How long the server asks the client to wait; `None` when the answer does not state it.
         retry_after: Option<Duration>,
@@ -356,24 +358,6 @@ fn of_internal(status: &Status) -> Class {
         return Class::Transient { retry_after: None };
     }
     etcd::of_failure(status)
-}
-
-/// A request that never reached the server was not executed; any other connection failure leaves it open. An
-/// unreachable host or network also leaves it open: an open connection may fail that way after the request was sent.
-fn of_transport(error: &(dyn StdError + 'static)) -> Class {
-    let mut current = Some(error);
-    while let Some(error) = current {
-        let mut next = error.source();
-        if let Some(io) = error.downcast_ref::<io::Error>() {
-            // An I/O error that wraps another one does not return it as its source, only that error's source.
-            next = io.get_ref().map(|inner| inner as &(dyn StdError + 'static)).or(next);
-            if matches!(io.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::AddrNotAvailable) {
-                return Class::Transient { retry_after: None };
-            }
-        }
-        current = next;
-    }
-    Class::Ambiguous
 }
 
 fn causes(status: &Status) -> &[StatusCause] {

@@ -1,5 +1,7 @@
 //! Answers of a real API server (v1.36), and client-go's own test vectors.
 
+use std::io;
+
 use serde_json::{Value, json};
 
 use super::*;
