@@ -237,6 +237,15 @@ async fn a_single_attempt_that_is_answered_without_an_object_is_not_known_to_be_
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_not_said_to_have_succeeded_is_not_known_to_be_made() {
+    for status in [json!({"kind": "Status"}), json!({"kind": "Status", "status": "Failure", "code": 500})] {
+        let (api, _) = maps(vec![ok(status)]);
+        let failed = once::delete(&api, "m", &options(), &DeleteParams::default()).await.unwrap_err();
+        assert!(matches!(failed, WriteError::Unknown { .. }) && failed.maybe_written(), "{failed:?}");
+    }
+}
+
 #[test]
 fn an_answer_that_is_not_json_is_not_blamed_on_the_type() {
     let said = |answer: &str| {

@@ -105,7 +105,7 @@ pub(super) async fn delete<K: Writable>(
 ) -> Answer<Either<K, Status>> {
     match api.delete(name, params).await? {
         Either::Left(object) => answer::named(Ok(object), K::meta).map(Either::Left),
-        status @ Either::Right(_) => Ok(status),
+        Either::Right(status) => answer::successful(Ok(status)).map(Either::Right),
     }
 }
 
