@@ -7,9 +7,11 @@ use super::admission::is_webhook_denial;
 /// What such an answer says (texts of v1.36): admission plugins that have not read their objects yet; an authorizer that
 /// could not find the role of a binding, which is so while a role is replaced or has not been read yet; a quota that has
 /// not been counted yet; and a policy whose parameters have not been read yet.
-const UNDECIDED: [&str; 5] = [
+const UNDECIDED: [&str; 6] = [
     "not yet ready to handle request",
     ": RBAC: ",
+    // After what another authorizer has said, such as the one for nodes: each has a line.
+    "\nRBAC: ",
     "status unknown for quota",
     "failed to configure policy: ",
     "failed to configure binding: ",
@@ -36,6 +38,10 @@ mod tests {
         let unread = "configmaps \"m\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found";
         assert!(is(403, "configmaps \"m\" is forbidden: not yet ready to handle request"));
         assert!(is(403, &role));
+        assert!(is(
+            403,
+            &role.replace(": RBAC: ", ": no relationship found between node 'n' and this object\nRBAC: ")
+        ));
         assert!(is(403, quota));
         assert!(is(403, unread));
         assert!(is(422, unread), "a policy chooses its code");
