@@ -6,6 +6,7 @@ pub(crate) mod admission;
 mod classified;
 mod code;
 mod etcd;
+mod role;
 mod transport;
 mod undecided;
 
@@ -18,6 +19,7 @@ use kube::core::response::{StatusCause, reason};
 use self::admission::{is_quota_race, is_webhook_denial, is_webhook_fault, of_denial, of_forbidden};
 pub(crate) use self::classified::{Classified, explained};
 use self::code::of_code;
+pub(crate) use self::role::of_missing_role;
 use self::transport::of_transport;
 pub(crate) use self::undecided::is_undecided;
 use crate::operation::Verb;

@@ -34,10 +34,11 @@ impl RequestFailure {
         }
     }
 
-    /// Like [`Self::class`], for a request to `resource`: it may be the one that quotas are stored in.
+    /// Like [`Self::class`], for a request to `resource`: it may be the one that quotas are stored in, or refer to a role.
     pub(crate) fn class_at(&self, verb: Verb, resource: &str) -> Class {
         let own = match self {
-            Self::Api(kube::Error::Api(status)) => classify::of_quota_write(verb, resource, status),
+            Self::Api(kube::Error::Api(status)) => classify::of_quota_write(verb, resource, status)
+                .or_else(|| classify::of_missing_role(resource, status)),
             _ => None,
         };
         own.unwrap_or_else(|| self.class(verb))

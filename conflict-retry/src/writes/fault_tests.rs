@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Api;
 use serde_json::{Value, json};
 
@@ -141,6 +142,40 @@ async fn a_conflict_about_a_quota_is_the_writers_own_where_a_quota_is_written() 
     let (api, seen) = maps(vec![quota_conflict(), ok(map("1", "new"))]);
     let outcome = put_new(&api, &options()).await.unwrap();
     assert_eq!((outcome.label(), verbs(&seen).len()), ("unchanged", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_role_does_not_mean_that_its_binding_is_gone() {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let missing = |kind: &str, name: &str| {
+        let message = format!("{kind}.{GROUP} \"{name}\" not found");
+        answer(404, "NotFound", &message, &json!({"name": name, "group": GROUP, "kind": kind}))
+    };
+    let role = || missing("clusterrole", "r");
+    let copy: RoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "b", "namespace": "ns", "uid": "u1", "resourceVersion": "1"},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "r"},
+    }))
+    .unwrap();
+    let label = |binding: &mut RoleBinding| {
+        binding.metadata.labels.get_or_insert_default().insert("a".to_owned(), "b".to_owned());
+    };
+    let (client, seen) = scripted(vec![missing("rolebindings", "b"), role(), role(), role()]);
+    let bindings = Api::<RoleBinding>::namespaced(client, "ns");
+    let body = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"});
+    for failed in [
+        create_or_update(&bindings, &copy, label).outcome().await.unwrap_err(),
+        update(&bindings, "b", label).from(&copy).outcome().await.unwrap_err(),
+        apply(&bindings, "b", &body).outcome().await.unwrap_err(),
+    ] {
+        assert!(failed.category() == "other" && !failed.maybe_written(), "{failed:?}");
+    }
+    assert_eq!(verbs(&seen), ["GET", "POST", "PATCH", "PATCH"]);
+
+    // Nor does any other object that a creation does not find.
+    let (api, _) = maps(vec![error(404, "NotFound"), error(404, "NotFound")]);
+    let failed = create_or_update(&api, &object("", "new"), |_| {}).outcome().await.unwrap_err();
+    assert_eq!(failed.category(), "not_found");
 }
 
 #[tokio::test(start_paused = true)]

@@ -329,7 +329,8 @@ async fn as_outcome<T, K: Writable>(
         };
     }
     Ok(match (&failed.class, failed.failure) {
-        (Class::NotFound | Class::Deleted | Class::UidMismatch, failure) => {
+        // What a creation does not find is another object.
+        (Class::NotFound | Class::Deleted | Class::UidMismatch, failure) if failed.verb != Verb::Create => {
             state.settled(failed.verb, &failed.class);
             drop(failure);
             Ok(Outcome::Gone)
