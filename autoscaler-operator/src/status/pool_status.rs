@@ -147,7 +147,7 @@ fn autoscaling(
     let limits = &decision.limits;
     let contested = || limits.replicas_writer.contest.as_ref().map(|contest| contest.record.clone());
     let grown = scaled.filter(|last| last.to_replicas > last.from_replicas);
-    Some(AutoscalingStatus {
+    let mut status = AutoscalingStatus {
         autoscaler: Some(autoscaler),
         desired_replicas: Some(decision.desired),
         last_scale_up_time: grown.map(|last| last.time.clone()).or_else(|| before.last_scale_up_time.clone()),
@@ -160,7 +160,38 @@ fn autoscaling(
         on_contested: decision.on_contested.filter(|policy| *policy != OnContested::default()),
         recommendations: limits.memory.recommendations.clone(),
         scale_events: written.map_or(&limits.memory.events, |written| &written.events).clone(),
-    })
+    };
+    end_at(&mut status, now);
+    Some(status)
+}
+
+/// Makes past times of those that are to come: they were written before a clock was set back, or by a replica whose clock was ahead, and
+/// would hold the pool for as much longer. What happened then counts as of now.
+fn end_at(status: &mut AutoscalingStatus, now: &Time) {
+    let AutoscalingStatus {
+        autoscaler: _,
+        desired_replicas: _,
+        last_scale_up_time,
+        last_decision,
+        discovered: _,
+        scale_down: _,
+        // The planner lets none of them begin after now.
+        unneeded_nodes: _,
+        written_replicas: _,
+        contested,
+        on_contested: _,
+        recommendations,
+        scale_events,
+    } = status;
+    let times = last_scale_up_time
+        .iter_mut()
+        .chain(last_decision.iter_mut().map(|last| &mut last.time))
+        .chain(contested.iter_mut().map(|contested| &mut contested.since_time))
+        .chain(recommendations.iter_mut().map(|recommendation| &mut recommendation.time))
+        .chain(scale_events.iter_mut().map(|event| &mut event.time));
+    for time in times.filter(|time| time.0 > now.0) {
+        *time = now.clone();
+    }
 }
 
 /// The last decision unchanged, or a new one that is only recommended. An unchanged recommendation keeps its record.

@@ -337,6 +337,39 @@ fn the_number_of_another_writer_is_reported_with_the_writer_and_the_response() {
 }
 
 #[test]
+fn times_to_come_that_a_wrong_clock_has_written_hold_a_pool_for_no_longer_than_from_now() {
+    let policy = json!([{ "type": "Nodes", "value": 1, "periodSeconds": 60 }]);
+    let behavior = json!({ "scaleUp": { "policies": policy, "stabilizationWindowSeconds": 60 } });
+    let cluster = |status: &Value| {
+        TestCluster::new()
+            .autoscaler("x", json!({ "behavior": behavior }))
+            .pool("a", json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": status } }))
+    };
+    let (noon, tomorrow) = (at("2026-01-01T12:00:00Z"), "2026-01-02T12:00:00Z");
+    let ahead = json!({
+        "writtenReplicas": 3,
+        "lastScaleUpTime": tomorrow,
+        "lastDecision": { "id": "d", "fromReplicas": 1, "toReplicas": 3, "reason": "ScaleUp", "message": "m", "time": tomorrow },
+        "contested": { "replicas": 2, "writer": "kubectl", "sinceTime": tomorrow },
+        "recommendations": [{ "replicas": 1, "time": tomorrow }, { "replicas": 3, "time": tomorrow }],
+        "scaleEvents": [{ "change": 2, "time": tomorrow }],
+    });
+    let status = reported(&cluster(&ahead), &DecisionState::Settled).1.unwrap();
+    assert_eq!(status.last_scale_up_time, Some(noon.clone()));
+    assert_eq!(status.last_decision.as_ref().map(|last| &last.time), Some(&noon));
+    assert_eq!(status.contested.as_ref().map(|contested| &contested.since_time), Some(&noon));
+    assert!(status.recommendations.len() >= 2, "{:?}", status.recommendations);
+    assert!(status.recommendations.iter().all(|one| one.time == noon), "{:?}", status.recommendations);
+    assert_eq!(status.scale_events, [ScaleEvent { change: 2, time: noon }]);
+
+    let mut later = cluster(&serde_json::to_value(&status).unwrap());
+    assert_eq!(reported(&later, &DecisionState::Settled).1.unwrap(), status, "and nothing more is written");
+    later.observed.now = "2026-01-01T12:10:00Z".parse().unwrap();
+    let plan = plan_for_cluster(&later.observed);
+    assert_eq!(plan.pool("a").limits.replicas_writer.contest, None, "it was kept for ten minutes");
+}
+
+#[test]
 fn what_keeps_a_pool_from_its_number_is_said_as_a_horizontal_pod_autoscaler_does() {
     let up = |rules: Value| json!({ "scaleUp": rules });
     let policy = json!([{ "type": "Nodes", "value": 1, "periodSeconds": 60 }]);
