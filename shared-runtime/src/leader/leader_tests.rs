@@ -83,10 +83,10 @@ struct Candidate {
     task: JoinHandle<Ended>,
 }
 
-fn candidate(leases: &Leases, identity: &str) -> Candidate {
+fn elector(leases: &Leases, identity: &str, readiness: &Readiness) -> Elector {
     let clock = Clock::system();
-    let metrics = Metrics::new("test", "0").unwrap();
     let fence = Fence::standby(clock.clone());
+    let metrics = Metrics::new("test", "0").unwrap();
     let client = leases.client();
     let owner = Owner::NodepoolOperator;
     let writer = Writer::new(
@@ -103,11 +103,26 @@ fn candidate(leases: &Leases, identity: &str) -> Candidate {
         identity: identity.to_owned(),
         timing: DEFAULT_TIMING,
     };
-    let release = CancellationToken::new();
-    let readiness = Readiness::default();
-    let elector = Elector::new(client, writer, config, fence.clone(), clock, metrics)
-        .ready_by(readiness.gate("lease", "not read yet"));
+    Elector::new(client, writer, config, fence, clock, metrics)
+        .ready_by(readiness.gate("lease", "not read yet"))
+}
+
+fn candidate(leases: &Leases, identity: &str) -> Candidate {
+    let (readiness, release) = (Readiness::default(), CancellationToken::new());
+    let elector = elector(leases, identity, &readiness);
+    let fence = elector.fence.clone();
     Candidate { fence, readiness, release: release.clone(), task: tokio::spawn(elector.run(release)) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_after_a_renewal_is_logged_also_where_it_is_of_the_same_kind_as_the_last_one() {
+    let mut elector = elector(&Leases::default(), "a", &Readiness::default());
+    for _ in 0..2 {
+        assert!(elector.result_of(Ok(Err(TryError::Timeout))).is_none());
+        assert_eq!(elector.said, "timeout");
+        assert!(elector.result_of(Ok(Ok(Try::Won(Box::default())))).is_some());
+        assert_eq!(elector.said, "", "another failure would not be logged");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -256,7 +256,7 @@ impl Elector {
         }
     }
 
-    /// The result of the attempt, if there is one; a failure is logged once per kind.
+    /// The result of the attempt, if there is one; of failures in a row, each kind is logged once.
     fn result_of(
         &mut self,
         tried: Result<Result<Try, TryError>, tokio::time::error::Elapsed>,
@@ -265,6 +265,10 @@ impl Elector {
         let now = self.clock.monotonic();
         let failed = match tried {
             Ok(Ok(tried)) => {
+                if matches!(tried, Try::Won(_)) {
+                    // The next failure is another one, also where it is of the same kind.
+                    self.said.clear();
+                }
                 self.metrics.lease_usable(true);
                 if self.usable.works(now) {
                     info!(lease = %name, %namespace, "the lease can be used, this replica is a candidate");
