@@ -146,14 +146,25 @@ impl Series {
             // A repetition that is forgotten is published once more; nothing is lost.
             self.last.clear();
         }
-        let object = regarding.uid.clone().or_else(|| regarding.name.clone()).unwrap_or_default();
         let fresh = || (event.note.clone(), KubeRecorder::new(self.client.clone(), self.reporter.clone()));
-        let last = self.last.entry((object, event.reason.clone())).or_insert_with(fresh);
+        let last = self.last.entry(key(regarding, event)).or_insert_with(fresh);
         if last.0 != event.note {
             *last = fresh();
         }
         last.1.clone()
     }
+
+    /// The recorder for `event` as the first one of a series.
+    fn recorder_anew(&mut self, regarding: &ObjectReference, event: &Event) -> KubeRecorder {
+        self.last.remove(&key(regarding, event));
+        self.recorder(regarding, event)
+    }
+}
+
+/// The object and the reason of an event.
+fn key(regarding: &ObjectReference, event: &Event) -> (String, String) {
+    let object = regarding.uid.clone().or_else(|| regarding.name.clone()).unwrap_or_default();
+    (object, event.reason.clone())
 }
 
 /// Publishes one after another, because kube names an event after the nanosecond of its publication.
@@ -161,7 +172,13 @@ async fn publish(mut series: Series, mut items: mpsc::Receiver<Item>, metrics: M
     let warned = Arc::new(AtomicBool::new(false));
     while let Some(Item { regarding, event }) = items.recv().await {
         let recorder = series.recorder(&regarding, &event);
-        let failed = match tokio::time::timeout(TIMEOUT, recorder.publish(&event, &regarding)).await {
+        let mut published = tokio::time::timeout(TIMEOUT, recorder.publish(&event, &regarding)).await;
+        if matches!(&published, Ok(Err(kube::Error::Api(status))) if status.code == 404) {
+            // The event that it is a repetition of was deleted. As in client-go, it is published as a new one.
+            let recorder = series.recorder_anew(&regarding, &event);
+            published = tokio::time::timeout(TIMEOUT, recorder.publish(&event, &regarding)).await;
+        }
+        let failed = match published {
             Ok(Ok(())) => continue,
             Ok(Err(failed)) => failed,
             Err(_) => {
@@ -256,6 +273,32 @@ mod tests {
         assert_eq!(log.lock().unwrap().len(), 2);
         let text = String::from_utf8(metrics.render().unwrap()).unwrap();
         assert!(text.contains("tandem_events_dropped_total 2"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_repetition_of_an_event_that_was_deleted_is_published_as_a_new_one() {
+        let (client, log) = server(|asked| {
+            if asked.method == http::Method::PATCH {
+                return failure(404, "NotFound", "events.events.k8s.io \"a.1\" not found");
+            }
+            let mut event = asked.body.clone();
+            event["metadata"] =
+                serde_json::json!({ "name": "a.1", "namespace": "ns", "resourceVersion": "1" });
+            (201, event)
+        });
+        let metrics = Metrics::new("test", "0").unwrap();
+        let (recorder, task) = Recorder::new(client, "test", "test-0", open(), metrics.clone());
+        let reference =
+            ObjectReference { uid: Some("u".into()), namespace: Some("ns".into()), ..Default::default() };
+        for _ in 0..2 {
+            recorder.publish(&reference, KIND, "from 1 to 3");
+        }
+        drop(recorder);
+        task.await.unwrap();
+        let methods: Vec<_> = log.lock().unwrap().iter().map(|asked| asked.method.to_string()).collect();
+        assert_eq!(methods, ["POST", "PATCH", "POST"]);
+        let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+        assert!(text.contains("tandem_events_dropped_total 0"), "{text}");
     }
 
     #[tokio::test]
