@@ -38,9 +38,9 @@ pub(crate) async fn report(
     outcomes: &[PoolOutcome],
 ) -> Reported {
     let now = Time(observed.now);
-    publish(ctx, observed, plan, outcomes);
-    let mut reported = Reported::default();
     let waits = |object: &ObjectMeta| waiting.refusal(object, Write::Status).is_some();
+    publish(ctx, observed, plan, outcomes, waits);
+    let mut reported = Reported::default();
     let states = plan.pools.iter().zip(outcomes).filter_map(|(decision, outcome)| {
         let state = state(ctx, decision, outcome, &now)?;
         (!waits(&decision.object.metadata)).then_some((decision, state))
@@ -60,8 +60,14 @@ pub(crate) async fn report(
 }
 
 /// Publishes the events about what has changed.
-fn publish(ctx: &Context, observed: &Observed, plan: &ScalingPlan, outcomes: &[PoolOutcome]) {
-    let pools = events::about_pools(observed, plan, outcomes);
+fn publish(
+    ctx: &Context,
+    observed: &Observed,
+    plan: &ScalingPlan,
+    outcomes: &[PoolOutcome],
+    waits: impl Fn(&ObjectMeta) -> bool,
+) {
+    let pools = events::about_pools(observed, plan, outcomes, waits);
     let pods = ctx.published_events.new_events(observed, plan, outcomes);
     for NewEvent { regarding, kind, note } in pools.into_iter().chain(pods) {
         ctx.recorder.publish(&regarding, kind, note);

@@ -2,6 +2,7 @@
 //! one where replicas have changed, or should and cannot.
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use planner::{ContestResponse, Observed, PoolDecision, ScalingPlan};
 use shared_crds::QualifiedName;
@@ -67,15 +68,19 @@ pub(crate) struct NewEvent {
     pub note: String,
 }
 
-/// The events on pools, and on the nodes that they remove.
+/// The events on pools, and on the nodes that they remove. `waits` is whether the status of a pool is not written in this pass, because
+/// it was refused a short while ago: what it would record is new in the next pass once more.
 pub(crate) fn about_pools(
     observed: &Observed,
     plan: &ScalingPlan,
     outcomes: &[PoolOutcome],
+    waits: impl Fn(&ObjectMeta) -> bool,
 ) -> Vec<NewEvent> {
     let mut events = Vec::new();
     for (decision, outcome) in plan.pools.iter().zip(outcomes) {
-        events.extend(contested(decision, outcome));
+        let is_recorded = !waits(&decision.object.metadata);
+        let contested = contested(decision, outcome);
+        events.extend(contested.filter(|event| is_recorded || event.kind != REPLICAS_CONTESTED));
         match outcome {
             PoolOutcome::Scaled => scaled(&mut events, observed, decision),
             PoolOutcome::Failed(_) => {
@@ -140,5 +145,27 @@ fn scaled(events: &mut Vec<NewEvent>, observed: &Observed, decision: &PoolDecisi
         let regarding = ObjectReference { uid: node.metadata.name.clone(), ..node.object_ref(&()) };
         let note = format!("NodePool {pool} is scaled to {desired} nodes: {message}");
         events.push(NewEvent { regarding, kind: SCALE_DOWN, note });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use planner::fixtures::TestCluster;
+    use planner::plan_for_cluster;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_contested_number_that_no_status_can_record_is_no_event_of_every_pass() {
+        let status = json!({ "autoscaling": { "writtenReplicas": 3 } });
+        let cluster = TestCluster::new()
+            .autoscaler("x", json!({}))
+            .pool("a", json!({ "spec": { "replicas": 2 }, "status": status }));
+        let plan = plan_for_cluster(&cluster.observed);
+        for (waits, reasons) in [(false, vec!["ReplicasContested"]), (true, vec![])] {
+            let events = about_pools(&cluster.observed, &plan, &[PoolOutcome::Settled], |_| waits);
+            assert_eq!(events.iter().map(|event| event.kind.reason()).collect::<Vec<_>>(), reasons);
+        }
     }
 }
