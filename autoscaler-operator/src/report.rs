@@ -52,9 +52,14 @@ pub(crate) async fn report(
     while let Some((object, result)) = writes.next().await {
         reported.absorb(ctx, object, result);
     }
-    for object in observed.autoscalers.iter().filter(|object| !waits(&object.metadata)) {
-        let result = autoscaler(ctx, object, plan, outcomes, &now).await;
-        reported.absorb(ctx, &object.metadata, result);
+    let autoscalers = observed.autoscalers.iter().filter(|object| !waits(&object.metadata));
+    let writes: Vec<_> = autoscalers
+        .map(async |object| (&object.metadata, autoscaler(ctx, object, plan, outcomes, &now).await))
+        .collect();
+    // Side by side as well: where none is answered, each takes as long as a write may.
+    let mut writes = stream::iter(writes).buffer_unordered(PARALLEL_WRITES);
+    while let Some((object, result)) = writes.next().await {
+        reported.absorb(ctx, object, result);
     }
     reported
 }
