@@ -157,6 +157,27 @@ fn the_quickstart_is_five_commands() {
     assert_eq!(commands(block).len(), 5, "{block}");
 }
 
+/// Cargo tells each program that it runs which package it is of. A build script that reads that runs again when another cargo inherits
+/// it, and what depends on it is compiled once more, after each task and after each test.
+#[test]
+fn no_cargo_inherits_the_package_of_the_program_that_runs_it() {
+    let own = Regex::new(r#"Command::new\(\s*"cargo"\s*\)"#).unwrap();
+    let mut calls = Vec::new();
+    for crate_ in ["bench", "dev", "e2e", "images", "lab", "testbed", "toolbox", "xtask"] {
+        for (file, text) in sources(&workspace::root().join(crate_)) {
+            if !file.ends_with("_tests.rs") {
+                calls.extend(own.find_iter(&text).map(|_| file.clone()));
+            }
+        }
+    }
+    // With another toolchain, in a target directory of its own.
+    assert!(
+        calls.iter().all(|file| file.ends_with("xtask/src/package.rs")),
+        "toolbox::workspace::cargo: {calls:?}"
+    );
+    assert_eq!(calls.len(), 2, "{calls:?}");
+}
+
 #[test]
 fn what_ci_and_the_tasks_build_is_what_the_lock_file_names() {
     for (alias, is) in aliases() {

@@ -1,8 +1,6 @@
 //! `conflict-retry` with none of its cargo features, with each of them alone, and with all of them. A build of the whole
 //! workspace has all of them on, because the lab uses them: only this notices what does not compile without one.
 
-use std::process::Command;
-
 use anyhow::{Context as _, ensure};
 use toml_edit::{DocumentMut, Item};
 
@@ -21,7 +19,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ensure!(unexplained.is_empty(), "{document} does not explain: {}", unexplained.join(", "));
     }
     for selection in selections(&features) {
-        let done = Command::new("cargo")
+        let done = workspace::cargo()
             .current_dir(workspace::root())
             .args([
                 "clippy",

@@ -1,14 +1,12 @@
 //! `cargo xtask guide`: regenerates the transcripts of the guides. The test that compares them knows how.
 
-use std::process::Command;
-
 use anyhow::{Context as _, ensure};
 
 use crate::workspace;
 
 /// Runs the test so that it writes, or compares.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    let mut command = Command::new("cargo");
+    let mut command = workspace::cargo();
     command.current_dir(workspace::root()).args([
         "test",
         "--locked",
