@@ -44,6 +44,7 @@ pub mod scheduler_conformance;
 pub mod soak;
 pub mod takeover;
 pub mod tandem;
+pub mod terms;
 pub mod test_env;
 pub mod wait;
 pub mod waiting;

@@ -1,9 +1,14 @@
 //! `helm install` as a user types it.
 
+use std::cell::Cell;
+
 use anyhow::ensure;
 use serde_json::Value;
+use testbed::audit::{AuditLog, ObjectKey};
 use testbed::cluster::Cluster;
+use testbed::operators::OperatorKind;
 use testbed::tandem::chart;
+use testbed::terms::LeaderTerm;
 use testbed::wait::{PATIENCE, eventually};
 use toolbox::tools::Tool;
 
@@ -134,13 +139,14 @@ async fn pending_pods_get_nodes_and_the_nodes_go_again_with_the_operators_as_pod
 async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_install_takes_them_up() {
     let Some(turn) = begin().await else { return };
     let cluster = &turn.cluster;
+    let written = Written::begin(&turn);
     install(cluster).await;
-    make(cluster, "kept", POOL).await;
+    make(cluster, "kept", &format!("{POOL}{AUTOSCALER}")).await;
     nodes_are_ready(cluster, 2).await;
     let before = node_uids(cluster).await;
 
     // New Pods take the place of the old ones, one of each operator at a time.
-    upgrade(cluster, &chart(), &["--set", "nodepoolOperator.podAnnotations.upgraded=yes"]).await;
+    upgrade_at_work(cluster, written.as_ref()).await;
     scale(cluster, 3).await;
     nodes_are_ready(cluster, 3).await;
 
@@ -172,6 +178,97 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     cluster.kubectl(&["delete", "namespace", "kept", "--timeout=180s"]).await.unwrap();
     assert_eq!(node_uids(cluster).await, Vec::<String>::new());
     uninstall(cluster).await;
+    // Until the end, also one that was replaced and had not ended.
+    if let Some(written) = written {
+        for operator in OPERATORS {
+            written.terms(operator);
+        }
+    }
+}
+
+const OPERATORS: [OperatorKind; 2] = [OperatorKind::NodePool, OperatorKind::Autoscaler];
+
+/// What the operators have written since a place in the audit log of the kind cluster.
+struct Written {
+    audit: AuditLog,
+    from: u64,
+}
+
+impl Written {
+    /// From now on; `None` on a cluster of the user's.
+    fn begin(turn: &Turn) -> Option<Self> {
+        let audit = turn.place.kind()?.audit_log();
+        let from = audit.end().unwrap();
+        Some(Self { audit, from })
+    }
+
+    /// The terms of the leaders so far; panics where two led at the same time.
+    fn terms(&self, operator: OperatorKind) -> Vec<LeaderTerm> {
+        let events = self.audit.follow_from(self.from).read_new().unwrap();
+        let [group, resource, namespace] = ["coordination.k8s.io", "leases", NAMESPACE].map(str::to_owned);
+        let lease = ObjectKey { group, resource, namespace, name: format!("tandem-{}", operator.name()) };
+        LeaderTerm::all(&events, &lease, operator).unwrap()
+    }
+}
+
+/// Upgrades while both operators always have something to write, and checks that old replicas led, and then new ones, one at a time.
+async fn upgrade_at_work(cluster: &Cluster, written: Option<&Written>) {
+    let old = operators_pods(cluster).await;
+    let round = Cell::new(0);
+    let work = async || {
+        round.set(round.get() + 1);
+        give_work(cluster, round.get()).await;
+    };
+    // For as long as the old ones lead there has to be something that they wrote.
+    work().await;
+    let new_pods =
+        ["nodepoolOperator", "autoscalerOperator"].map(|of| format!("{of}.podAnnotations.upgraded=yes"));
+    let values = ["--set", &*new_pods[0], "--set", &*new_pods[1]];
+    let chart = chart();
+    let mut upgraded = std::pin::pin!(upgrade(cluster, &chart, &values));
+    loop {
+        tokio::select! {
+            () = &mut upgraded => break,
+            () = work() => {}
+        }
+    }
+    let Some(written) = written else { return };
+    for operator in OPERATORS {
+        let what = format!("a new replica of {} leads, and writes", operator.name());
+        let terms = eventually(PATIENCE, &what, || async {
+            work().await;
+            let terms = written.terms(operator);
+            let is_new = terms.last().is_some_and(|term| term.writes > 0 && !old.contains(&term.pod));
+            ensure!(is_new, "{terms:?}");
+            Ok(Some(terms))
+        });
+        let terms = match terms.await {
+            Ok(terms) => terms,
+            Err(error) => panic!("{error:#}\n{}", what_runs(cluster).await),
+        };
+        // The control: the old ones are recognised, and had work.
+        assert!(terms.iter().any(|term| term.writes > 0 && old.contains(&term.pod)), "{old:?} {terms:?}");
+    }
+}
+
+/// Changes what both operators have to report on. Neither change asks for another number of nodes.
+async fn give_work(cluster: &Cluster, round: i32) {
+    let most = serde_json::json!({"spec": {"maxReplicas": 5 + round}});
+    let cutoff = serde_json::json!({"spec": {"expendablePodsPriorityCutoff": -10 - round}});
+    for (object, change) in
+        [("nodepools.tandem.dev/kept", most), ("nodepoolautoscalers.tandem.dev/idle", cutoff)]
+    {
+        let change = change.to_string();
+        let patch = ["patch", object, "--namespace", "kept", "--type", "merge", "--patch", &*change];
+        cluster.kubectl(&patch).await.unwrap();
+    }
+}
+
+/// The names of the Pods of both operators.
+async fn operators_pods(cluster: &Cluster) -> Vec<String> {
+    let pods = json(cluster, &["get", "pods", "--namespace", NAMESPACE]).await;
+    let pods = pods["items"].as_array().unwrap();
+    pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Whether Helm has uninstalled the release, and what it said: what a hook prints comes on standard error.
@@ -181,5 +278,14 @@ async fn uninstall_says(cluster: &Cluster) -> (bool, String) {
     let said = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
+
+/// It selects no pool, and reports so.
+const AUTOSCALER: &str = r#"
+---
+apiVersion: tandem.dev/v1alpha1
+kind: NodePoolAutoscaler
+metadata: {name: idle}
+spec: {nodePoolSelector: {matchLabels: {scaled: "yes"}}}
+"#;
 
 const DEMO: &str = include_str!("../../../testbed/manifests/demo.yaml");
