@@ -232,7 +232,7 @@ hostAliases:
 - {{ printf "--admin-address=%s" .values.adminAddress | quote }}
 {{- end }}
 - --log-format={{ .root.Values.global.logFormat }}
-- {{ printf "--log-level=%s" .root.Values.global.logLevel | quote }}
+- {{ include "tandem.logLevel" .root | printf "--log-level=%s" | quote }}
 {{- if eq .name "nodepool-operator" }}
 {{- with .root.Values.drains }}
 - --max-parallel-drains={{ int .maxParallel }}

@@ -7,7 +7,7 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- include "tandem.component.validateLease" . -}}
 {{- include "tandem.component.validateArgs" . -}}
 {{- include "tandem.component.validatePod" . -}}
-{{- include "tandem.validateLogLevel" .root.Values.global.logLevel -}}
+{{- include "tandem.validateLogLevel" .root -}}
 {{- include "tandem.validateAccounts" .root -}}
 {{- include "tandem.validatePrograms" .root -}}
 {{- include "tandem.validateHostNetwork" .root.Values -}}
@@ -128,9 +128,27 @@ a dict of `component`, `given` (a flag, or the variable that sets it) and `at` (
 {{- end -}}
 {{- end -}}
 
-{{/* Takes the filter. A word that is no level would be taken for the name of a module, and nothing else be logged. */}}
+{{/*
+The filter of the logs. Of a parent chart, `global.logLevel` may be meant for others: cert-manager has a number there, and refuses text. A
+number is never read as a level of Tandem's: what cert-manager logs by default with 2 is `info`, and here 2 would be `warn`.
+*/}}
+{{- define "tandem.logLevel" -}}
+{{- $shared := .Values.global.logLevel -}}
+{{- if .Values.logLevel -}}
+{{- .Values.logLevel -}}
+{{- else if kindIs "string" $shared -}}
+{{- $shared -}}
+{{- else if .Chart.IsRoot -}}
+{{- fail (printf "global.logLevel (%v) must be text, as in info or info,shared_runtime::write=debug; where it is for other charts, set logLevel" $shared) -}}
+{{- else -}}
+info
+{{- end -}}
+{{- end -}}
+
+{{/* Takes the root. A word that is no level would be taken for the name of a module, and nothing else be logged. */}}
 {{- define "tandem.validateLogLevel" -}}
-{{- $filter := . -}}
+{{- $at := empty .Values.logLevel | ternary "global.logLevel" "logLevel" -}}
+{{- $filter := include "tandem.logLevel" . -}}
 {{- $wrong := list -}}
 {{- if not (regexMatch "[^,\\s]" $filter) -}}
 {{- $wrong = list $filter -}}
@@ -146,7 +164,7 @@ a dict of `component`, `given` (a flag, or the variable that sets it) and `at` (
 {{- end -}}
 {{- with $wrong -}}
 {{- $levels := "levels are off, error, warn, info, debug and trace, and a module has its own behind an equals sign, as in info,shared_runtime::write=debug" -}}
-{{- fail (printf "global.logLevel %q: %q is no level; %s" $filter (first .) $levels) -}}
+{{- fail (printf "%s %q: %q is no level; %s" $at $filter (first .) $levels) -}}
 {{- end -}}
 {{- end -}}
 

@@ -129,6 +129,27 @@ async fn a_word_that_is_no_log_level_is_refused_by_the_chart_and_by_the_operator
     }
 }
 
+/// In an umbrella chart with cert-manager, which has a number there and refuses text.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_level_of_a_parent_chart_that_is_a_number_is_for_other_charts() {
+    let parent = tempfile::tempdir().unwrap();
+    std::fs::write(parent.path().join("Chart.yaml"), "{apiVersion: v2, name: parent, version: 0.1.0}")
+        .unwrap();
+    std::fs::create_dir(parent.path().join("charts")).unwrap();
+    std::os::unix::fs::symlink(chart(), parent.path().join("charts/tandem")).unwrap();
+    for (values, level) in [
+        (json!({"global": {"logLevel": 2}}), "info"),
+        (json!({"global": {"logLevel": 2}, "tandem": {"logLevel": "debug"}}), "debug"),
+        (json!({"global": {"logLevel": "warn"}}), "warn"),
+    ] {
+        let rendered = render(parent.path(), &values).await.unwrap();
+        let arg = format!("--log-level={level}\"");
+        assert_eq!(rendered.matches(&arg).count(), 2, "{values}: {rendered}");
+    }
+    let refused = render(parent.path(), &json!({"global": {"logLevel": "verbose"}})).await.unwrap_err();
+    assert!(refused.contains("global.logLevel \"verbose\": \"verbose\" is no level"), "{refused}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_refuses_operators_that_watch_different_namespaces() {
     let watching = async |pools: &str, autoscaler: &str| {
