@@ -8,8 +8,9 @@ number, `1e3` too, and `true` for a boolean.
 {{- end -}}
 
 {{/*
-The prefix of every object's name. What follows it is at most "-autoscaler-operator-pools", 26 characters, and a name
-has 63: a prefix beyond 37 is cut, and gets a hash so that two long names that begin alike stay apart.
+The prefix of every object's name. A prefix beyond 37 characters is cut, and gets a hash so that two long names that begin alike stay apart.
+What follows it is at most "-autoscaler-operator" where a name has 63 (Services, and what becomes a label), and else at most
+"-nodepool-operator-cluster-api", 30 characters, where it has more (policies have 253). The limit of 37 stays: another would rename objects.
 */}}
 {{- define "tandem.fullname" -}}
 {{- $full := .Values.fullnameOverride -}}
