@@ -71,6 +71,11 @@ impl From<NodeReason> for Kept {
     }
 }
 
+/// Whether something other than the places of its pods prevents the removal of the node.
+pub(super) fn stays(input: &ScaleDownInput<'_>, n: PassNodeIndex, pool: &Pool) -> bool {
+    judge(input, n, pool).is_err()
+}
+
 /// What prevents the removal of the node, in Cluster Autoscaler's order, or how many disruptions of which budget it
 /// needs.
 fn judge(input: &ScaleDownInput<'_>, n: PassNodeIndex, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
@@ -98,7 +103,8 @@ fn judge(input: &ScaleDownInput<'_>, n: PassNodeIndex, pool: &Pool) -> Result<Ve
     Ok(disruptions(input, n))
 }
 
-fn utilization(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Utilization {
+/// How much of the node its pods request; nothing where that cannot be read.
+pub(super) fn utilization(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Utilization {
     let unused = || Utilization::of(&Amounts::default(), &Amounts::default(), &[]);
     input.usage[n].utilization.as_ref().map_or_else(|_| unused(), |&utilization| utilization)
 }

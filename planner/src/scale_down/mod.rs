@@ -13,6 +13,7 @@ pub(crate) mod workload_pods;
 pub(crate) mod candidates;
 mod choose;
 pub(crate) mod counting;
+mod headroom;
 mod input;
 mod model;
 mod remaining_nodes;
@@ -91,6 +92,8 @@ pub(crate) fn of_pass(
         demand.groups.get(entry.0).is_none_or(|group| !rules[node].is_below_cutoff(group.priority))
     };
     let planned = scale_up.planned_on(snapshot, nodes.len(), keeps);
+    let is_pod = |entry: PendingId, node: PassNodeIndex| entry.0 < demand.groups.len() && keeps(entry, node);
+    let pods_planned = scale_up.planned_on(snapshot, nodes.len(), is_pod);
     let growing = scale_up.grows(pools);
     let repelled = shown_taints::repelled(pools, demand, &scale_up.placement.left);
     let usage = usage::usage(nodes, rules, pods, demand, observed.now, names);
@@ -112,12 +115,14 @@ pub(crate) fn of_pass(
         workload_pods,
         budgets: &budgets,
         usage: &usage,
-        planned: &planned,
+        planned: &pods_planned,
         growing: &growing,
         repelled: &repelled,
         reserves: &reserves,
     };
     let fork = snapshot.fork();
+    let planned = headroom::settle(&input, pools, demand, &scale_up.placement, snapshot);
+    let input = ScaleDownInput { planned: &planned, ..input };
     close_to_moves(snapshot, pools, nodes, observed.now);
     let mut during = None;
     let mut result = scale_down(&input, pools, |moving| {

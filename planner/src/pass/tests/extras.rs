@@ -286,6 +286,49 @@ fn headroom_brings_nodes_and_keeps_them_and_is_never_reported() {
 }
 
 #[test]
+fn an_idle_node_goes_when_the_headroom_fits_beside_pods_of_a_node_that_stays() {
+    let headroom = json!([{ "count": 1, "requests": { "cpu": "2" } }]);
+    for (used, idle) in [("n1", "n2"), ("n2", "n1")] {
+        let plan = with_headroom(&headroom)
+            .pool("a", json!({ "spec": { "replicas": 2 } }))
+            .node("a", "n1", none())
+            .node("a", "n2", none())
+            .running("r", used, "2", none())
+            .plan();
+        assert_eq!((plan.desired("a"), plan.pool("a").victims.as_slice()), (1, &[idle.to_owned()][..]));
+    }
+}
+
+#[test]
+fn a_node_is_drained_when_its_pods_and_the_headroom_fit_a_node_that_stays() {
+    let owned = json!({ "metadata": { "ownerReferences": [
+        { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": true }] } });
+    for (requested, desired) in [("1", 1), ("1500m", 2), ("3", 2)] {
+        let headroom = json!([{ "count": 1, "requests": { "cpu": requested } }]);
+        let plan = with_headroom(&headroom)
+            .pool("a", json!({ "spec": { "replicas": 2 } }))
+            .node("a", "n1", none())
+            .node("a", "n2", none())
+            .running("small", "n1", "500m", owned.clone())
+            .running("large", "n2", "2400m", owned.clone())
+            .plan();
+        assert_eq!(plan.desired("a"), desired, "{requested}");
+    }
+}
+
+#[test]
+fn headroom_is_kept_first_where_the_pool_is_as_small_as_it_may_be() {
+    let headroom = json!([{ "count": 1, "requests": { "cpu": "2" } }]);
+    let plan = with_headroom(&headroom)
+        .pool("a", json!({ "spec": { "replicas": 1 } }))
+        .pool("b", json!({ "spec": { "replicas": 1, "minReplicas": 1 } }))
+        .node("a", "n1", none())
+        .node("b", "n2", none())
+        .plan();
+    assert_eq!((plan.desired("a"), plan.desired("b")), (0, 1));
+}
+
+#[test]
 fn pods_come_before_headroom_whatever_their_priority() {
     let headroom = json!([{ "count": 1, "requests": { "cpu": "4" } }]);
     let low = json!({ "spec": { "priority": -1000 } });
