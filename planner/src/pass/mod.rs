@@ -28,6 +28,7 @@ use crate::limits::schedules;
 use crate::pools::{self, Pools};
 use crate::reasons::PoolReason;
 use crate::resources::ResourceNames;
+use crate::scale_down::budgets::Budgets;
 use crate::scale_down::counting::CountingRules;
 use crate::scale_down::excess_nodes::ExcessNodes;
 use crate::scale_down::workload_pods::WorkloadPods;
@@ -144,7 +145,9 @@ impl Planner {
         let agents = NodeAgents::learn(input, &demand, &mut pools, names);
         let mut warnings = std::mem::take(&mut demand.warnings);
         let rules = CountingRules::of_nodes(&pools, nodes.len());
-        let workload_pods = workload_pods::workload_pods(&rules, pods, &demand.placed, observed.now);
+        let budgets = Budgets::of(&observed.budgets);
+        let workload_pods =
+            workload_pods::workload_pods(&rules, pods, &demand.placed, &budgets, observed.now);
         let Placed { pools, excess_nodes, mut snapshot, scale_up, warnings: of_nodes } =
             place(input, &pools, &demand, &agents, &workload_pods, names);
         warnings.extend(of_nodes);
@@ -152,6 +155,7 @@ impl Planner {
             input,
             pools: &pools,
             demand: &demand,
+            budgets: &budgets,
             rules: &rules,
             workload_pods: &workload_pods,
             scale_up: &scale_up,

@@ -8,6 +8,8 @@ use crate::index::{Indexed, PassNodeIndex};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::Pool;
+use crate::scale_down::budgets::Budgets;
+use crate::scale_down::drainability;
 
 /// Which pods count on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +82,18 @@ impl CountingRules {
         priority < self.cutoff
     }
 
-    /// Whether a pod on the node is a reason to keep it: [`pods::keeps_node`], and it is not expendable.
-    pub(crate) fn keeps_node(self, pod: &PodInfo, template: CountedTemplate, now: Timestamp) -> bool {
-        template.is_workload && !pods::is_overdue(pod, now) && !self.is_expendable(pod, template, now)
+    /// Whether a pod on the node is a reason to keep it: [`pods::keeps_node`], and it is not expendable. One that a budget
+    /// keeps from eviction is a reason too, unlike in Cluster Autoscaler: a drain evicts expendable pods as it does others,
+    /// and would wait for this one.
+    pub(crate) fn keeps_node(
+        self,
+        pod: &PodInfo,
+        template: CountedTemplate,
+        budgets: &Budgets,
+        now: Timestamp,
+    ) -> bool {
+        let keeps = || !self.is_expendable(pod, template, now) || drainability::is_refused(pod, budgets);
+        template.is_workload && !pods::is_overdue(pod, now) && keeps()
     }
 
     /// Whether a pod on the node is expendable: it keeps no node, counts in no utilization, and needs no place elsewhere.

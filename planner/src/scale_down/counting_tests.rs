@@ -1,5 +1,8 @@
 //! Tests of which pods count on a node, and of what its utilization is a share of.
 
+use std::sync::Arc;
+
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 
 use crate::ScalingPlan;
@@ -168,6 +171,18 @@ fn an_expendable_pod_needs_no_place_when_its_node_is_drained() {
             .running("dear", "n1", "1", owned("ReplicaSet"))
             .plan();
         assert_eq!(plan.verdict("n1"), verdict, "{priority}: {}", message(&plan, "n1"));
+    }
+}
+
+#[test]
+fn an_expendable_pod_keeps_its_node_while_a_budget_refuses_its_eviction() {
+    for (allowed, verdict) in [(0, "BlockedByPod"), (1, "Unneeded")] {
+        let budget = json!({ "metadata": { "name": "b", "namespace": "apps" }, "spec": { "selector": {} },
+            "status": { "disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 2, "expectedPods": 2 } });
+        let mut nodes = two_nodes(cluster(json!({})), "0").running("p", "n1", "1", with_priority(-11));
+        nodes.observed.budgets.push(Arc::new(serde_json::from_value::<PodDisruptionBudget>(budget).unwrap()));
+        let plan = nodes.plan();
+        assert_eq!(plan.verdict("n1"), verdict, "{allowed}: {}", message(&plan, "n1"));
     }
 }
 

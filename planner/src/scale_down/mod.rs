@@ -71,6 +71,8 @@ pub(crate) struct PlacedCluster<'a> {
     pub pools: &'a Pools,
     /// The pods.
     pub demand: &'a Demand,
+    /// All `PodDisruptionBudget`s.
+    pub budgets: &'a Budgets,
     /// Which pods count on each node.
     pub rules: &'a Indexed<PassNodeIndex, CountingRules>,
     /// The pods on each node that are a reason to keep it.
@@ -86,7 +88,7 @@ pub(crate) fn of_pass(
     names: &mut ResourceNames,
 ) -> ScaleDown {
     let PlacedCluster { input: PassInput { observed, nodes, pods }, pools, demand, .. } = cluster;
-    let PlacedCluster { rules, workload_pods, scale_up, .. } = cluster;
+    let PlacedCluster { budgets, rules, workload_pods, scale_up, .. } = cluster;
     // A pending pod that is expendable keeps no node, wherever it is planned.
     let keeps = |entry: PendingId, node: PassNodeIndex| {
         demand.groups.get(entry.0).is_none_or(|group| !rules[node].is_below_cutoff(group.priority))
@@ -97,7 +99,6 @@ pub(crate) fn of_pass(
     let growing = scale_up.grows(pools);
     let repelled = shown_taints::repelled(pools, demand, &scale_up.placement.left);
     let usage = usage::usage(nodes, rules, pods, demand, observed.now, names);
-    let budgets = Budgets::of(&observed.budgets);
     let pending = ReserveInput {
         groups: &demand.groups,
         left: &scale_up.placement.left,
@@ -113,7 +114,7 @@ pub(crate) fn of_pass(
         nodes,
         pods,
         workload_pods,
-        budgets: &budgets,
+        budgets,
         usage: &usage,
         planned: &pods_planned,
         growing: &growing,

@@ -6,6 +6,7 @@ use crate::demand::PlacedPods;
 use crate::index::{Indexed, PassNodeIndex, PodIndex};
 use crate::input::last_template::LastTemplate;
 use crate::input::observed::PassPods;
+use crate::scale_down::budgets::Budgets;
 use crate::scale_down::counting::{CountedTemplate, CountingRules};
 use crate::steps;
 
@@ -31,6 +32,7 @@ pub(crate) fn workload_pods(
     rules: &Indexed<PassNodeIndex, CountingRules>,
     all_pods: &PassPods,
     placed: &PlacedPods,
+    budgets: &Budgets,
     now: Timestamp,
 ) -> Indexed<PassNodeIndex, WorkloadPods> {
     let mut workload_pods: Indexed<PassNodeIndex, WorkloadPods> =
@@ -39,7 +41,7 @@ pub(crate) fn workload_pods(
     let mut last = LastTemplate::default();
     for ((index, pod), placed) in all_pods.enumerated().zip(placed) {
         let Some((_, node)) = *placed else { continue };
-        if !rules[node].keeps_node(pod, last.of(pod, CountedTemplate::of), now) {
+        if !rules[node].keeps_node(pod, last.of(pod, CountedTemplate::of), budgets, now) {
             continue;
         }
         if pod.node().is_some() {

@@ -84,6 +84,11 @@ fn do_not_disrupt(pod: &PodInfo, now: Timestamp) -> Option<Blocker> {
     Some(Blocker::asked(BlockingPodReason::DoNotDisruptAnnotation, asked))
 }
 
+/// Whether the Eviction API would refuse to evict the pod now.
+pub(crate) fn is_refused(pod: &PodInfo, budgets: &Budgets) -> bool {
+    budget(pod, budgets).is_some()
+}
+
 /// What the Eviction API would answer.
 fn budget(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
     match budgets.eviction_cost(pod) {
