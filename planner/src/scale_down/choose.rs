@@ -114,7 +114,9 @@ fn autoscaler(pool: &Pool) -> (&str, &str) {
 fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<RemovalVerdict> {
     let most = pool.assignment.scale_down().max_nodes.map_or(usize::MAX, count);
     let left = pool.bounds.base.saturating_sub(gone);
-    if left <= pool.bounds.min {
+    // Nodes that are owed and do not come are none of those that the lower bound asks for.
+    let there = pool.staying.len().saturating_sub(gone);
+    if left.min(there) <= pool.bounds.min {
         Some(NodeReason::NodeGroupMinSizeReached.into())
     } else if gone >= pool.bounds.spare() || pool.floor.is_some_and(|floor| left <= floor) {
         Some(NodeReason::ScaleDownLimit.into())
@@ -150,6 +152,7 @@ mod tests {
 
     use super::*;
     use crate::fixtures::TestCluster;
+    use crate::index::PassNodeIndex;
     use crate::input::observed::PassNodes;
     use crate::pools;
     use crate::resources::ResourceNames;
@@ -164,6 +167,7 @@ mod tests {
             pools::pools(&cluster.observed, cluster.observed.options, &nodes, &mut ResourceNames::default())
                 .pop()
                 .unwrap();
+        pool.staying = (0..6).map(PassNodeIndex).collect();
         for (floor, gone, taken, expected) in [
             (None, 0, 0, None),
             (None, 2, 2, None),

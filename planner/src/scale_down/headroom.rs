@@ -139,7 +139,9 @@ fn targets(input: &ScaleDownInput<'_>, pools: &Pools) -> Vec<Target> {
 fn preference(input: &ScaleDownInput<'_>, node: PassNodeIndex, pool: &Pool) -> Preference {
     if pool.starting_until(node).is_some_and(|until| until > input.now) {
         Preference::Starts
-    } else if pool.bounds.base <= pool.bounds.min || candidates::stays(input, node, pool) {
+    } else if pool.bounds.base.min(pool.staying.len()) <= pool.bounds.min
+        || candidates::stays(input, node, pool)
+    {
         Preference::Stays
     } else {
         Preference::MayGo

@@ -1,4 +1,4 @@
-//! Nodes that a pool owes and that do not come: until when pods are planned onto them.
+//! Nodes that a pool owes and that do not come: until when pods are planned onto them, and that they count for no bound.
 
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -42,5 +42,19 @@ fn a_pool_that_no_node_can_be_made_of_is_no_capacity() {
     let reserved = json!({ "spec": { "template": { "spec": { "reserved": { "cpu": "5" } } } } });
     for (name, change) in [("a", reserved), (&"a".repeat(70), json!({}))] {
         assert_eq!(cluster(name, change).plan().results(), ["grows ns/other"]);
+    }
+}
+
+#[test]
+fn nodes_that_do_not_come_are_none_of_those_that_the_minimum_asks_for() {
+    for (min, desired, verdict) in [(3, 5, "NodeGroupMinSizeReached"), (2, 4, "Unneeded")] {
+        let owing = json!({ "metadata": { "uid": "u" },
+            "spec": { "replicas": 5, "minReplicas": min, "provisioningTimeoutSeconds": 600 } });
+        let cluster = TestCluster::eager().pool("a", owing);
+        let mut cluster =
+            ["n1", "n2", "n3"].into_iter().fold(cluster, |cluster, name| cluster.node("a", name, json!({})));
+        cluster.observed.owed_for = [("u".to_owned(), SignedDuration::from_secs(600))].into_iter().collect();
+        let plan = cluster.plan();
+        assert_eq!((plan.desired("a"), plan.verdict("n1")), (desired, verdict), "at least {min}");
     }
 }
