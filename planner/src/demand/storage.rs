@@ -283,8 +283,7 @@ fn chosen<'a>(claims: &'a [Arc<ClaimInfo>], all_nodes: &'a PassNodes) -> HashSet
         return named;
     }
     steps::count(all_nodes.len());
-    let names = all_nodes.iter().map(|node| key(&node.metadata).1);
-    names.filter(|name| named.contains(name)).collect()
+    all_nodes.iter().map(|node| key(&node.metadata).1).filter(|name| named.contains(name)).collect()
 }
 
 fn by_name<'a, K>(objects: &'a [Arc<K>], name: impl Fn(&'a K) -> &'a str) -> BTreeMap<&'a str, &'a K> {

@@ -89,7 +89,9 @@ pub(super) fn settle(
         }
     }
     for OnNodes { places, .. } in settled.as_ref().unwrap_or(&headroom) {
-        places.iter().for_each(|&(node, count)| planned[node] += count);
+        for &(node, count) in places {
+            planned[node] += count;
+        }
     }
     planned
 }
@@ -108,8 +110,8 @@ fn on_nodes(demand: &Demand, placement: &Placement, snapshot: &ClusterSnapshot) 
     let first = demand.groups.len();
     let mut headroom = Vec::new();
     for (at, &(class, _)) in demand.headroom.iter().enumerate() {
-        let Some(placed) = placement.placed.get(PendingId(first + at)) else { continue };
-        let places = existing(placed, snapshot);
+        let Some(planned) = placement.placed.get(PendingId(first + at)) else { continue };
+        let places = existing(planned, snapshot);
         if !places.is_empty() {
             headroom.push(OnNodes { class, places });
         }
@@ -187,8 +189,8 @@ fn first_fit(
     }
     let mut settled = Vec::new();
     for of_class in headroom {
-        let placed = snapshot.place(of_class.class, of_class.count(), Scope::Existing);
-        let places = existing(&placed, snapshot);
+        let found = snapshot.place(of_class.class, of_class.count(), Scope::Existing);
+        let places = existing(&found, snapshot);
         let new = OnNodes { class: of_class.class, places };
         if new.count() < of_class.count() {
             return None;
