@@ -1,4 +1,4 @@
-//! Balances the scale-up between pools that are declared equal except for labels that make no difference
+//! Balances the scale-up between pools that are declared equal except for a little memory and for labels that make no difference
 //! ([`similarity`](super::similarity)): the smallest first. What their nodes have shown makes none either: kernels report a few KiB
 //! more or less, and a pool without nodes has shown nothing. Only a pool whose nodes keep a startup taint is not balanced with
 //! others: their pods do not fit there.
