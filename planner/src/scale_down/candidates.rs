@@ -95,11 +95,9 @@ fn judge(input: &ScaleDownInput<'_>, n: PassNodeIndex, pool: &Pool) -> Result<Ve
         return Err(NodeReason::NotStartedYet.into());
     }
     underused(input, n, pool.assignment.scale_down().utilization_threshold_percent)?;
-    if workload_pods.pods.is_empty() {
-        return Ok(Vec::new());
-    }
     steps::count(workload_pods.pods.len());
     blocked(input, n)?;
+    covered(input, n)?;
     Ok(disruptions(input, n))
 }
 
@@ -146,6 +144,30 @@ fn blocked(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Result<(), Kept> {
     Err(Kept { verdict: RemovalVerdict { reason: NodeReason::BlockedByPod, message }, until })
 }
 
+/// Fails if a budget allows fewer disruptions than the node has expendable pods under it. No pool grows for the pods that replace
+/// them, so the budget may not allow another one when the first has gone, and the drain would wait for the others.
+fn covered(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Result<(), Kept> {
+    let covered = &input.workload_pods[n].covered;
+    steps::count(covered.len());
+    let mut needed: BTreeMap<BudgetId, usize> = BTreeMap::new();
+    for &pod in covered {
+        let EvictionCost::One(budget) = input.budgets.eviction_cost(&input.pods[pod]) else { continue };
+        let needed = needed.entry(budget).or_default();
+        *needed += 1;
+        if *needed > input.budgets.allowed(budget) {
+            let message = format!(
+                "pod {} is under PodDisruptionBudget {}, which allows fewer disruptions now than the node has expendable pods ({})",
+                pod_name(input, pod),
+                input.budgets.name(budget),
+                BlockingPodReason::NotEnoughPdb.as_str()
+            );
+            let verdict = RemovalVerdict { reason: NodeReason::BlockedByPod, message };
+            return Err(Kept { verdict, until: None });
+        }
+    }
+    Ok(())
+}
+
 fn blocker(input: &ScaleDownInput<'_>, n: PassNodeIndex, pod: PodIndex) -> Option<Blocker> {
     let object = &input.pods[pod];
     drainability::blocker(object, input.budgets, input.now).or_else(|| {
@@ -163,7 +185,7 @@ fn blocker(input: &ScaleDownInput<'_>, n: PassNodeIndex, pod: PodIndex) -> Optio
 /// is left is enough, because the others are allowed as the evicted pods become ready elsewhere.
 fn disruptions(input: &ScaleDownInput<'_>, n: PassNodeIndex) -> Vec<(BudgetId, usize)> {
     let mut disruptions: BTreeMap<BudgetId, usize> = BTreeMap::new();
-    for &pod in &input.workload_pods[n].pods {
+    for pod in input.workload_pods[n].evicted() {
         if let EvictionCost::One(budget) = input.budgets.eviction_cost(&input.pods[pod]) {
             *disruptions.entry(budget).or_default() += 1;
         }

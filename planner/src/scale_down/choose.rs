@@ -85,8 +85,8 @@ fn refused(account: &Account) -> Option<RemovalVerdict> {
 /// What is left of each budget after the nodes that are already being removed are drained.
 fn allowances(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Indexed<BudgetId, usize> {
     let mut allowances = input.budgets.allowances();
-    for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &input.workload_pods[node].pods)
-    {
+    let leaving = pools.iter().flat_map(|pool| &pool.leaving);
+    for pod in leaving.flat_map(|&node| input.workload_pods[node].evicted()) {
         if let EvictionCost::One(budget) = input.budgets.eviction_cost(&input.pods[pod]) {
             allowances[budget] = allowances[budget].saturating_sub(1);
         }

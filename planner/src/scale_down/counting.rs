@@ -8,7 +8,7 @@ use crate::index::{Indexed, PassNodeIndex};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::pools::Pool;
-use crate::scale_down::budgets::Budgets;
+use crate::scale_down::budgets::{Budgets, EvictionCost};
 use crate::scale_down::drainability;
 
 /// Which pods count on a node.
@@ -94,6 +94,19 @@ impl CountingRules {
     ) -> bool {
         let keeps = || !self.is_expendable(pod, template, now) || drainability::is_refused(pod, budgets);
         template.is_workload && !pods::is_overdue(pod, now) && keeps()
+    }
+
+    /// Whether a pod that does not keep its node takes a disruption of a budget when the node is drained: it is expendable, and
+    /// the budget covers it.
+    pub(crate) fn takes_disruption(
+        self,
+        pod: &PodInfo,
+        template: CountedTemplate,
+        budgets: &Budgets,
+    ) -> bool {
+        template.is_workload
+            && self.is_below_cutoff(template.priority)
+            && matches!(budgets.eviction_cost(pod), EvictionCost::One(_))
     }
 
     /// Whether a pod on the node is expendable: it keeps no node, counts in no utilization, and needs no place elsewhere.

@@ -187,6 +187,28 @@ fn an_expendable_pod_keeps_its_node_while_a_budget_refuses_its_eviction() {
 }
 
 #[test]
+fn expendable_pods_under_a_budget_need_a_disruption_each() {
+    for (allowed, verdicts) in
+        [(1, ["BlockedByPod", "Unneeded"]), (2, ["Unneeded", "BlockedByPod"]), (3, ["Unneeded", "Unneeded"])]
+    {
+        let budget = json!({ "metadata": { "name": "b", "namespace": "apps" }, "spec": { "selector": {} },
+            "status": { "disruptionsAllowed": allowed } });
+        let cheap = || with_priority(-11);
+        let pool = cluster(json!({})).pool("a", json!({ "spec": { "replicas": 3 } }));
+        let mut nodes = ["n1", "n2", "n3"]
+            .into_iter()
+            .fold(pool, |cluster, node| cluster.node("a", node, json!({})))
+            .running("bare", "n2", "4", json!({}))
+            .running("p", "n1", "1", cheap())
+            .running("q", "n1", "1", cheap())
+            .running("r", "n3", "1", cheap());
+        nodes.observed.budgets.push(Arc::new(serde_json::from_value::<PodDisruptionBudget>(budget).unwrap()));
+        let plan = nodes.plan();
+        assert_eq!(["n1", "n3"].map(|node| plan.verdict(node)), verdicts, "{allowed}");
+    }
+}
+
+#[test]
 fn a_pending_pod_that_is_expendable_keeps_no_node() {
     for (priority, verdict, desired) in [(-11, "Unneeded", 1), (-10, "NeededByPendingPods", 2)] {
         let change = json!({ "spec": { "priority": priority } });

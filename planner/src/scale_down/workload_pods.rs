@@ -15,6 +15,9 @@ use crate::steps;
 pub(crate) struct WorkloadPods {
     /// Those that run on it.
     pub pods: Vec<PodIndex>,
+    /// Expendable ones that run on it and that a budget covers: they need no place elsewhere, but the removal of the node takes a
+    /// disruption for each.
+    pub covered: Vec<PodIndex>,
     /// How many pods it is kept for that are not bound to it yet: nominated to it, or with a volume that is being made there.
     pub awaited: usize,
 }
@@ -23,6 +26,11 @@ impl WorkloadPods {
     /// Their number.
     pub(crate) const fn count(&self) -> usize {
         self.pods.len() + self.awaited
+    }
+
+    /// Those that a drain of the node evicts, as far as budgets may cover them.
+    pub(crate) fn evicted(&self) -> impl Iterator<Item = PodIndex> {
+        self.pods.iter().chain(&self.covered).copied()
     }
 }
 
@@ -41,7 +49,11 @@ pub(crate) fn workload_pods(
     let mut last = LastTemplate::default();
     for ((index, pod), placed) in all_pods.enumerated().zip(placed) {
         let Some((_, node)) = *placed else { continue };
-        if !rules[node].keeps_node(pod, last.of(pod, CountedTemplate::of), budgets, now) {
+        let template = last.of(pod, CountedTemplate::of);
+        if !rules[node].keeps_node(pod, template, budgets, now) {
+            if rules[node].takes_disruption(pod, template, budgets) {
+                workload_pods[node].covered.push(index);
+            }
             continue;
         }
         if pod.node().is_some() {
