@@ -26,8 +26,11 @@ pub(crate) fn run(task: &str, args: Args) -> anyhow::Result<()> {
 }
 
 /// Checks that the pages of `docs/reference` are what would be written.
-pub(crate) fn check_reference() -> anyhow::Result<()> {
-    let status = command("reference", ["--check"]).status().context("cannot run cargo")?;
+pub(crate) async fn check_reference() -> anyhow::Result<()> {
+    let program = built().await?;
+    let status =
+        tokio::process::Command::new(&program).args(["reference", "--check"]).kill_on_drop(true).status();
+    let status = status.await.with_context(|| format!("cannot run {}", program.display()))?;
     ensure!(status.success(), "a page of docs/reference is not what the sources generate");
     Ok(())
 }

@@ -147,7 +147,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Check => {
             crds::run(true)?;
             tidy::table(true)?;
-            dev::check_reference()?;
+            dev::check_reference().await?;
             println!("generated files are what the sources generate");
             guide::run(true)?;
             println!("the guides' transcripts are what is printed");
