@@ -35,7 +35,8 @@ const SPARE: &str = "tandem-worker2";
 
 /// How kind makes the cluster. Its own network plugin cannot be built from Go modules alone, so each node gets a part of the Pods'
 /// network here, and a route to the others'. Kubernetes refuses cgroup v1 unless it is asked for.
-/// The tests share the nodes, so what one has pulled with a password is there for the next one without.
+/// The tests share the nodes, so what one has pulled with a password is there for the next one without. The size of the audit log is in
+/// megabytes: tests read it from a place that they remember, so it must not be rotated.
 const CONFIG: &str = r#"
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
@@ -53,6 +54,7 @@ kubeadmConfigPatches:
     extraArgs:
     - {name: audit-policy-file, value: /etc/tandem/audit-policy.yaml}
     - {name: audit-log-path, value: /etc/tandem/audit.log}
+    - {name: audit-log-maxsize, value: "100000"}
     - {name: admission-control-config-file, value: /etc/tandem/admission.yaml}
     extraVolumes:
     - {name: audit, hostPath: /etc/tandem, mountPath: /etc/tandem, pathType: Directory}
@@ -277,4 +279,17 @@ async fn forward(engine: &Engine, inner: &Path, outer: &Path) -> Result<Forward>
     cluster.server = Some(format!("https://{}", port.address));
     std::fs::write(outer, serde_saphyr::to_string(&kubeconfig)?)?;
     Ok(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audit_log_is_never_rotated() {
+        // By itself, the API server begins another file after 100 megabytes.
+        let size =
+            CONFIG.lines().find_map(|line| line.trim().strip_prefix("- {name: audit-log-maxsize, value: "));
+        assert_eq!(size, Some("\"100000\"}"));
+    }
 }
