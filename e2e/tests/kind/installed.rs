@@ -181,7 +181,9 @@ async fn pools_and_their_nodes_outlive_an_upgrade_and_an_uninstall_and_the_next_
     // Until the end, also one that was replaced and had not ended.
     if let Some(written) = written {
         for operator in OPERATORS {
-            written.terms(operator);
+            let terms = written.terms(operator);
+            // Of the first install, of the upgrades, and of the second install.
+            assert!(terms.len() >= 3, "{terms:?}");
         }
     }
 }
