@@ -63,9 +63,13 @@ fn alike(a: &Pool, b: &Pool) -> bool {
 fn is_alike(a: &Amounts, b: &Amounts) -> bool {
     let memory = Resource::Basic(Basic::Memory);
     let [one, other] = [a, b].map(|amounts| i128::from(amounts.get(memory)));
-    let mut with_others_memory = a.clone();
-    with_others_memory.set(memory, b.get(memory));
-    with_others_memory == *b && (one - other).abs() * 1000 <= one.max(other) * MEMORY_DIFFERENCE_PER_MILLE
+    // The amounts of each pool are compared with those of each set: they are copied only where the memory is near.
+    let is_near = (one - other).abs() * 1000 <= one.max(other) * MEMORY_DIFFERENCE_PER_MILLE;
+    is_near && {
+        let mut with_others_memory = a.clone();
+        with_others_memory.set(memory, b.get(memory));
+        with_others_memory == *b
+    }
 }
 
 fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
