@@ -105,6 +105,7 @@ async fn a_pod_that_fits_nowhere_runs_on_a_real_kubelet_that_the_autoscaler_aske
     // Only a kubelet knows this.
     let said = cluster.kubectl(&["logs", "--namespace", "real", "deployments/web"]).await.unwrap();
     assert!(said.starts_with("runs on web-"), "{said}");
+    the_image_with_tools_is_what_it_says(cluster).await;
 
     cluster.kubectl(&["scale", "--namespace", "real", "deployment/web", "--replicas=0"]).await.unwrap();
     until(cluster, "the node is given back", || async {
@@ -116,6 +117,41 @@ async fn a_pod_that_fits_nowhere_runs_on_a_real_kubelet_that_the_autoscaler_aske
     .await;
     cluster.kubectl(&["delete", "namespace", "real", "--timeout=180s"]).await.unwrap();
     uninstall(cluster).await;
+}
+
+/// Runs the tools of the image `tandem-exec` in a Pod of the operator, and checks that what a program leaves there is reaped.
+async fn the_image_with_tools_is_what_it_says(cluster: &Cluster) {
+    let selector = "app.kubernetes.io/component=nodepool-operator";
+    let pods = json(cluster, &["get", "pods", "--namespace", NAMESPACE, "--selector", selector]).await;
+    let pod = pods["items"][0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let sh = async |script: &str| {
+        let exec = ["exec", "--namespace", NAMESPACE, &*pod, "--", "sh", "-c", script];
+        cluster.kubectl(&exec).await.unwrap()
+    };
+    // A library that one of them does not find would end it.
+    let said = sh("curl --version && jq --version && ssh -V 2>&1 && cat /proc/1/comm").await;
+    for words in ["curl ", "\njq-", "\nOpenSSH_", "\ntini"] {
+        assert!(said.contains(words), "no {words}: {said}");
+    }
+
+    // The shell ends first, so that process 1 inherits what it has started.
+    let orphan = sh("sleep 1000 </dev/null >/dev/null 2>&1 & echo $!").await;
+    let orphan = orphan.trim();
+    let state = format!("cat /proc/{orphan}/status 2>/dev/null || echo gone");
+    until(cluster, "process 1 inherits what a program leaves", || async {
+        let state = sh(&state).await;
+        ensure!(state.contains("PPid:\t1\n"), "{state}");
+        Ok(Some(()))
+    })
+    .await;
+    sh(&format!("kill -9 {orphan}")).await;
+    // A zombie would still be there.
+    until(cluster, "what a program leaves is reaped", || async {
+        let state = sh(&state).await;
+        ensure!(state == "gone\n", "{state}");
+        Ok(Some(()))
+    })
+    .await;
 }
 
 /// Waits, and shows what runs when it is in vain.
