@@ -56,6 +56,19 @@ fn has_no_ipv6(error: &std::io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
 }
 
+/// Binds to `address`, and where that is `[::]` and there is no IPv6, to every address of IPv4.
+async fn bind<L, F: Future<Output = std::io::Result<L>>>(
+    address: SocketAddr,
+    listen: impl Fn(SocketAddr) -> F,
+) -> std::io::Result<L> {
+    match listen(address).await {
+        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && has_no_ipv6(&error) => {
+            listen((Ipv4Addr::UNSPECIFIED, address.port()).into()).await
+        }
+        bound => bound,
+    }
+}
+
 /// Listens on `address` and serves until `shutdown`. Port 0 takes any free port, which is logged and returned. `[::]` is every address
 /// of the machine, of both families, and those of IPv4 where there is no IPv6.
 pub async fn serve(
@@ -65,12 +78,7 @@ pub async fn serve(
     metrics: Metrics,
     shutdown: CancellationToken,
 ) -> Result<(SocketAddr, JoinHandle<()>), AdminError> {
-    let bound = match TcpListener::bind(address).await {
-        Err(error) if address.ip() == Ipv6Addr::UNSPECIFIED && has_no_ipv6(&error) => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
-        }
-        bound => bound,
-    };
+    let bound = bind(address, TcpListener::bind).await;
     let listener = bound.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => AdminError::InUse { address },
         _ => AdminError::Listen { address, source },
@@ -185,6 +193,27 @@ mod tests {
         let errno = |errno: rustix::io::Errno| has_no_ipv6(&errno.into());
         assert!(errno(rustix::io::Errno::AFNOSUPPORT) && errno(rustix::io::Errno::ADDRNOTAVAIL));
         assert!(!errno(rustix::io::Errno::ADDRINUSE) && !errno(rustix::io::Errno::ACCESS));
+    }
+
+    /// On a machine without IPv6, where each bind of an address of its family fails with `errno`.
+    async fn bound_without_ipv6(address: &str, errno: rustix::io::Errno) -> std::io::Result<SocketAddr> {
+        let listen = |at: SocketAddr| async move {
+            if at.is_ipv6() { Err(std::io::Error::from(errno)) } else { Ok(at) }
+        };
+        bind(address.parse().unwrap(), listen).await
+    }
+
+    #[tokio::test]
+    async fn where_there_is_no_ipv6_all_addresses_are_those_of_ipv4() {
+        use rustix::io::Errno;
+        for errno in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
+            let bound = bound_without_ipv6("[::]:8080", errno).await;
+            assert_eq!(bound.unwrap(), SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)));
+            // One address is no other one.
+            assert!(bound_without_ipv6("[::1]:8080", errno).await.is_err());
+        }
+        // Another program has the port.
+        assert!(bound_without_ipv6("[::]:8080", Errno::ADDRINUSE).await.is_err());
     }
 
     /// Opens a connection and sends only the beginning of a request.
