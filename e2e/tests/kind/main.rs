@@ -34,10 +34,16 @@ impl Turn {
     fn kind(&self) -> Option<&Kind> {
         let kind = self.place.kind();
         if kind.is_none() {
-            does_not_run("it needs the cluster of `cargo e2e --kind --own-engine`");
+            skip("it needs the cluster of `cargo e2e --kind --own-engine`");
         }
         kind
     }
+}
+
+/// Says why a test does not run; panics where it must.
+fn skip(why: &str) {
+    assert!(std::env::var_os(REQUIRED).is_none(), "{REQUIRED} is set, and this test would not run: {why}");
+    does_not_run(why);
 }
 
 /// The cluster, with the images of both operators; `None` where there can be none, which is said.
@@ -47,11 +53,7 @@ async fn begin() -> Option<Turn> {
     if place::of_the_user().is_none()
         && let Some(why) = unavailable()
     {
-        assert!(
-            std::env::var_os(REQUIRED).is_none(),
-            "{REQUIRED} is set, and there is no kind cluster: {why}"
-        );
-        does_not_run(why);
+        skip(why);
         return None;
     }
     let alone = for_others(ALONE.lock()).await;
