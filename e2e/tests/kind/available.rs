@@ -12,8 +12,10 @@ use testbed::borrowed;
 use testbed::cluster::Cluster;
 use testbed::kind::Kind;
 use testbed::lost_update_check::LostUpdateCheck;
+use testbed::operators::OperatorKind;
 use testbed::takeover::Takeover;
 use testbed::tandem::chart;
+use testbed::terms::LeaderTerm;
 use testbed::wait::{PATIENCE, eventually};
 use testbed::write_effects::WriteEffects;
 use toolbox::messages::inform;
@@ -54,11 +56,11 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
  {
     let Some(turn) = begin().await else { return };
     let (cluster, Some(kind)) = (&turn.cluster, turn.kind()) else { return };
-    install(cluster).await;
-    // Other tests have had a pool of this name.
+    // Other tests have had a pool of this name. From before the first leader, so that each has a beginning.
     let audit = kind.audit_log();
     let from = audit.end().unwrap();
     let mut log = audit.follow_from(from);
+    install(cluster).await;
     make(cluster, "kept", POOL).await;
     nodes_are_ready(cluster, 2).await;
     let Timing { lease_duration, retry_period, .. } = DEFAULT_TIMING;
@@ -100,6 +102,10 @@ async fn another_replica_takes_over_from_a_leader_that_is_killed_frozen_or_cut_o
         node && event.verb == "create" && event.succeeded() && event.user_agent.contains("nodepool-operator")
     };
     assert_eq!(events.iter().filter(created).count(), 2 + 1 + 2 + 2);
+    // What a leader that was cut off had sent may still arrive, and must be refused then.
+    let stored: Vec<Event> = events.iter().filter(|event| event.succeeded()).cloned().collect();
+    let terms = LeaderTerm::all(&stored, &lease_key(), OperatorKind::NodePool).unwrap();
+    assert!(terms.iter().any(|term| term.writes > 0), "{terms:?}");
     let pool = ObjectKey::node_pool("kept", "kept");
     WriteEffects::of(&events, &pool).check_owned().unwrap();
     LostUpdateCheck::of(&events, &pool).check_unbroken().unwrap();
