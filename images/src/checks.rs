@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use crate::WrittenImage;
 use crate::debian::libraries;
 use crate::layout::digest;
+use crate::{ROOTS, WrittenImage};
 
 /// Bytes of an image's compressed layers, at most.
 pub const MOST_BYTES: u64 = 40_000_000;
@@ -28,7 +28,8 @@ struct File {
 }
 
 /// Checks that an image has at most `most` bytes, that each blob is what its digest says, that its user is not root and can change
-/// nothing in it, that it has its labels, that what it starts is static, and that all other programs find their libraries in it.
+/// nothing in it, that it has its labels and the roots of the public certificate authorities, that what it starts is static, and that all
+/// other programs find their libraries in it.
 ///
 /// # Errors
 /// With the first of these that does not hold.
@@ -64,6 +65,8 @@ fn holds(image: &WrittenImage, most: u64) -> Result<()> {
     }
 
     let files = files(&layer)?;
+    let roots = files.get(ROOTS).is_some_and(|file| file.bytes.starts_with(b"-----BEGIN CERTIFICATE-----\n"));
+    ensure!(roots, "it has no certificate authorities in /{ROOTS}");
     let started = config["Entrypoint"].as_array().context("it starts nothing")?;
     let started: Vec<&str> = started.iter().filter_map(|part| part.as_str()?.strip_prefix('/')).collect();
     ensure!(!started.is_empty(), "it starts nothing");
@@ -162,7 +165,10 @@ mod tests {
     fn image() -> Image {
         let labels = LABELS.map(|label| (format!("org.opencontainers.image.{label}"), "x".to_owned()));
         Image {
-            entries: vec![Entry::file("program", 0o755, elf(None)), Entry::file("etc/passwd", 0o644, vec![])],
+            entries: vec![
+                Entry::file("program", 0o755, elf(None)),
+                Entry::file(ROOTS, 0o644, b"-----BEGIN CERTIFICATE-----\n".to_vec()),
+            ],
             entrypoint: vec!["/program".to_owned()],
             path: "/".to_owned(),
             user: "65532:65532".to_owned(),
@@ -210,7 +216,13 @@ mod tests {
                 "is no program",
                 wrong(|image| image.entries[0] = Entry::file("program", 0o755, b"#!".to_vec())),
             ),
-            ("/program is not in it", wrong(|image| image.entries.truncate(0))),
+            (
+                "/program is not in it",
+                wrong(|image| {
+                    image.entries.remove(0);
+                }),
+            ),
+            ("no certificate authorities in /etc/ssl", wrong(|image| image.entries.truncate(1))),
             ("it starts nothing", wrong(|image| image.entrypoint.clear())),
             ("the mode 4755", wrong(|image| image.entries.push(Entry::file("su", 0o4755, vec![])))),
             (
