@@ -245,6 +245,19 @@ impl Kind {
         Ok(())
     }
 
+    /// Loads an archive into the container engine, as a user types `docker load`, and returns the ID by which the engine calls `reference`
+    /// then. Afterwards the engine does not have it any more.
+    ///
+    /// # Errors
+    /// When Docker fails, or has not loaded that image.
+    pub async fn docker_load(&self, archive: &Path, reference: &str) -> Result<String> {
+        let archive = archive.to_str().context("the path of an image is not text")?;
+        self.engine.docker(&["load", "--input", archive]).await.context("docker cannot load an image")?;
+        let id = self.engine.docker(&["image", "inspect", "--format", "{{.Id}}", reference]).await?;
+        self.engine.docker(&["image", "rm", reference]).await?;
+        Ok(id.trim().to_owned())
+    }
+
     /// Runs kind with these arguments, where it finds this cluster, and returns its output.
     ///
     /// # Errors
