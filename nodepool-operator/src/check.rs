@@ -31,6 +31,11 @@ const ANSWERS: Duration = Duration::from_secs(2);
 const PART: &str = "app.kubernetes.io/part-of=tandem";
 /// What a kernel says of a program for another machine, and a container runtime of an image that has none for this one.
 const OF_ANOTHER_ARCHITECTURE: [&str; 2] = ["exec format error", "no match for platform"];
+/// How a kubelet calls an image that it does not get.
+const NOT_PULLED: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
+/// What registries, and what asks them, say of one who has no password, or another's.
+const NO_PASSWORD: [&str; 4] =
+    ["nauthorized", "authorization failed", "no basic auth credentials", "pull access denied"];
 
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
@@ -246,9 +251,16 @@ fn why_not(pod: &Pod) -> String {
 
 /// What to do, where the words of the kernel or of the container runtime do not say it.
 fn advice(why: &str) -> Option<&'static str> {
-    OF_ANOTHER_ARCHITECTURE.iter().any(|words| why.contains(words)).then_some(
-        "the image is for another architecture than this node: build it on a machine like your nodes, or set kubernetes.io/arch in the \
-         nodeSelector of both operators",
+    let says = |any: &[&str]| any.iter().any(|words| why.contains(words));
+    if says(&OF_ANOTHER_ARCHITECTURE) {
+        return Some(
+            "the image is for another architecture than this node: build it on a machine like your nodes, or set kubernetes.io/arch in the \
+             nodeSelector of both operators",
+        );
+    }
+    (says(&NOT_PULLED) && says(&NO_PASSWORD)).then_some(
+        "the registry requires a password: name a Secret of type kubernetes.io/dockerconfigjson, which is in the namespace of the release, \
+         in global.image.pullSecrets",
     )
 }
 
@@ -333,8 +345,8 @@ mod tests {
             ),
             (
                 json!({"containerStatuses": [{"name": "c", "ready": false, "image": "", "imageID": "", "restartCount": 0,
-                    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "unauthorized"}}}]}),
-                "ImagePullBackOff: unauthorized",
+                    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}]}),
+                "ImagePullBackOff: not found",
             ),
             (
                 json!({"containerStatuses": [{"name": "c", "ready": false, "image": "", "imageID": "", "restartCount": 3,
@@ -384,6 +396,36 @@ mod tests {
             [container(&back_off, &ended("error: no lease")), container(&pull("unauthorized"), &json!({}))]
         {
             assert!(!said(&status).contains("architecture"), "{status}");
+        }
+    }
+
+    #[test]
+    fn an_image_that_needs_a_password_is_called_that_with_what_to_do() {
+        let said = |state: &Value| {
+            let status = json!({"containerStatuses": [{"name": "c", "ready": false, "image": "", "imageID": "",
+                "restartCount": 1, "state": state}]});
+            judge(&deployment(&json!({})), &[(&pod("p", &status), None)]).text
+        };
+        let waits = |reason: &str, message: &str| json!({"waiting": {"reason": reason, "message": message}});
+        let refused =
+            "unexpected status from HEAD request to https://r.example/v2/a/manifests/1: 401 Unauthorized";
+        let again = format!("Back-off pulling image \"a\": ErrImagePull: {refused}");
+        for state in [
+            waits("ErrImagePull", refused),
+            waits("ImagePullBackOff", &again),
+            waits(
+                "ErrImagePull",
+                "pull access denied, repository does not exist or may require authorization",
+            ),
+        ] {
+            let lines = said(&state);
+            let advice = lines.lines().last().unwrap_or_default();
+            assert!(advice.starts_with("    the registry requires a password: "), "{lines}");
+            assert!(advice.contains("global.image.pullSecrets"), "{lines}");
+        }
+        // The control: one that is not there, and an operator that is refused by the API server.
+        for state in [waits("ErrImagePull", "not found"), waits("CrashLoopBackOff", "Unauthorized")] {
+            assert!(!said(&state).contains("password"), "{state}");
         }
     }
 

@@ -66,7 +66,7 @@ async fn secret(cluster: &Cluster, registry: &Registry) {
     cluster.kubectl(&[&create, &*arguments].concat()).await.unwrap();
 }
 
-/// Waits until the check names, below an operator, what its Pods wait for, and why that fails.
+/// Waits until the check names, below an operator, what its Pods wait for, why that fails, and what to do.
 async fn says_why(kubeconfig: &Path, operator: &str) {
     let what = format!("the check says why {operator} is not pulled");
     let said = eventually(PATIENCE, &what, || async {
@@ -76,6 +76,7 @@ async fn says_why(kubeconfig: &Path, operator: &str) {
         let pods: Vec<&str> = below.lines().take_while(|line| line.starts_with(' ')).collect();
         let says = |line: &&str| ["ErrImagePull", "401"].iter().all(|word| line.contains(*word));
         ensure!(pods.iter().any(says), "{said}");
+        ensure!(pods.iter().any(|line| line.contains("global.image.pullSecrets")), "{said}");
         Ok(Some(()))
     });
     said.await.unwrap();
