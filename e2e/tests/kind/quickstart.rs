@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use images::WrittenImage;
 use images::debian;
 use images::layout::{Entry, Image};
 use jiff::Timestamp;
 use testbed::cluster::Cluster;
+use testbed::kind::Kind;
 use testbed::wait::{PATIENCE, eventually};
 use tokio::task::spawn_blocking;
 use toolbox::tools::{Tool, Toolbox};
@@ -90,6 +92,7 @@ async fn story(turn: &Turn) -> Result<()> {
         None => (*word).to_owned(),
     };
     let load: Vec<String> = load.iter().map(here).collect();
+    take_off(turn, kind, &load).await?;
     kind.run(&load.iter().skip(1).map(String::as_str).collect::<Vec<_>>()).await?;
     // What is there already, `--create-namespace` leaves as it is. This one is removed when the test fails.
     make_namespace(cluster).await;
@@ -102,6 +105,21 @@ async fn story(turn: &Turn) -> Result<()> {
     ensure!(simulated == 3, "{listed}");
     as_printed(cluster, Tool::Kubectl, &mentioned("kubectl scale")).await?;
     settled(cluster, 0, 0).await
+}
+
+/// Takes the images of these archives off the nodes: other tests have them there already, and a command that loads only one would do.
+async fn take_off(turn: &Turn, kind: &Kind, archives: &[String]) -> Result<()> {
+    let images = turn.place.images().iter();
+    let images: Vec<&WrittenImage> =
+        images.filter(|image| archives.iter().any(|archive| Path::new(archive) == image.archive)).collect();
+    ensure!(images.len() == 2, "{archives:?} are not the images of both operators");
+    let nodes = kind.run(&["get", "nodes", "--name", "tandem"]).await?;
+    for node in nodes.split_whitespace() {
+        for image in &images {
+            kind.in_node(node, &["crictl", "rmi", &image.reference]).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs a command of the README in the root of the workspace, and returns its output.
