@@ -12,6 +12,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::conditions::ConditionType;
+use shared_crds::names::POOL_FINALIZER;
 use shared_crds::ownership::{self, Owner};
 use testbed::cluster::{Cluster, ClusterOptions};
 use testbed::objects;
@@ -334,6 +335,53 @@ async fn an_operators_token_is_refused_in_every_way_to_write() {
         whole.data["status"].as_object_mut().unwrap().remove(own);
         let replaced = api.replace_status("x", &PostParams::default(), &whole).await;
         assert_eq!(verdict(replaced), Verdict::Stored, "{account} replaces its own");
+    }
+    cluster.mark_reusable();
+}
+
+/// The object itself, which an operator may patch and not replace: with a test, by a merge, and by an apply with force.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operators_token_is_refused_the_spec_of_a_pool_in_every_way_to_patch() {
+    let cluster = &PLACES.take().await.unwrap();
+    install(cluster).await;
+    let owned = [
+        json!({"metadata": {"finalizers": ["example.org/other", POOL_FINALIZER]}}),
+        json!({"spec": {"replicas": 2}}),
+    ];
+    for ((_, account), own) in WRITERS.into_iter().zip(owned) {
+        let namespace = cluster.namespace("spec").await.unwrap();
+        let pool = full_pool(cluster, namespace.name()).await;
+        let client = cluster.client_for_service_account(RELEASE_NAMESPACE, account).await.unwrap();
+        let api = pools(client, namespace.name());
+        let plain = PatchParams::default();
+        let guarded: json_patch::Patch = serde_json::from_value(json!([
+            {"op": "test", "path": "/metadata/generation", "value": pool["metadata"]["generation"]},
+            {"op": "replace", "path": "/spec/maxReplicas", "value": 99},
+        ]))
+        .unwrap();
+        let guarded = api.patch("x", &plain, &Patch::<()>::Json(guarded)).await;
+        assert_eq!(verdict(guarded), Verdict::Refused, "{account} patches with a test");
+        // More machines, machines of a program, and another label of nodes.
+        for spec in [
+            json!({"maxReplicas": 99}),
+            json!({"provider": {"simulated": null, "exec": {"name": "rack", "parameters": {"a": "b"}}}}),
+            json!({"template": {"metadata": {"labels": {"team": "b"}}}}),
+        ] {
+            let merged = api.patch("x", &plain, &Patch::Merge(json!({"spec": spec}))).await;
+            assert_eq!(verdict(merged), Verdict::Refused, "{account} patches {spec}");
+        }
+        let applied = json!({
+            "apiVersion": "tandem.dev/v1alpha1",
+            "kind": "NodePool",
+            "metadata": {"name": "x"},
+            "spec": {"maxReplicas": 99},
+        });
+        let forced = PatchParams::apply("anyone").force();
+        let applied = api.patch("x", &forced, &Patch::Apply(applied)).await;
+        assert_eq!(verdict(applied), Verdict::Refused, "{account} applies");
+        // The control: what the operator owns.
+        let stored = api.patch("x", &plain, &Patch::Merge(own)).await;
+        assert_eq!(verdict(stored), Verdict::Stored, "{account} patches its own");
     }
     cluster.mark_reusable();
 }
