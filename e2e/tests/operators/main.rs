@@ -6,6 +6,7 @@
 mod admission;
 mod adopted;
 mod clients_that_wait;
+mod cluster_settings;
 mod conflicts;
 mod demo;
 mod firewall;
