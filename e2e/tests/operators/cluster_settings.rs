@@ -1,8 +1,6 @@
 //! What the chart asks of a cluster besides what it installs: that the requests of leader election come first, and the definitions of the
 //! Prometheus operator where monitors are asked for.
 
-#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
-
 use anyhow::{Context as _, ensure};
 use http::Request;
 use k8s_openapi::api::flowcontrol::v1::FlowSchema;
@@ -16,7 +14,7 @@ use testbed::wait::eventually;
 
 use super::install::PLACES;
 
-/// The UID of the FlowSchema under which the API server has handled a request.
+/// The UID of the `FlowSchema` under which the API server has handled a request.
 async fn flow_schema_of(client: &Client, path: &str) -> anyhow::Result<String> {
     let answer = client.send(Request::get(path).body(Body::empty())?).await?;
     let uid =
