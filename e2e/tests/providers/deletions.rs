@@ -48,7 +48,7 @@ const INFRASTRUCTURE: &str = "devclusters.infrastructure.cluster.x-k8s.io/self";
 /// Control planes without their definition at the end.
 static WITHOUT_DEFINITION: Places = Places::new(1, ClusterOptions::private);
 /// The same, with Cluster API's definitions.
-static CLUSTER_API_WITHOUT_DEFINITION: Places = Places::new(1, ClusterOptions::private);
+static CLUSTER_API_WITHOUT_DEFINITION: Places = Places::one_beside(ClusterOptions::private);
 
 type Cells = Vec<String>;
 

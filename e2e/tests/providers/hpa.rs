@@ -18,7 +18,7 @@ use testbed::{cluster_api, objects};
 const POOLS: [&str; 4] = ["simulated", "exec", "karpenter", "cluster-api"];
 
 /// A control plane of its own: the replacement for a metrics adapter stays registered with it.
-static PLACES: Places = Places::new(1, || ClusterOptions {
+static PLACES: Places = Places::one_beside(|| ClusterOptions {
     controller_manager_flags: vec![external_metrics::QUICK.to_owned()],
     ..ClusterOptions::private()
 });
