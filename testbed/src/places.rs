@@ -32,18 +32,13 @@ const MOST: usize = 8;
 /// How long a control plane may be free before it ends: one that does nothing still takes processor time from the tests that run.
 const IDLE_LIMIT: Duration = Duration::from_secs(30);
 
-/// The line in which the tests of this process wait that any control plane will do for. So one of them at a time competes with those that
-/// wait for the only control plane of their kind: these take longest together, one after the other, and would otherwise be
-/// what all wait for at the end.
-static LINE: Semaphore = Semaphore::const_new(1);
-
 /// Ordinary control planes: etcd, the API server, the controllers, the scheduler and kwok.
 pub static ORDINARY: Places = Places::new(MOST, ClusterOptions::private);
 
 /// Control planes of the same kind, of which each test has one to itself.
 pub struct Places {
     most: Semaphore,
-    share: Share,
+    takes_turns: bool,
     options: fn() -> ClusterOptions,
     free: Mutex<Vec<Free<&'static Cluster>>>,
 }
@@ -51,14 +46,13 @@ pub struct Places {
 impl Places {
     /// At most `most` control planes of a kind. Further tests wait until one is free.
     pub const fn new(most: usize, options: fn() -> ClusterOptions) -> Self {
-        let share = if most > 1 { Share::InLine } else { Share::AtOnce };
-        Self { most: Semaphore::const_new(most), share, options, free: Mutex::new(Vec::new()) }
+        Self { most: Semaphore::const_new(most), takes_turns: true, options, free: Mutex::new(Vec::new()) }
     }
 
     /// One control plane, for tests that wait for each other in any case. They do not wait for a share of the machine too: one
     /// after the other they would take longer than all other tests.
     pub const fn one_beside(options: fn() -> ClusterOptions) -> Self {
-        Self { most: Semaphore::const_new(1), share: Share::Beside, options, free: Mutex::new(Vec::new()) }
+        Self { most: Semaphore::const_new(1), takes_turns: false, options, free: Mutex::new(Vec::new()) }
     }
 
     /// Waits for a turn and a control plane, which is started if none is free.
@@ -70,11 +64,7 @@ impl Places {
         let waiting = Waiting::begin();
         let one = self.most.acquire().await?;
         drop(waiting);
-        let turn = match self.share {
-            Share::InLine => Some(turn().await?),
-            Share::AtOnce => Some(free_turn().await?),
-            Share::Beside => None,
-        };
+        let turn = if self.takes_turns { Some(turn().await?) } else { None };
         let free = lock(&self.free).pop();
         let cluster = match free {
             Some(free) => free.lent,
@@ -85,17 +75,6 @@ impl Places {
         let loan = Loan { free: &self.free, lent: cluster, is_reusable, end, idle_limit: IDLE_LIMIT };
         Ok(ControlPlanePlace { loan, _turn: turn, _one: one })
     }
-}
-
-/// How the tests with a kind of control planes get their share of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
-    /// One after the other, as there are several of the kind.
-    InLine,
-    /// Without a line, as they wait for each other already.
-    AtOnce,
-    /// They need none.
-    Beside,
 }
 
 /// Ends the programs of a control plane that no test gets any more.
@@ -191,14 +170,6 @@ pub type PlaceTurn = FileLock;
 /// # Errors
 /// When the files that stand for the shares cannot be written.
 pub async fn turn() -> Result<PlaceTurn> {
-    let waiting = Waiting::begin();
-    let _first_in_line = LINE.acquire().await?;
-    drop(waiting);
-    free_turn().await
-}
-
-/// A share of the machine, ahead of those that wait in line.
-async fn free_turn() -> Result<PlaceTurn> {
     FileLock::one_of(&target_directory().join("turns/control-planes"), at_a_time()).await
 }
 

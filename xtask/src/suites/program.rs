@@ -19,12 +19,6 @@ use crate::workspace;
 /// The variable by which a test program and all that it starts are told from other processes.
 const MARK: &str = "TANDEM_TEST_PROGRAM";
 
-/// Test programs whose tests wait for one of a few control planes, of which some are of a kind of their own. All of their tests begin at
-/// once: with fewer, those that wait for the same control plane would keep the others from beginning.
-const WAITING: [&str; 2] = ["e2e --test providers", "e2e --test operators"];
-/// Tests at a time in these: more than each of them has.
-const ALL_AT_ONCE: &str = "200";
-
 /// A test program, or all examples of the documentation, which cargo runs as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
@@ -96,9 +90,6 @@ impl Program {
             command.args(["test", "--locked", "--workspace", "--doc", "--"]);
             command
         };
-        if WAITING.contains(&&*self.label) {
-            command.env("RUST_TEST_THREADS", ALL_AT_ONCE);
-        }
         command.current_dir(&self.directory).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
