@@ -79,8 +79,9 @@ fn refusal(own_engine: bool, why: &str) -> String {
 
 fn tests(only: Option<String>, kubeconfig: Option<&Path>, registry: Option<String>) -> Command {
     let mut command = Command::from(workspace::cargo());
+    // Of the whole workspace: with the features of one package alone, Cargo would compile again what `cargo suites` has compiled.
     command
-        .args(["test", "--locked", "--package", "e2e", "--test", "kind", "--"])
+        .args(["test", "--locked", "--workspace", "--test", "kind", "--"])
         .args(only)
         .current_dir(workspace::root())
         .kill_on_drop(true);
